@@ -1,1 +1,1 @@
-"""Floor ½: settings, and the layers they come from. Nothing here reads the process environment on import."""
+"""Config: settings, and the layers they come from. No import here reads the environment. Read `loader.py` first."""

@@ -1,8 +1,8 @@
-"""Compat: files of older systems, read where they are or imported.
+"""Compat: files of older systems, read in place or imported.
 
-agent_computer's `config.json` is read key by key: a key feeds a setting, or is known and not used, with the reason.
-An import takes that file, a `.env`, an `mcp.json` (`mcpServers`, or an editor's `servers`) or a `cron.json`. Settings
-go to the user's `config.toml`, secrets to the user's `.env`, the two JSON lists to the workspace's `.lmagent/`.
+agent_computer's `config.json` is read key by key: a key feeds a setting, or is known and not used, with the reason. An
+import takes that file, a `.env`, an `mcp.json` (`mcpServers`, or an editor's `servers`) or a `cron.json`. Settings go
+to the user's `config.toml`, secrets to the user's `.env`, the two JSON lists to the workspace's `.lmagent/`.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class ConfigJson(Struct):
     """The content of a `config.json`.
 
     Attributes:
-        taken: key, setting and value, which is not checked yet.
+        taken: key, setting and unchecked value.
         left: key, and why it is not used.
-        wrong: key, and what its value has to be.
+        wrong: key, and the required form of its value.
         misspelt: key, and the key that was probably meant.
     """
 
@@ -140,12 +140,12 @@ def _take_provider(values: dict[str, Any], found: ConfigJson) -> None:
 
 
 def _tools(key: str, value: Any) -> Any:
-    """Return tools by their names here. A tool that does not exist here needs no approval, and allows nothing."""
+    """Return tools by lmagent's names. A tool that lmagent does not have needs no approval, and allows nothing."""
     if not key.startswith("agent.tools.") or not isinstance(value, list):
         return value
     names = cast("list[Any]", value)
     if not all(isinstance(name, str) for name in names):
-        return names  # is refused when it is checked
+        return names  # refused by the later check
     asks = key == "agent.tools.require_approval"
     renamed = [new for name in names if not (asks and name in _ABSENT) for new in _TOOLS.get(name, (name,))]
     return renamed if renamed or asks else ["none"]
@@ -156,11 +156,6 @@ def _is_openrouter_key(key: str, value: Any) -> bool:
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """Return the document in a file's content.
-
-    Raises:
-        ConfigError: it is no JSON.
-    """
     try:
         return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -170,7 +165,6 @@ def parse_json(path: Path, content: bytes) -> Any:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -178,7 +172,7 @@ _ACCEPTED = "a .env file, agent_computer's config.json, an mcp.json or a cron.js
 
 
 class ImportReport(Struct, frozen=True):
-    """The entries that an import took, each with where it went, and those that it left, each with the reason."""
+    """The imported entries, each with its destination, and the others, each with the reason."""
 
     taken: Pairs
     left: Pairs
@@ -190,7 +184,7 @@ class Targets(Struct, frozen=True):
     Attributes:
         config_file: the user's `config.toml`.
         env_file: the user's `.env`, for secrets.
-        workspace: the workspace that `mcp.json` and `cron.json` go to.
+        workspace: the workspace that gets `mcp.json` and `cron.json`.
         home: the home folder, for `~` in paths.
     """
 
@@ -201,10 +195,10 @@ class Targets(Struct, frozen=True):
 
 
 def import_file(path: Path, targets: Targets) -> ImportReport:
-    """Take over a file of an older system.
+    """Import a file of an older system.
 
     Raises:
-        ConfigError: it cannot be read or is no file that can be taken over, or a target cannot be written.
+        ConfigError: it cannot be read or imported, or a target cannot be written.
     """
     content = read_small(path)
     if content is None:
@@ -228,7 +222,7 @@ def import_file(path: Path, targets: Targets) -> ImportReport:
 
 
 def _given(text: str) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str]]]:
-    """Return variable, setting and text of what a `.env` sets, and the variables that are left, with the reason."""
+    """Return variable, setting and text of a `.env`'s settings, and its other variables with the reason."""
     given: list[tuple[str, str, Any]] = []
     lines = [line for line in parse_env(text) if line.name]
     values = {line.name: line.value for line in lines if line.value is not None}
@@ -278,7 +272,7 @@ def _import_settings(
 
 
 class _Server(Struct):
-    """What an entry of `mcp.json` needs to be taken."""
+    """The required fields of an entry of `mcp.json`."""
 
     command: str = ""
     url: str = ""
@@ -291,7 +285,7 @@ class _Server(Struct):
 
 
 class _Job(Struct):
-    """What an entry of `cron.json` needs to be taken."""
+    """The required fields of an entry of `cron.json`."""
 
     id: Annotated[str, Meta(min_length=1)]
     schedule: Annotated[str, Meta(min_length=1)]
@@ -299,7 +293,7 @@ class _Job(Struct):
 
 
 def _import_servers(servers: dict[str, Any], target: Path) -> ImportReport:
-    """Add MCP servers to an `mcp.json`; a server that is there already stays unchanged."""
+    """Add MCP servers to an `mcp.json`; existing servers stay unchanged."""
     old = as_object(_present(target))
     known = as_object(old.get("mcpServers"))
     fresh, left = _sorted_out(list(servers.items()), set(known), _Server)
@@ -309,7 +303,7 @@ def _import_servers(servers: dict[str, Any], target: Path) -> ImportReport:
 
 
 def _import_jobs(jobs: list[Any], target: Path) -> ImportReport:
-    """Add scheduled jobs to a `cron.json`; a job that is there already stays unchanged."""
+    """Add scheduled jobs to a `cron.json`; existing jobs stay unchanged."""
     present: Any = _present(target)
     old = cast("list[Any]", present) if isinstance(present, list) else []
     named = [(str(as_object(job).get("id") or f"job {number}"), job) for number, job in enumerate(jobs, 1)]

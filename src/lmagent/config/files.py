@@ -1,4 +1,4 @@
-"""Files: reads small configuration files whole, and changes them in one step without touching the rest of them."""
+"""Files: read small configuration files whole, and change them atomically, with the rest of their content unchanged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, cast
 from lmagent.core.errors import ConfigError
 
 MAX_BYTES = 1_000_000
-"""A configuration file is small; a larger file is something else."""
+"""A larger file is not a configuration file."""
 
 
 def read_small(path: Path) -> bytes | None:
-    """Return the content of a regular file; None if there is no file (a folder or a pipe of that name is not read).
+    """Return the content of a regular file; None if it does not exist, or is a folder or a pipe.
 
     Raises:
         ConfigError: it cannot be read, or is too large to be a configuration file.
@@ -57,7 +57,7 @@ def read_agent_json(path: Path) -> bytes | None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file in one step; only its owner can read it. A link is followed, so that it stays one.
+    """Replace a file atomically; only its owner can read it. A link is followed, so that it stays a link.
 
     Raises:
         ConfigError: it cannot be written; the old file is untouched.
@@ -96,10 +96,10 @@ def line_of(text: str, key: str) -> int:
 
 
 def save_settings(path: Path, values: Mapping[str, Any]) -> None:
-    """Set keys of a `config.toml`, which is made if need be, or take them out (None); all else in it stays.
+    """Set keys of a `config.toml`, or delete them (None); all else in it stays. The file is made if needed.
 
     Raises:
-        ConfigError: it is no TOML, or cannot be written.
+        ConfigError: it is not valid TOML, or cannot be written.
     """
     import tomlkit  # slow to import, and only a change needs it
 
@@ -124,22 +124,22 @@ def toml_of(value: Any) -> Any:
 
 
 def save_env(path: Path, values: Mapping[str, str]) -> None:
-    """Set variables in a `.env` file, which is made if need be; other lines stay. Only the owner can read it then.
+    """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it.
 
     Raises:
-        ConfigError: it cannot be written; it is as it was.
+        ConfigError: it cannot be written; it is unchanged.
     """
     write_private(path, with_values(decode_env(read_small(path) or b""), values))
 
 
 class EnvLine(NamedTuple):
-    """An assignment, or what stands in its place: `value` is None if the line is not understood.
+    """A line of a `.env` file; `value` is None if it is not a valid assignment.
 
     Attributes:
         name: the variable; empty for a comment.
         value: without quotes and escapes.
         line: its line in the file, from 1.
-        text: as it is written, with the blank lines above it.
+        text: its source, with the blank lines above it.
     """
 
     name: str
@@ -156,7 +156,7 @@ def decode_env(content: bytes) -> str:
 
 
 def parse_env(text: str) -> Iterator[EnvLine]:
-    """Yield the lines of a `.env` file; no text raises. Of several assignments of a name the last counts."""
+    """Yield the lines of a `.env` file; invalid lines do not raise. A name's last assignment counts."""
     from dotenv.parser import parse_stream  # few folders have such a file
 
     line = 1
@@ -189,7 +189,7 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 
 
 def quoted(value: str) -> str:
-    """Return a value as it is written after `NAME=`, so that it is read back unchanged."""
+    """Return a value quoted for `NAME=`, so that it is read back unchanged."""
     if re.fullmatch(r"[\w./:@%+,=-]*", value, re.ASCII):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")

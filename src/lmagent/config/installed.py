@@ -1,7 +1,7 @@
 """How this copy was installed, and the command that adds a part to it (`lmagent-local[local]`).
 
-Read from what the installers leave behind: `uv-receipt.toml` (uv tool) and `pipx_metadata.json` (pipx) in the
-environment, `direct_url.json` (https://packaging.python.org/specifications/direct-url) beside the metadata.
+The installers record it: `uv-receipt.toml` (uv tool) and `pipx_metadata.json` (pipx) in the environment,
+`direct_url.json` (https://packaging.python.org/specifications/direct-url) with the metadata.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION = "lmagent-local"
-"""The name on the package index; `lmagent` there is somebody else's."""
+"""The name on the package index; `lmagent` there is another project."""
 
 
 def install_command(extra: str, *more: str, prefix: Path | None = None, url: dict[str, Any] | None = None) -> str:
-    """The command that installs this copy anew with an extra.
+    """Return the command that installs this copy anew with an extra.
 
     Args:
         extra: name of the extra, as in pyproject.toml.
         more: further packages.
         prefix: the environment; None for the one that runs.
-        url: what `direct_url.json` holds; None to read this copy's.
+        url: the content of `direct_url.json`; None to read this copy's.
     """
     prefix = Path(sys.prefix) if prefix is None else prefix
     url = _direct_url() if url is None else url
@@ -43,7 +43,7 @@ def install_command(extra: str, *more: str, prefix: Path | None = None, url: dic
 
 
 def _requirement(extra: str, url: dict[str, Any]) -> str:
-    """What is installed: a folder or an archive of this machine, a repository, or the name on the index."""
+    """Return the requirement: a local folder or archive, a repository, or the name on the index."""
     address = str(url.get("url", ""))
     if address.startswith("file:"):
         return f"{unquote(urlsplit(address).path)}[{extra}]"

@@ -1,10 +1,10 @@
-"""Layers: what each place says, and the pure fold that makes one set of values of them.
+"""Layers: the values that each place sets, and the pure fold that merges them.
 
     default < user config < user .env < config.json < workspace config < workspace .env < current .env < environment
             < flag
 
-A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A file in a
-folder that the user does not trust is restricted by `Setting.folder`: what it may not set is held back.
+A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away.
+`Setting.folder` restricts a file in a folder that the user does not trust: a value that it may not set is held back.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Origin(Struct, frozen=True):
     """Where a value comes from.
 
     Attributes:
-        layer: the layer.
         source: the file's path; empty for defaults, the environment and flags.
         name: the key, the variable or the flag.
-        line: its line in the file, from 1; 0 where that is not known.
+        line: its line in the file, from 1; 0 if it is not known.
     """
 
     layer: LayerName
@@ -40,7 +39,6 @@ class Origin(Struct, frozen=True):
     line: int = 0
 
     def __str__(self) -> str:
-        """Return the origin as a phrase."""
         if self.source:
             place = f"{self.source}:{self.line}" if self.line else self.source
             return f"{self.name} in {place}"
@@ -51,8 +49,6 @@ DEFAULT = Origin("default")
 
 
 class Entry(Struct, frozen=True):
-    """One value of one layer."""
-
     value: Any
     origin: Origin
 
@@ -61,11 +57,10 @@ class Layer(Struct, frozen=True):
     """A place that sets values.
 
     Attributes:
-        name: which layer it is.
         base: the folder that relative paths count from.
         home: the home folder.
-        path: the file, if it is one.
-        folder: the folder whose file it is; None for the user's own places.
+        path: the file, if the place is a file.
+        folder: the folder that brings the file; None for the user's own places.
         entries: value by setting.
         content: the bytes of the file, so that trust is checked on these very bytes.
     """
@@ -79,11 +74,7 @@ class Layer(Struct, frozen=True):
     content: bytes = b""
 
     def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
-        """Return a value of this place.
-
-        Raises:
-            ConfigError: it is not allowed.
-        """
+        """Return a value of this place; ConfigError if it is not allowed."""
         origin = Origin(self.name, str(self.path or ""), key, line)
         try:
             return Entry(setting.read(raw, self.base, self.home, text=text), origin)
@@ -106,7 +97,7 @@ class Merged(Struct, frozen=True):
 
     Attributes:
         values: value by setting, for all settings.
-        origins: where each comes from; for lists, the last layer that added something.
+        origins: origin by setting; for lists, the last layer that added an item.
         item_origins: for lists of rules, the origin of each item, in order.
         held: values that do not count.
     """
@@ -149,11 +140,8 @@ def merge(layers: Sequence[Layer]) -> Merged:
 def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry]) -> str:
     """Return why an untrusted folder may not set this; empty if it may.
 
-    Args:
-        setting: the setting.
-        value: the folder's value.
-        below: the value of the layers below.
-        own: the values of the user's own layers, also of those above; a key only if it is no placeholder.
+    `below` is the value of the lower layers; `own` are the values of all the user's own layers, without placeholder
+    keys.
     """
     order = setting.choices or (True, False)
     if setting.folder == "stricter" and order.index(value) < order.index(below):
@@ -166,7 +154,7 @@ def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry
 
 
 def _diversion(setting: Setting, value: str, own: Mapping[str, Entry]) -> str:
-    """Return which text or key a folder's server or key would lead astray; empty if none."""
+    """Return the text or key that a folder's server or key would misdirect; empty if none."""
     key = own.get("llm_api_key")
     if setting.kind == "url":
         if not _is_loopback(value):
@@ -184,6 +172,6 @@ def _host_of(url: str) -> str:
 
 
 def _is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine; a name that only looks like an address (`127.example.org`) does not."""
+    """Return whether a URL leads to this machine; `127.example.org` does not."""
     loopback = r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\]"
     return re.fullmatch(loopback, _host_of(url).rstrip(".")) is not None

@@ -1,6 +1,6 @@
-"""Loader: reads the layers and folds them to `Settings`, and knows where every value comes from.
+"""Loader: read the layers and fold them to `Settings`, with the origin of every value.
 
-Nothing is read on import, and the environment only where a caller passes it in.
+An import reads nothing, and the environment is read only from the caller's argument.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from lmagent.config.workspace import Choice, choose_workspace
 from lmagent.core.errors import ConfigError
 
 _CHOOSES = ("current .env", "config.json")
-"""Layers that are named where they choose the workspace: the user may not know that they do."""
+"""Layers whose choice of a workspace is shown, since the user may not expect it."""
 
 
 class Loaded(Struct, frozen=True):
     """The settings with their history.
 
     Attributes:
-        settings: the values.
-        origins: where each comes from, by setting.
-        item_origins: for lists of rules, where each rule comes from, in order.
+        origins: origin by setting.
+        item_origins: for lists of rules, the origin of each rule, in order.
         workspace: the chosen workspace; `workspace.open_workspace` checks and makes it.
         warnings: values that were held back, and lines that were not understood.
-        unused: variables that are known and not used.
+        unused: known variables that are not used.
         config_file: the user's `config.toml`, whether it exists or not.
         files: the files that were read, in the order of reading.
     """
@@ -60,7 +59,7 @@ class Loaded(Struct, frozen=True):
 
     @property
     def env_file(self) -> Path:
-        """The user's own `.env`: where keys and the answers of the first run are saved."""
+        """The user's own `.env`, where keys and the answers of the first run are saved."""
         return _env_file(self.config_file)
 
 
@@ -136,7 +135,6 @@ def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: 
 
 
 def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
-    """Return the layer of the `config.json` that the user named."""
     content = read_small(path)
     if content is None:
         raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
@@ -196,11 +194,7 @@ def _renamed(current: Layer) -> Layer:
 
 
 def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
-    """Return the data folder.
-
-    Raises:
-        ConfigError: it cannot be used; better now than after a command has begun its work.
-    """
+    """Return the data folder; ConfigError if it cannot be used, before a command begins its work."""
     named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
     data = Path(os.path.abspath(named[-1].value)) if named else paths.data_dir(env)
     what = f"the data folder {data} ({named[-1].origin})" if named else f"the data folder {data}"
@@ -210,14 +204,14 @@ def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
     there = next((place for place in (data, *data.parents) if place.exists()), data)
     if not there.is_dir():
         raise ConfigError(f"{what} cannot be used: {there} is a file, not a folder", fix=fix)
-    is_made = there == data or bool(named)  # a home folder that nothing can be written to is no reason to refuse work
+    is_made = there == data or bool(named)  # a read-only home folder alone is no reason to refuse work
     if is_made and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         raise ConfigError(f"{what} cannot be used: {there} is not writable for you", fix=fix)
     return data
 
 
 def _unrestricted(layer: Layer, data: Path) -> Layer:
-    """Return the layer without its folder, so that nothing is held back from it, if the user trusts its content."""
+    """Return the layer without its folder, and so without restrictions, if the user trusts its content."""
     trusted = (
         layer.folder is not None and layer.path is not None and trusts(data, layer.folder, layer.path, layer.content)
     )
@@ -225,7 +219,7 @@ def _unrestricted(layer: Layer, data: Path) -> Layer:
 
 
 def _trust_command(folder: Path) -> str:
-    from shlex import quote  # only where something is held back
+    from shlex import quote  # only if a value is held back
 
     return f"read the file, and if you agree with it type: lmagent config trust {quote(str(folder))}"
 

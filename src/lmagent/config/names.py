@@ -1,4 +1,4 @@
-"""Names: the variables that feed settings, and those of older systems that are known and not used, with the reason."""
+"""Names: the variables that feed settings, and variables of older systems that are not used, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIELD_OF: dict[str, str] = {variable: setting.name for setting in SETTINGS for v
 
 
 def _streak_to_repeats(text: str) -> str:
-    """Calls of one tool name, 8 by default, to identical calls, 3 by default; what is no number passes unchanged."""
+    """Convert calls of one tool name (8 by default) to identical calls (3 by default); other text passes unchanged."""
     return str(-(-int(text) * 3 // 8)) if text.strip().isdecimal() else text
 
 
@@ -23,7 +23,7 @@ CONVERTED: dict[str, tuple[str, Callable[[str], str]]] = {
     "MAX_SAME_TOOL_STREAK": ("a streak of 8 calls of one tool becomes 3 identical calls", _streak_to_repeats),
     "FORCE_DOCKER": ("true is docker, false is auto", _forced_docker),
 }
-"""Variables of older systems whose values have another meaning there."""
+"""Variables of older systems whose values mean something else there."""
 
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
 
@@ -65,7 +65,6 @@ def as_text(variable: str, text: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that was probably meant, or an empty text."""
     from difflib import get_close_matches  # slow to import, and only a mistake needs it
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), "")

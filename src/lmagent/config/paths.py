@@ -1,4 +1,4 @@
-"""Paths: where the user's own configuration and data are, by platform and by the XDG base directory specification."""
+"""Paths: the user's own configuration and data, by platform and by the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ _NAMES = (
 
 
 def home_dir(env: Mapping[str, str]) -> Path:
-    """Return the home folder."""
     named = env.get("USERPROFILE" if sys.platform == "win32" else "HOME", "")
     return Path(named) if named and Path(named).is_absolute() else Path(os.path.expanduser("~"))
 
 
 def expand_path(text: str, base: Path, home: Path) -> Path:
-    """Return a path as it was written: `~` is the home folder, a relative path counts from `base`; links stay."""
+    """Return a path: `~` is the home folder, a relative path counts from `base`, links are not resolved."""
     if text == "~" or text.startswith(("~/", "~\\")):
         return home / text[2:]
     return base / text
@@ -44,12 +43,12 @@ def config_file(env: Mapping[str, str], platform: str = sys.platform) -> Path:
 
 
 def data_dir(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return the platform's folder for data of no workspace; the setting `agent_data_dir` goes before it."""
+    """Return the platform's folder for data outside workspaces; the setting `agent_data_dir` takes precedence."""
     return _base(env, platform, "XDG_DATA_HOME", ".local/share", "Library/Application Support", "LOCALAPPDATA")
 
 
 def _base(env: Mapping[str, str], platform: str, xdg: str, unix: str, mac: str, windows: str) -> Path:
-    """A set XDG variable counts on every platform; a relative one is ignored, as the specification asks."""
+    """Return our folder; an absolute XDG variable counts on every platform, a relative one is ignored, as specified."""
     chosen = env.get(xdg, "")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen) / APP
@@ -60,14 +59,10 @@ def _base(env: Mapping[str, str], platform: str, xdg: str, unix: str, mac: str, 
 
 
 def own_places(workspace: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return our own folders and files that are in a workspace, as paths below it: the agent is kept from them.
+    """Return our own folders and files in a workspace, as paths below it: the agent must not touch them.
 
-    A home folder that is the workspace holds the user's configuration: a write to it may switch the sandbox off, and
-    a read shows the keys.
-
-    Args:
-        workspace: absolute, links resolved.
-        env: environment of this process.
+    If the home folder is the workspace, it holds the user's configuration: a write to it may switch the sandbox off,
+    and a read shows the keys. `workspace` is absolute, with links resolved.
     """
     return _places(str(workspace), tuple((name, env[name]) for name in _NAMES if name in env))
 
@@ -82,7 +77,7 @@ def _places(workspace: str, named: tuple[tuple[str, str], ...]) -> tuple[Path, .
         folders.append(config_file(env))
     if env.get("LMAGENT_CONFIG_JSON"):
         folders.append(Path(os.path.abspath(env["LMAGENT_CONFIG_JSON"])))
-    # The folder above may be a link: its spelled name may be in the workspace as well as its real one.
+    # A parent folder may be a link: its spelled name may be in the workspace as well as its real one.
     spelled = {str(path) for path in folders} | {os.path.realpath(path) for path in folders}
     below = [os.path.relpath(path, workspace) for path in sorted(spelled) if path.startswith(f"{workspace}/")]
     return tuple(Path(path) for path in below)

@@ -1,4 +1,4 @@
-"""Setting: how one setting is declared, what its values may be, and how a given value becomes one of them."""
+"""Setting: the declaration of a setting, its allowed values, and the conversion of a given value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lmagent.config.paths import expand_path
 Kind = Literal["text", "secret", "path", "url", "integer", "number", "switch", "presence", "choice", "rules"]
 
 FolderRule = Literal["free", "stricter", "smaller", "endpoint", "trusted", "elsewhere"]
-"""What a file in a folder that the user does not trust (its `.lmagent/config.toml`, its `.env`) may do:
+"""The rights of a file in a folder that the user does not trust (its `.lmagent/config.toml`, its `.env`):
 
 free       set it
 stricter   move the permission mode towards manual
 smaller    lower a budget
 endpoint   name a server on this machine, unless the user's own key would go there; a key only for such a server
-trusted    nothing, until the user trusts the folder
-elsewhere  nothing, ever: the value is needed before the file is read, or protects the user from it
+trusted    none, until the user trusts the folder
+elsewhere  none, ever: the value is needed before the file is read, or protects the user from it
 """
 
 URL = re.compile(r"(?i)https?://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?")
@@ -60,11 +60,11 @@ class Setting(Struct, frozen=True):
     Attributes:
         default: the value if nothing sets it.
         variables: environment variables, the setting's own first; the others are names that older systems gave it.
-        help: what it means, for the documentation.
-        kind: what its value is; the attribute's type says it, unless the setting does (url, secret, presence).
+        help: its meaning, for the documentation.
+        kind: the kind of its value, from the attribute's type unless the declaration names it (url, secret, presence).
         flag: the command line option that sets it.
         bounds: the least and the greatest value, both allowed.
-        folder: what a file in an untrusted folder may do.
+        folder: the rights of a file in an untrusted folder.
         name: the key in `config.toml` and the attribute of `Settings`; derived, as are the next two.
         choices: the values of a choice, from the loosest to the strictest.
         optional: "none" and -1 mean that there is no value.
@@ -87,17 +87,16 @@ class Setting(Struct, frozen=True):
 
     @property
     def env(self) -> str:
-        """Its own environment variable."""
         return self.variables[0]
 
     @property
     def secret(self) -> bool:
-        """Whether its value must never be shown."""
+        """Whether the value must never be shown."""
         return self.kind == "secret"
 
     @property
     def allowed(self) -> str:
-        """What it may be, as a phrase."""
+        """The allowed values, as a phrase."""
         if self.choices:
             return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         low, high = self.bounds
@@ -107,7 +106,7 @@ class Setting(Struct, frozen=True):
         return f"{phrase}, or none" if self.optional else phrase
 
     def is_given(self, text: str) -> bool:
-        """Whether a variable's text sets it; an empty text sets only what holds text."""
+        """Return whether a variable's text sets the setting; an empty text sets only settings of text."""
         return bool(text.strip()) or self.kind == "text"
 
     def read(self, raw: object, base: Path, home: Path, *, text: bool = False) -> Any:
@@ -120,7 +119,7 @@ class Setting(Struct, frozen=True):
             text: numbers, switches and lists are written as text.
 
         Raises:
-            ValueError: it is not allowed; the message says what is, and repeats no secret.
+            ValueError: it is not allowed; the message has the allowed values, and repeats no secret.
         """
         value = _of_text(self.kind, raw.strip()) if text and isinstance(raw, str) else raw
         if self.optional and (value is None or value == -1 or str(value).lower() in _NO_VALUE):
@@ -157,7 +156,7 @@ class Setting(Struct, frozen=True):
 
 
 def _of_text(kind: Kind, text: str) -> object:
-    """Return the number, the switch or the list that a text means; any other text is left for `_of_kind` to refuse."""
+    """Return the number, switch or list in a text; other text is left for `_of_kind` to refuse."""
     if kind == "rules":
         return [part.strip() for part in re.split(_RULE_COMMA, text) if part.strip()]
     if kind == "presence":
@@ -172,11 +171,6 @@ def _of_text(kind: Kind, text: str) -> object:
 
 
 def _of_kind(kind: Kind, value: object) -> Any:
-    """Return a value in the type of its kind.
-
-    Raises:
-        ValidationError: it has another type.
-    """
     if kind == "choice":
         return str(value).lower()  # TOML has a `true` of its own, where "true" is a choice
     if kind == "path" and isinstance(value, Path):
@@ -198,7 +192,7 @@ def setting(default: Any, variables: str, *, help: str, **more: Unpack[_More]) -
 
 
 def declared(struct: type[Struct]) -> tuple[Setting, ...]:
-    """Return the settings that a Struct declares, with what their attributes say about them."""
+    """Return the settings that a Struct declares, completed by its attributes' names and types."""
     return tuple(_completed(cast("Setting", info.default_factory), info.name, info.type) for info in fields(struct))
 
 

@@ -1,9 +1,9 @@
-"""Settings: the one table of settings. The variables, the errors and `docs/configuration.md` are made from it.
+"""Settings: the one table of settings, from which the variables, the errors and `docs/configuration.md` are made.
 
-Defaults are those of the older systems whose variables are read; where those disagree, the newer system's.
+Defaults come from the older systems whose variables are read; where they differ, from the newer system.
 """
 
-# Without `from __future__ import annotations`: `declared` reads the types, which texts would make slow.
+# Without `from __future__ import annotations`: `declared` reads the types, which would be slow as texts.
 
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from lmagent.core.agent import TurnLimits, Window
 from lmagent.core.events import PermissionMode
 
 DEFAULT_URL = "http://localhost:1234/v1/chat/completions"
-"""Where LM Studio listens unless it is told otherwise."""
+"""LM Studio's default address."""
 
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 
@@ -26,14 +26,14 @@ PROVIDERS = {
     "vllm": "http://localhost:8000/v1",
     "openrouter": OPENROUTER_URL,
 }
-"""Model servers by name, and where they usually are."""
+"""Model servers by name, with their usual addresses."""
 
 PLACEHOLDER_KEYS = frozenset({"", "lm-studio", "ollama", "not-needed", "no-key-required", "none", "EMPTY"})
 """Values that local servers accept as a key; they are no secrets."""
 
 
 class Settings(Struct, frozen=True):
-    """What the user has set. `workspace` and `agent_data_dir` are absolute in the settings that the loader returns."""
+    """The user's settings. `workspace` and `agent_data_dir` are absolute in the loader's result."""
 
     # fmt: off
     workspace: Path = setting(Path(), "WORKSPACE", flag="--workspace",
@@ -238,12 +238,12 @@ class Settings(Struct, frozen=True):
 
     @property
     def endpoint(self) -> str:
-        """The model server's URL, base or full; OpenRouter's where only its key was given."""
+        """The model server's URL, base or full; OpenRouter's if only its key was given."""
         return self.given_endpoint or DEFAULT_URL
 
     @property
     def given_endpoint(self) -> str:
-        """The model server's URL if anything names one; empty means that a running server may be looked for."""
+        """The model server's URL if one is set; if it is empty, a running server may be looked for."""
         return self.llm_url or self.llm_base_url or (OPENROUTER_URL if self.openrouter_api_key else "")
 
     @property
@@ -261,7 +261,6 @@ class Settings(Struct, frozen=True):
 
     @property
     def limits(self) -> TurnLimits:
-        """When a turn has to stop."""
         return TurnLimits(
             steps=self.max_iterations,
             bounded=self.bounded_steps,
@@ -276,7 +275,7 @@ class Settings(Struct, frozen=True):
         )
 
     def window(self, served: int | None) -> Window:
-        """Return how the context is kept; `served` is the window that the server reports, if it does."""
+        """Return the context limits; `served` is the window that the server reports."""
         tokens = self.context_window or served or Window().tokens
         return Window(
             tokens=tokens,

@@ -20,7 +20,7 @@ class Row(Struct, frozen=True):
 
 
 def rows(loaded: Loaded) -> tuple[Row, ...]:
-    """Return all settings; a list of rules has one row a rule, each with its own origin."""
+    """Return all settings; a list of rules has one row per rule, each with its own origin."""
     found: list[Row] = []
     for setting in SETTINGS:
         value = getattr(loaded.settings, setting.name)
@@ -33,7 +33,7 @@ def rows(loaded: Loaded) -> tuple[Row, ...]:
 
 
 def shown(setting: Setting, value: Any) -> str:
-    """Return a value as text; of a secret only that it is set."""
+    """Return a value as text; of a secret only its length."""
     if setting.secret:
         return (value or "(none)") if value in PLACEHOLDER_KEYS else f"(set, {len(value)} characters)"
     if value is None:

@@ -1,6 +1,6 @@
-"""Sources: one layer out of a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
+"""Sources: make a layer from a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
 
-What cannot be right is a ConfigError that names the place; what is merely odd is a note.
+A definite error is a ConfigError that names the place; an oddity is a note.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from lmagent.core.errors import ConfigError
 
 
 class ConfigWarning(Struct, frozen=True):
-    """Something the user should know; nothing failed. `fix` is what to type."""
-
     text: str
     fix: str = ""
 
 
 class Unused(Struct, frozen=True):
-    """A variable or a key of an older system that is set and not used, and why."""
+    """A known variable or key that is set but not used, and why."""
 
     name: str
     source: str
@@ -36,8 +34,6 @@ class Unused(Struct, frozen=True):
 
 
 class Notes(Struct):
-    """What is noticed while the layers are read."""
-
     warnings: list[ConfigWarning]
     unused: list[Unused]
     files: list[Path]
@@ -47,7 +43,7 @@ def read_toml(place: Layer, notes: Notes) -> Layer:
     """Return the layer of a `config.toml`; without entries if the file does not exist.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, has an unknown key or a value that is not allowed.
+        ConfigError: it cannot be read, is not valid TOML, or has an unknown key or a value that is not allowed.
     """
     path, content = _file_of(place, notes)
     if content is None:
@@ -87,7 +83,7 @@ def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
     """Return the layer of agent_computer's `config.json`; see `compat` for its keys.
 
     Raises:
-        ConfigError: it is no JSON, or a value is not allowed.
+        ConfigError: it is not valid JSON, or a value is not allowed.
     """
     from lmagent.config.compat import as_object, parse_json, read_agent_computer  # few folders have one
 
@@ -110,11 +106,6 @@ def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
 
 
 def read_environment(place: Layer, env: Mapping[str, str], notes: Notes) -> Layer:
-    """Return the layer of the environment.
-
-    Raises:
-        ConfigError: one of our variables has a value that is not allowed.
-    """
     notes.unused += [Unused(name, "the environment", why) for name in env if (why := why_not_used(name))]
     return replace(place, entries=_variables(place, env.get, lambda _: 0, notes))
 
@@ -159,7 +150,7 @@ def _variables(
 
 
 def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
-    """Whether this place may not set the setting, trusted or not; then it is noted and left out."""
+    """Return whether this place may never set the setting, and add a warning if so."""
     if place.folder is None:
         return False
     if setting.folder == "elsewhere":
@@ -173,7 +164,7 @@ def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
 
 
 def _parse_toml(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
-    import tomllib  # only where there is a file to read
+    import tomllib  # only if there is a file to read
 
     try:
         text = content.decode("utf-8-sig")
@@ -198,7 +189,7 @@ def _unknown_key(path: Path, line: int, key: str, value: object) -> ConfigError:
 
 
 def _oddities(path: Path, lines: list[EnvLine]) -> list[ConfigWarning]:
-    """Warn of lines that are meant for us and not understood; a `.env` may hold another program's lines too."""
+    """Return warnings about invalid lines that are meant for us; a `.env` may hold other programs' lines too."""
     found: list[ConfigWarning] = []
     for line in lines:
         is_ours = line.name in FIELD_OF or bool(why_not_used(line.name))

@@ -1,7 +1,7 @@
 """Trust: the folders whose configuration files the user trusts.
 
-Trust is in the content at that moment, by its SHA-256: a repository that is pulled, or a model that was talked into
-writing to `.env`, does not inherit it. The list is in the user's data folder.
+Trust is in the files' content at that moment, by SHA-256: content from a later pull, or written to `.env` by a
+manipulated model, is not trusted. The list is in the user's data folder.
 """
 
 from __future__ import annotations
@@ -22,30 +22,18 @@ class _Trusted(msgspec.Struct):
 
 
 def is_trusted(data_dir: Path, folder: Path) -> bool:
-    """Whether the user trusts the folder; its files may have changed since.
-
-    Raises:
-        ConfigError: the list cannot be read.
-    """
+    """Return whether the user trusts the folder; its files may have changed since."""
     return os.path.realpath(folder) in _load(data_dir).folders
 
 
 def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
-    """Whether the user trusts the folder, and its file has the same content as then.
-
-    Raises:
-        ConfigError: the list cannot be read.
-    """
+    """Return whether the user trusts the folder, and its file has the same content as then."""
     then = _load(data_dir).folders.get(os.path.realpath(folder), {}).get(file.relative_to(folder).as_posix())
     return then is not None and then == _digest(content)
 
 
 def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
-    """Trust the folder with its configuration files as they are now, and return those that it has.
-
-    Raises:
-        ConfigError: a file cannot be read, or the list cannot be written.
-    """
+    """Trust the folder with the present content of its configuration files; return their names."""
     contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env")}
     contents["config.json"] = read_agent_json(folder / "config.json")
     found = {name: _digest(content) for name, content in contents.items() if content is not None}
@@ -56,11 +44,7 @@ def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
 
 
 def untrust(data_dir: Path, folder: Path) -> bool:
-    """Stop trusting the folder; False if it was not trusted.
-
-    Raises:
-        ConfigError: the list cannot be read or written.
-    """
+    """Stop trusting the folder; return False if it was not trusted."""
     known = _load(data_dir)
     if known.folders.pop(os.path.realpath(folder), None) is None:
         return False
@@ -69,7 +53,6 @@ def untrust(data_dir: Path, folder: Path) -> bool:
 
 
 def trust_file(data_dir: Path) -> Path:
-    """Return the file of the list."""
     return data_dir / "trust.json"
 
 
@@ -92,6 +75,6 @@ def _save(data_dir: Path, known: _Trusted) -> None:
 
 
 def _digest(content: bytes) -> str:
-    import hashlib  # loads OpenSSL, and only a folder that wants more than it may needs it
+    import hashlib  # loads OpenSSL, and only a folder with restricted settings needs it
 
     return hashlib.sha256(content).hexdigest()

@@ -1,8 +1,9 @@
-"""Workspace: which folder the agent works in.
+"""Workspace: choose and check the folder that the agent works in.
 
     --workspace > WORKSPACE (and `workspace` in the user's config) > the current folder
 
-Started in the home folder or in `/`, it is `~/lm_workspace`. The home folder itself and `/` are taken only by flag.
+If lmagent is started in the home folder or in `/`, the workspace is `~/lm_workspace`. The home folder itself and `/`
+are accepted only from the flag.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ FALLBACK = "lm_workspace"
 
 
 class Choice(Struct, frozen=True):
-    """A workspace that was chosen and is not checked yet.
+    """A workspace that was chosen and is not checked yet; paths are absolute, with links resolved.
 
     Attributes:
-        path: absolute, links resolved.
-        by: what chose it; `fallback` is `~/lm_workspace`.
-        named: how it was named, for messages.
-        home: the home folder, links resolved.
+        by: the source of the choice; `fallback` is `~/lm_workspace`.
+        named: the name of the source, for messages.
     """
 
     path: Path
@@ -37,13 +36,7 @@ class Choice(Struct, frozen=True):
 
 
 class Workspace(Struct, frozen=True):
-    """A workspace that can be worked in.
-
-    Attributes:
-        path: absolute, links resolved.
-        created: `open_workspace` made the folder.
-        note: what the user should know, in one line; empty if nothing.
-    """
+    """An absolute path with links resolved, after the checks; `note` is a line for the user, or empty."""
 
     path: Path
     created: bool = False
@@ -53,15 +46,7 @@ class Workspace(Struct, frozen=True):
 def choose_workspace(
     flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
 ) -> Choice:
-    """Choose the workspace; nothing is made or checked.
-
-    Args:
-        flag: the value of `--workspace`.
-        setting: the value of `WORKSPACE` or of the setting `workspace`.
-        cwd: the current folder; relative paths count from it.
-        home: the home folder.
-        named: where `setting` comes from, for messages.
-    """
+    """Choose the workspace; nothing is made or checked. `named` says in messages where `setting` comes from."""
     home = Path(os.path.realpath(home))
     if flag:
         return Choice(_resolve(flag, cwd, home), "flag", "--workspace", home)
@@ -77,7 +62,7 @@ def open_workspace(choice: Choice) -> Workspace:
     """Check the folder, and make it if it is the fallback.
 
     Raises:
-        WorkspaceError: it is missing, no folder, not writable, or too much (the home folder, `/`).
+        WorkspaceError: it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
     """
     path = choice.path
     if choice.by == "setting" and path in (choice.home, Path(path.anchor)):

@@ -1,1 +1,1 @@
-"""Floor 1: the loop. Pure logic over the ports of `lmagent.core`; no adapter's library is imported here."""
+"""Engine: the loop over the ports of `lmagent.core`. Begin with `turn.py` and `session.py`."""

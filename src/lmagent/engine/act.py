@@ -1,8 +1,8 @@
 """Act: carry out the calls of one reply.
 
-Neighbouring reads run side by side, everything else in the model's order; results reach the model in its order. A call
-is on disk before it acts and its result before the model sees it; a call that is not understood, not allowed or cut off
-gets a result that says so and is never run.
+Neighbouring reads run in parallel, all other calls in the model's order; the model gets the results in its order. A
+call is on disk before it acts, and its result before the model sees it. A call that is malformed, denied or cut off is
+not run, and its result says so.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ CUT_OFF = (
     "Send the whole call again; write a long file in several parts, with mode=append from the second on."
 )
 CUT_SHOWN = 300
-"""Characters of the beginning, and of the end, of a call that was cut off: the model is not shown it elsewhere."""
+"""Characters shown of the beginning, and of the end, of a call that was cut off: the model sees it nowhere else."""
 
 SEARCHES = ("grep", "git_diff")
-"""Tools that read, and show lines of files that they do not name in their data."""
+"""Read tools whose output shows lines of files that their data does not name."""
 
 HANDLE = 120
 """Bytes of the line that names the artifact of an output in a file."""
 
 
 class Result(Struct, frozen=True):
-    """What came of a call: `durable` when it must be on disk before anything goes on; `kept` is a text to keep."""
+    """The result of a call: `durable` if it must be on disk before the next step; `kept` is a text for a blob."""
 
     tool: str
     status: ToolStatus
@@ -54,13 +54,9 @@ class Result(Struct, frozen=True):
 
 
 async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[str], guard: LoopGuard) -> Alarm | None:
-    """Carry out calls; returns the alarm that ends the turn, if there is one.
+    """Carry out calls; return the alarm that ends the turn, if any.
 
-    Args:
-        session: the session.
-        calls: the calls, in the model's order.
-        truncated: ids of calls that the reply cut off.
-        guard: the turn's loop guard.
+    `truncated` are the ids of calls that the reply cut off.
     """
     alarms: list[Alarm] = []
     room = room_for(session, len(calls))
@@ -108,7 +104,7 @@ async def _carry_out(
         asked = _request(session, invocation)
     except ToolError as refusal:
         return _refused(call.name, refusal)
-    except Exception as bug:  # noqa: BLE001  the tool boundary: what a model writes must not end the session
+    except Exception as bug:  # noqa: BLE001  the tool boundary: a model's arguments must not end the session
         return Result(call.name, "error", _crashed(call.name, bug))
     if (alarm := guard.before(call)) is not None:
         if alarm.action == "stop":
@@ -135,8 +131,6 @@ def _cut_off(arguments: str) -> str:
 
 
 class Asked(Struct, frozen=True):
-    """What the gate is asked, and what a person would be shown."""
-
     request: gate.Request
     summary: str
 
@@ -149,12 +143,9 @@ def _request(session: Session, invocation: Invocation) -> Asked:
 
 
 async def perform(session: Session, invocation: Invocation, mode: PermissionMode | None) -> None:
-    """Carry out a call that lmagent makes itself: its events are recorded, the conversation stays as it is.
+    """Carry out a call that lmagent makes itself: its events are recorded, the conversation does not change.
 
-    Args:
-        session: the session.
-        invocation: the call.
-        mode: the permission mode that it is judged in; None for the session's.
+    `mode` replaces the session's permission mode.
     """
     call, name, asked = invocation.call, invocation.tool.name, _request(session, invocation)
     try:
@@ -162,7 +153,7 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
         result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, asked)
     except ToolError as refusal:
         result = _refused(name, refusal)
-    # A denial for want of a user counts against the turn only where the model made the call.
+    # A denial because no user was there counts against the turn only where the model made the call.
     facts = {name: fact for name, fact in result.output.data.items() if name != "unattended"}
     result = replace(result, output=replace(result.output, data=facts))
     size = room_for(session, 1).take(_need(result.output))
@@ -172,11 +163,7 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 async def _permit(
     session: Session, invocation: Invocation, asked: Asked, mode: PermissionMode | None = None
 ) -> ToolOutput | None:
-    """None when the call may run, else what the model is told.
-
-    Raises:
-        ToolError: the call would be refused anyway, so the user was not asked.
-    """
+    """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
@@ -206,7 +193,7 @@ async def _permit(
 
 
 def _denied(asked: Asked, text: str, why: str, **more: object) -> ToolOutput:
-    """A denial: `text` is for the model, the summary of the call and `why` for users."""
+    """Return a denial: `text` is for the model, the summary of the call and `why` for users."""
     return ToolOutput(text, {"code": "denied", "summary": asked.summary, "why": why, **more})
 
 
@@ -217,7 +204,7 @@ def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:
         preview = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
     except ToolError:
         raise
-    except Exception as trouble:  # noqa: BLE001  the call itself will say the same, if it is approved
+    except Exception as trouble:  # noqa: BLE001  the call itself fails in the same way, if it is approved
         return f"(no preview: {trouble})"
     explained = gate.explain(asked.request)
     return f"{preview}\n→ {explained}" if explained else preview
@@ -256,7 +243,7 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
         output = _crashed(tool.name, bug)
     except anyio.get_cancelled_exc_class():
         if durable:
-            with anyio.CancelScope(shield=True):  # what it did till then can be taken back too
+            with anyio.CancelScope(shield=True):  # an interrupted command can be undone too
                 await record_changes(session, watch)
         raise
     duration = round(clock.monotonic() - begun, 4)
@@ -266,7 +253,7 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
 
 
 def _with_shown(session: Session, tool: Tool, call: ToolCall, output: ToolOutput) -> ToolOutput:
-    """The output with the files that it shows, where it is a command's or a search's."""
+    """Add the files that the output of a command or a search shows."""
     if tool.effect != "exec" and tool.name not in SEARCHES:
         return output
     from lmagent.engine import shown  # not before a command has run
@@ -282,7 +269,7 @@ def _crashed(tool: str, bug: Exception) -> ToolOutput:
 async def _record_large(
     session: Session, large: list[tuple[ToolCall, Result]], room: Room, guard: LoopGuard, alarms: list[Alarm]
 ) -> None:
-    """Record what did not fit its share, now that it is known what the smaller results left over."""
+    """Record the results larger than their share, once the smaller ones show how much room remains."""
     given: dict[str, int] = {}
     for call, result in sorted(large, key=lambda item: _need(item[1].output)):
         given[call.id] = room.take(_need(result.output))
@@ -322,12 +309,12 @@ async def _record(
 
 
 def _need(output: ToolOutput) -> int:
-    """Bytes of an output with all that belongs to it."""
+    """Return the bytes of an output, with the line that names its artifact."""
     return intake.size_of(output.content) + (HANDLE if output.file is not None else 0)
 
 
 def _fitted(output: ToolOutput, size: int) -> ToolOutput:
-    """The output as its tool shows it in `size` bytes, where it knows how to."""
+    """Return the output as its tool itself shortens it, if the tool can."""
     if output.fit is None or _need(output) <= size:
         return output
     page = output.fit(size - (HANDLE if output.file is not None else 0))
@@ -335,13 +322,13 @@ def _fitted(output: ToolOutput, size: int) -> ToolOutput:
 
 
 async def _take_in(session: Session, output: ToolOutput, size: int) -> tuple[str, str | None]:
-    """What the model is told, and the blob of the whole where that is more."""
+    """Return the model's text, and the blob of the whole output if that is longer."""
     content = output.content or "(no output)"
     if output.file is not None:
         artifact = await session.keep_file(output.file)
         return intake.cap(content, size, artifact[:12]), artifact
     whole = output.content if output.full is None else output.full
-    if content.startswith(whole) and intake.fits(content, max(size, intake.NOTE)):  # less than a note on its absence
+    if content.startswith(whole) and intake.fits(content, max(size, intake.NOTE)):  # shorter than a note about the rest
         return content, None
     artifact = await session.keep(whole)
     return intake.cap(content, size, artifact[:12]), artifact
@@ -362,7 +349,7 @@ def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
 
 
 def _kept(session: Session, path: str) -> KeptText | None:
-    """The text that a refused write to a path left; None if the log has no such text."""
+    """Return the text that a refused write to a path left, if the log has one."""
     if (kept := session.state.marks.kept.get(path)) is None:
         return None
     try:
@@ -373,7 +360,7 @@ def _kept(session: Session, path: str) -> KeptText | None:
 
 
 async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> bool:
-    """Put a connection of a running command before a person. No mode answers that: it leaves the machine."""
+    """Ask the user whether a running command may connect to a host. No mode answers that: data leaves the machine."""
     grant = f"net({host}:{port})"
     if grant in session.state.grants:
         return True

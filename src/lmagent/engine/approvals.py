@@ -1,7 +1,7 @@
-"""Approvals: a call waits for a person, and what a person answers.
+"""Approvals: a call waits for the user, and the user's answer settles it.
 
-What is granted for a session holds for its sub-agents too, and what is granted to a sub-agent for all that work with
-it: the person who says "always" sees one session.
+A grant for a session holds for its sub-agents too, and a grant to a sub-agent for the whole tree of sessions: to the
+user, the tree is one session.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def holder(session: Session, approval: str) -> Session | None:
-    """The session, or the sub-agent at work below it, in which an approval waits; None where none does."""
+    """Return the session, or its sub-agent at work, in which an approval waits."""
     if approval in session.state.approvals:
         return session
     return session.descendant(lambda child: approval in child.state.approvals)
 
 
 def is_attended(session: Session) -> bool:
-    """Whether a person can answer what the turn asks: not where it is for a job, unless a person went on with it."""
+    """Return whether a user can answer questions of the turn: in a job only if the user has continued it."""
     if not session.wiring.attended or (session.above is not None and not is_attended(session.above)):
         return False
     return session.state.job in session.adopted or not session.state.job.startswith(UNATTENDED)
 
 
 async def answer(session: Session, command: Approve) -> DurableEvent | None:
-    """Take a person's answer; None where somebody else was faster."""
+    """Record the user's answer; return None if another client answered first."""
     owner = holder(session, command.approval)
     if owner is None:
         return None
@@ -54,10 +54,7 @@ async def answer(session: Session, command: Approve) -> DurableEvent | None:
 
 
 async def share(session: Session, grant: str, by: str) -> None:
-    """Let what was granted hold in a session and in every sub-agent at work below it.
-
-    What was just granted is no longer a question for the calls that wait for the same.
-    """
+    """Extend a grant to a session and its sub-agents at work, and approve the calls that wait for the same grant."""
     for other in [item for item in session.state.approvals.values() if item.grant == grant]:
         await _settle(session, _granted(grant, by, other.id, other.call_id))
     if grant not in session.state.grants:
@@ -67,15 +64,15 @@ async def share(session: Session, grant: str, by: str) -> None:
 
 
 async def ask(session: Session, request: ApprovalRequested) -> ApprovalResolved:
-    """Put a call before a person and wait for the answer; nobody there is a denial."""
+    """Ask the user about a call and wait for the answer; unattended, the call is denied."""
     if answered := session.resolved.pop(request.call_id, None):
-        return answered  # it waited for an answer when an earlier process ended, and was given one since
+        return answered  # answered since an earlier process ended while it waited
     pending = next((item for item in session.state.approvals.values() if item.call_id == request.call_id), None)
     if pending is None:
         stored = await session.record(request)
     else:
         stored = pending
-        session.emit(pending)  # whoever watches now was not there when it was asked first
+        session.emit(pending)  # the current watchers have not seen the first request
     if not is_attended(session):
         denial = ApprovalResolved(approval=stored.id, call_id=request.call_id, approved=False, by="unattended")
         resolved = await session.record(denial)

@@ -1,7 +1,7 @@
-"""Arguments: what a model gave, as what its tool takes.
+"""Arguments: a model's arguments become those of its tool.
 
-Names of other agents' tools become ours, types are put right where the schema leaves no doubt, and an argument that the
-tool does not have is refused by its name: what was asked for would not be what is done.
+Names from other agents' tools become ours, and types are corrected where the schema leaves no doubt. An argument that
+the tool does not have is refused by name: without it the tool would do something else than the model asked for.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, argument_names, plain
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
-"""Values by which an argument says nothing."""
+"""Values by which an argument asks for nothing."""
 
 
 def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
-    """The arguments as the tool takes them.
+    """Return the arguments as the tool's type.
 
     Raises:
-        ToolError: they do not fit, or there are some that it does not have; the text tells the model what to do.
+        ToolError: they do not fit, or some are unknown; the text tells the model what to do.
     """
     named = _named(tool, arguments)
     if isinstance(tool.arguments, dict):
-        from lmagent.core.repair import fit  # its patterns are compiled with the first call of a tool from outside
+        from lmagent.core.repair import fit  # compiles its patterns: only for calls of outside tools
 
         missing = [key for key in tool.arguments.get("required", ()) if key not in named]
         if missing:
@@ -40,21 +40,17 @@ def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
         schema = tool.spec.parameters
         required = schema.get("required", ())
         given = {name: value for name, value in named.items() if value is not None or name in required}
-        try:  # kept only because it then validates
+        try:  # used only because it then validates
             return convert(fit(given, schema), tool.arguments, strict=False)
         except msgspec.ValidationError:
             raise _misfit(tool, str(strict)) from None
 
 
 def _named(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the names that the tool has.
-
-    Raises:
-        ToolError: some are left that it does not have.
-    """
+    """Return the arguments under the tool's names for them; unknown ones raise ToolError."""
     own = {name for name, _ in argument_names(tool.arguments)}
     named: dict[str, Any] = {}
-    for key in sorted(arguments, key=lambda key: key not in own):  # the name that it has goes first
+    for key in sorted(arguments, key=lambda key: key not in own):  # the tool's own names first
         name, value = _own_name(tool, key, own), arguments[key]
         if name and named.get(name) is None:
             named[name] = value
@@ -64,7 +60,7 @@ def _named(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     if unknown and tool.adapt is not None:
         named = tool.adapt(named)
     if isinstance(tool.arguments, dict) and tool.arguments.get("additionalProperties") is not False:
-        return named  # a tool from outside says itself what it does not take
+        return named  # an outside tool itself refuses unknown arguments
     left = [name for name, value in named.items() if name not in own and not _says_nothing(tool, name, value)]
     if left:
         raise _refused(tool, left)
@@ -72,7 +68,7 @@ def _named(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_name(tool: Tool, key: str, own: set[str]) -> str:
-    """The tool's name for an argument; empty for one that only says why."""
+    """Return the tool's name for an argument; empty for an argument that only explains the call."""
     for spelled in (key, plain(key)):
         if spelled in own:
             return spelled
@@ -82,7 +78,7 @@ def _own_name(tool: Tool, key: str, own: set[str]) -> str:
 
 
 def _says_nothing(tool: Tool, name: str, value: Any) -> bool:
-    """Whether an argument that the tool does not have asks for nothing that it does not do."""
+    """Return whether an unknown argument asks only for the tool's usual behaviour."""
     said = value.lower() if isinstance(value, str) else value
     does = tool.implied.get(name, ())
     return value in _NOTHING or any(said == each and isinstance(said, bool) == isinstance(each, bool) for each in does)

@@ -1,7 +1,7 @@
-"""Aside: a question put to the model behind the conversation, which leaves no trace in it.
+"""Aside: a question to the model after the conversation, which leaves no trace in it.
 
-The prompt is the conversation as it stands plus the question, so the server reads nothing anew but the question,
-and its cache still fits when the conversation goes on.
+The prompt is the conversation plus the question. So the server evaluates only the question, and its cache still fits
+when the conversation continues.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ def ask_aside(
     """Stream the answer to `question`; nothing is recorded.
 
     Args:
-        session: the session.
-        question: what to ask.
-        max_tokens: cap on the answer.
-        messages: what the question is put behind, with no call open; None for the conversation as it stands.
+        messages: the messages before the question, with no call open; None for the conversation.
 
     Raises:
-        ProviderError: it could not be had.
+        ProviderError: the model gave no answer.
     """
     request = msgspec.structs.replace(
         session.request(),
@@ -44,13 +41,13 @@ def ask_aside(
 
 
 def _complete(state: SessionState) -> list[Message]:
-    """The conversation, with results for calls that have none yet: no request may lack them."""
+    """Return the conversation with a result for each open call: no request may lack them."""
     results = [result or ToolResult(call, "interrupted", NO_RESULT_YET) for call, result in state.calls.items()]
     return [*state.messages, *(Message("tool", (result,)) for result in results)]
 
 
 def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:
-    """The messages with `text` at the end; it joins an unanswered user message, so that roles alternate."""
+    """Return the messages with `text` at the end, joined to an unanswered user message so that roles alternate."""
     last = messages[-1] if messages else None
     if last is None or last.role != "user":
         return [*messages, user(text)]

@@ -16,7 +16,7 @@ DEEP_STEPS = 200
 
 
 def limits(session: Session) -> TurnLimits:
-    """The limits of a turn as the session works now. Deep work has the steps of its budget, in one turn or in many."""
+    """Return the limits of a turn. Deep work has the steps of its budget, in one turn or in many."""
     own, work = session.agent.limits, session.state.work
     bound = {"bounded": own.bounded, "deep": DEEP_STEPS}.get(work.mode)
     if work.mode == "deep" and work.budget.steps is not None:
@@ -27,29 +27,24 @@ def limits(session: Session) -> TurnLimits:
 
 
 def tokens_spent(state: SessionState) -> int:
-    """Prompt + reply tokens so far, those of sub-agents included."""
+    """Return prompt and reply tokens so far, with those of sub-agents."""
     own, children = state.usage, state.work.child_usage
     return own.prompt_tokens + own.completion_tokens + children.prompt_tokens + children.completion_tokens
 
 
 def steps_made(state: SessionState) -> int:
-    """Model calls so far, those of sub-agents included."""
+    """Return model calls so far, with those of sub-agents."""
     return state.steps_total + state.work.child_steps
 
 
 def used(state: SessionState) -> Budget:
-    """Steps and tokens since the budget of the work was set, sub-agents' included."""
+    """Return steps and tokens since the work's budget was set, with those of sub-agents."""
     work = state.work
     return Budget(steps_made(state) - work.steps_before, tokens_spent(state) - work.spent_before)
 
 
 def over(session: Session, *, steps: int) -> End | None:
-    """How the turn ends because something is used up; None to go on.
-
-    Args:
-        session: the session.
-        steps: model calls of the turn so far.
-    """
+    """Return the turn's end if a limit is reached; `steps` are the turn's model calls so far."""
     bounds, spent = limits(session), tokens_spent(session.state)
     if (end := over_total(session.state)) is not None:
         return end
@@ -68,7 +63,7 @@ def over(session: Session, *, steps: int) -> End | None:
 
 
 def over_total(state: SessionState) -> End | None:
-    """A budget of the work as a whole: over all turns since it was set."""
+    """Return the turn's end if the budget of the whole work, over all its turns, is spent."""
     total, spent = state.work.budget, used(state)
     fix = "give it more with /deep more, or end this way of working with /work normal"
     if total.tokens is not None:

@@ -1,10 +1,10 @@
-"""Compaction: the one event that may change what was sent.
+"""Compaction: the one event that may change text that was sent.
 
-One trigger, measured against the window that the server really serves. The cut keeps, in this order: the fixed
+It has one trigger, measured against the window that the server really serves. A cut keeps, in this order: the fixed
 block and the first message (they stay in the server's cache), all other user text (up to a cap), a deterministic
-ledger, a summary that the model writes on the very prefix it has cached, what the model has not read yet, and before
-it the last messages that fit, in whole call/result groups. A summary that fails leaves the ledger: a cut never fails
-for want of a model.
+ledger, a summary that the model writes on its cached prefix, the last messages that fit, in whole groups of call and
+result, and all results that the model has not read. If the summary fails, the ledger remains: a cut does not depend on
+a model.
 """
 
 from __future__ import annotations
@@ -25,33 +25,32 @@ from lmagent.engine.summary import seen, summarise
 Trigger = Literal["window", "overflow", "command"]
 
 SUMMARY_TOKENS = 1200
-"""Cap on the summary's reply, in tokens: about 600 words, and room for a thinking model to be brief."""
+"""Cap on the summary's reply: about 600 words, with room for a thinking model to be brief."""
 
 USER_SHARE, RECENT_SHARE, LISTS_SHARE, NOTES_SHARE, SUMMARY_SHARE = 0.25, 0.1, 0.04, 0.03, 0.15
-"""What each part may take at most of the room between the fixed block and the trigger, so that a cut lasts."""
+"""Caps on each part, as shares of the room between the fixed block and the trigger, so that a cut lasts."""
 
 UNREAD_SHARE = 0.9
-"""The same for results that the model has not read yet, which are kept whole within it."""
+"""Cap on results that the model has not read, which are kept whole within it."""
 
 ASKED_FOR_RECENT_SHARE = 0.02
-"""The same for recent messages when a person asks for a cut: who asks wants it short."""
+"""Cap on recent messages when the user asks for a cut: such a user wants a short conversation."""
 
 WORTH_A_SUMMARY = 5
-"""A summary is asked for when it replaces at least this many times its own size: it costs a model call."""
+"""A summary is worth a model call if it replaces at least this many times its own size."""
 
 WORTH_TELLING = 200
-"""Bytes of a person's own words from which it is told that they were left out."""
+"""Bytes of the user's own text whose loss is worth a notice."""
 
 
 async def compact(session: Session, trigger: Trigger) -> None:
-    """Cut the conversation now."""
     focus, session.wants_compaction = session.wants_compaction or "", None
     state = session.state
     if not state.messages:
         return
     before = state.estimate_tokens()
     budget = _budget(session, trigger)
-    if not _gains(state, cut(state, "", budget)):  # no need to ask the model for more words
+    if not _gains(state, cut(state, "", budget)):  # the model's summary would only add to it
         await _tell_too_short(session, trigger)
         return
     summary, usage = "", None
@@ -60,7 +59,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
     if trigger == "command" or _worth_a_summary(state, budget):
         summary, usage = await summarise(session, focus, budget.summary, overflown=trigger == "overflow")
     messages = cut(state, summary, budget)
-    if not _gains(state, messages):  # the summary takes more than it is worth; the facts alone do not
+    if not _gains(state, messages):  # with the summary the cut gains nothing
         summary, messages = "", cut(state, "", budget)
     after = state.tokens(state.fixed_bytes + sum(map(message_bytes, messages)))
     event = CompactionDone(
@@ -79,7 +78,6 @@ async def compact(session: Session, trigger: Trigger) -> None:
 
 
 def _gains(state: SessionState, messages: Sequence[Message]) -> bool:
-    """A cut that gains nothing is none."""
     return sum(map(message_bytes, messages)) < state.conversation_bytes
 
 
@@ -90,7 +88,7 @@ async def _tell_too_short(session: Session, trigger: Trigger) -> None:
 
 
 async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[Message]) -> None:
-    """Tell a person how much of what they wrote themselves the model does not see any more; again when it doubles."""
+    """Notify the user how much of their own text the model no longer sees; again when it doubles."""
     sent = "\n".join(message.text for message in messages if message.role == "user")
     lost = sum(_size(text) - _kept(text, sent) for text in texts)
     told = f"task_cut {lost.bit_length()}"
@@ -106,7 +104,7 @@ async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[
 
 
 def _kept(text: str, sent: str) -> int:
-    """Bytes of a user's text that stand in what is sent: all of it, or as much of its beginning and its end."""
+    """Return how many bytes of a user's text are sent: all of it, or parts of its beginning and end."""
     if text in sent:
         return _size(text)
 
@@ -125,8 +123,6 @@ def _size(text: str) -> int:
 
 
 class Budget(Struct, frozen=True):
-    """Tokens that each part of what is kept may take at most."""
-
     user: int
     recent: int
     unread: int
@@ -152,20 +148,14 @@ def _budget(session: Session, trigger: Trigger) -> Budget:
 
 
 def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...]:
-    """The new conversation.
-
-    Args:
-        state: the session before the cut; no call is open.
-        summary: the model's summary; empty for a ledger-only cut.
-        budget: what may be kept.
-    """
+    """Return the new conversation. No call may be open; an empty `summary` makes a ledger-only cut."""
     head = _head(state, budget)
     start = max(_recent_start(state.messages, state.bytes(budget.recent)), 1 if head else 0)
     recent = fitted(state.messages[start:], state.bytes(max(budget.recent, budget.unread)))
     first = {part.text for part in head if isinstance(part, Text)}
     texts = zip(state.user_texts, state.user_at, strict=True)
     earlier = [text for text, at in texts if at < start and text not in first]
-    # Without a summary, what the model said along the way has to stand for it.
+    # The model's own earlier texts take the summary's place.
     notes = budget.notes if summary else budget.notes + budget.summary
     sizes = ledger.Sizes(state.bytes(budget.user), state.bytes(budget.lists), state.bytes(notes))
     block = ledger.block(state, ledger.Gone(earlier, state.messages[:start], first), summary, sizes, goes_on=not recent)
@@ -176,7 +166,7 @@ def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...
 
 
 def _head(state: SessionState, budget: Budget) -> tuple[Part, ...]:
-    """What the conversation began with, if it may stay as it is: the first notes and the task, all in the cache."""
+    """Return the first notes and the task, which stay in the server's cache; nothing if they are too large."""
     first = state.messages[0]
     if state.compactions:
         parts = first.parts[: state.head]
@@ -187,9 +177,9 @@ def _head(state: SessionState, budget: Budget) -> tuple[Part, ...]:
 
 
 def _recent_start(messages: Sequence[Message], budget: int) -> int:
-    """Where the kept tail begins: at a user message, or at a reply whose calls' results are all behind it.
+    """Return the start of the kept tail: a user message, or a reply followed by the results of all its calls.
 
-    What the model has not read yet stays, however large it is.
+    Results that the model has not read stay, however large they are.
     """
     start = len(messages)
     size = 0

@@ -1,8 +1,8 @@
-"""Constrain: from a model's first failure to call on, the server makes it write valid calls, and that is remembered.
+"""Constrain: after a model's first failure to call, the server makes it write valid calls, in later sessions too.
 
-A model that calls by itself is left alone: a grammar costs it its own habits. One that sends damaged arguments, or
-announces calls instead of making them, gets a schema with every request; see `ModelRequest.constrain`. After enough
-good calls it is left alone again: one slip says little of a model.
+A model that calls by itself gets no grammar, which would cost it its own habits. A model that sends damaged arguments,
+or announces calls instead of making them, gets a schema with each request; see `ModelRequest.constrain`. After enough
+good calls the schema is lifted: one slip says little of a model.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ NOTE = (
     '<replies>Each reply is one JSON object: {"tool": name, "arguments": {…}} to call a tool, or {"answer": text} once '
     "the task is done.</replies>"
 )
-"""What the model is told: the schema keeps it from other words, and does not tell it which ones to choose."""
+"""The schema keeps the model from other output, but does not show it which forms it may choose."""
 
 FREE_NOTE = "<replies>From now on call tools in your own way again, and answer in plain text.</replies>"
-"""What it is told when it is left alone again."""
-
 GOOD_CALLS = 10
-"""Calls in a row that could be carried out, after which a model is left alone again; twice as many each time."""
+"""Good calls in a row after which the schema is lifted; twice as many each time."""
 
 
 async def begin(session: Session) -> None:
@@ -32,7 +30,7 @@ async def begin(session: Session) -> None:
 
 
 async def failed(session: Session, reason: str) -> None:
-    """The model failed to call; constrain it from now on, here and in later sessions."""
+    """Constrain the model from now on, here and in later sessions."""
     if session.state.calling.constrained:
         return
     model = _model(session)
@@ -41,7 +39,7 @@ async def failed(session: Session, reason: str) -> None:
 
 
 async def worked(session: Session) -> None:
-    """A call has its result: after enough good ones the model is left alone again, if it was not measured otherwise."""
+    """Lift the schema after enough good calls, unless measurements say that the model needs it."""
     calling = session.state.calling
     if not calling.constrained or calling.good < GOOD_CALLS * 2 ** min(calling.times - 1, 10):
         return
@@ -53,18 +51,18 @@ async def worked(session: Session) -> None:
 
 
 def learn(session: Session, reply: Reply) -> None:
-    """Remember what a reply shows about the model's chat template; see `Reply.joined`."""
+    """Remember the quirk of the model's chat template that a reply shows; see `Reply.joined`."""
     if reply.joined:
         session.wiring.traits.join(_model(session) or reply.model)
 
 
 def note(session: Session) -> str:
-    """For the tail; empty for a model that was always left alone."""
+    """Return the note for the tail; empty for a model that was never constrained."""
     if session.state.calling.constrained:
         return NOTE
     return FREE_NOTE if "replies" in session.state.notes else ""
 
 
 def _model(session: Session) -> str:
-    """The model's name; who lets the server choose learns from its first reply who answered."""
+    """Return the model's name; if the server chose the model, its first reply names it."""
     return session.state.model or session.agent.model or session.state.served_model

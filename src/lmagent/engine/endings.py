@@ -1,7 +1,7 @@
-"""Endings: what a reply without a tool call means.
+"""Endings: the meaning of a reply without a tool call.
 
-A model that narrates ("I will now read the file…") has not finished; one that asks is waiting for a person. The words
-looked for are the ones small models end on; a text that none of them fits is an answer.
+A model that narrates ("I will now read the file…") has not finished; a model that asks is waiting for the user. The
+patterns are phrases on which small models end; all other text is an answer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _WAIT = re.compile(
     r"(?P<when>(?:\d|\+|(?i:in|until|till|at|on|for|today|tonight|tomorrow|next|noon|midnight)\b).*)",
     re.MULTILINE,
 )
-"""Behind `WAIT:` stands something that is meant as a time; `waits.py` says whether it is one."""
+"""The text after `WAIT:` is meant as a time; `waits.py` decides whether it is valid."""
 _WAIT_INSIDE = re.compile(r"[.!?…][*_]*[ \t]+[*_]*WAIT:[\s*_]*(?:\+\d|in \d|\d{4}-)")
-"""A wait in the middle of a line, behind a sentence: not one, and not an answer."""
+"""A wait in the middle of a line, after a sentence: neither valid nor an answer."""
 _COMPLETE = re.compile(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
 _MARKER = re.compile(r"\bTASK_COMPLETE\b:?")
 _INTENT = re.compile(
@@ -43,7 +43,7 @@ _ABROAD = re.compile(
     r"(?:voy a|vamos a|vou) \w+r\b|sto per \w+re\b)|^(?:接下来|现在|首先)?[,，]?我将(?!来)",
     re.IGNORECASE,
 )
-"""The same in other languages, at the beginning of the last sentence of a turn that has done nothing."""
+"""Announcements in other languages, at the beginning of the last sentence of a turn that has done nothing."""
 _TO_DO = re.compile(r"^\s*(?:[-*+]|\d+[.)]) \[ \] \S", re.MULTILINE)
 _UNDER_WAY = re.compile(
     r"(?:now )?(?:reading|opening|looking|checking|listing|searching|creating|writing|editing|updating|fixing|running|"
@@ -63,7 +63,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
 
 
 class Ending(Struct, frozen=True):
-    """What a reply means: `reason` is the text of a block or question; `when` the time behind `WAIT:`, if any."""
+    """The meaning of a reply: `reason` is the text of a block or question, `when` the time after `WAIT:`."""
 
     kind: Kind
     reason: str = ""
@@ -71,12 +71,7 @@ class Ending(Struct, frozen=True):
 
 
 def classify(text: str, *, acted: bool) -> Ending:
-    """What a reply without a tool call means.
-
-    Args:
-        text: the visible text of the reply.
-        acted: whether any tool has run in this turn; before that, an announcement is narration even in a long text.
-    """
+    """Classify a reply. Before a tool has run (`acted`), an announcement is narration even in a long text."""
     stripped = text.strip()
     if found := _WAIT.search(_last_paragraph(stripped)):
         return Ending("waiting", when=found["when"].strip())
@@ -95,12 +90,12 @@ def classify(text: str, *, acted: bool) -> Ending:
 
 
 def answer_of(text: str) -> str:
-    """The final answer without the marker that some models end on."""
+    """Return the final answer without the marker on which some models end."""
     return _MARKER.sub("", text).strip() if _COMPLETE.search(text.strip().rpartition("\n")[2]) else text.strip()
 
 
 def _last_paragraph(text: str) -> str:
-    """The last paragraph outside code fences, whose content says nothing about the task."""
+    """Return the last paragraph outside code fences: code says nothing about the task."""
     return re.split(r"\n\s*\n", _FENCE.sub("", text).strip())[-1]
 
 

@@ -1,4 +1,4 @@
-"""File marks: what a session knows of the workspace's files, as a fold of what calls returned."""
+"""File marks: a session's knowledge of the workspace's files, as a fold of its calls' results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lmagent.core.tool import FileMark
 
 
 class _Data(Struct):
-    """What a tool that touches files returns; all other data is ignored."""
+    """Data of the tools that touch files; all other data is ignored."""
 
     path: str = ""
     sha256: str = ""
@@ -23,7 +23,7 @@ class FileMarks(Struct):
     """The fold.
 
     Attributes:
-        seen: files that the model was shown or wrote, by path; the order says which was touched last.
+        seen: files that the model was shown or wrote, by path, the last touched last.
         kept: refused writes that the model may confirm, by path: SHA-256 of the blob with the text, and of the file.
     """
 
@@ -31,7 +31,6 @@ class FileMarks(Struct):
     kept: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def apply(self, event: ToolFinished) -> None:
-        """Take in what a call returned."""
         try:
             data = convert(event.data, _Data)
         except ValidationError:

@@ -1,4 +1,4 @@
-"""Fitting: messages made shorter, each of their results by as little as can be; small ones stay whole."""
+"""Fitting: shorten the results in messages to a total size, each by as little as possible; small ones stay whole."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lmagent.engine import intake
 from lmagent.engine.state import message_bytes
 
 SMALLEST = 400
-"""Bytes of a text below which it is not shortened: less would tell nothing."""
+"""Texts below this many bytes are not shortened: less would tell nothing."""
 
 
 MARK = 80
-"""Bytes of the line that says what was left out."""
+"""Bytes of the line about the missing part."""
 
 
 def fitted(messages: Sequence[Message], size: int) -> list[Message]:
-    """The messages within `size` bytes, as far as shorter results can do that."""
+    """Return the messages within `size` bytes, as far as shorter results achieve that."""
     total = sum(map(message_bytes, messages))
     if total <= size:
         return list(messages)
@@ -27,7 +27,7 @@ def fitted(messages: Sequence[Message], size: int) -> list[Message]:
 
 
 def level(sizes: Sequence[int], room: int) -> int:
-    """The size to which the largest have to come down so that all of them fit; never less than `SMALLEST`."""
+    """Return the cap on the largest sizes with which all of them fit; at least `SMALLEST`."""
     for position, size in enumerate(ordered := sorted(sizes)):
         share = room // (len(ordered) - position)
         if size > share:

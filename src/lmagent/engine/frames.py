@@ -1,4 +1,4 @@
-"""Frames: the lines by which the harness marks its own texts, escaped where a tool's result imitates them.
+"""Frames: the lines that mark the harness's own texts, escaped where a tool's result imitates them.
 
 A result is data. A file, a page or a program may print a line that looks like a frame; the model is shown that line
 with a backslash in front, so that no result reads like a message.
@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 
 STEERING = "[The user adds, while you work:]"
-"""Begins text that the user sends during a turn."""
-
 SHORTENED = "[The earlier conversation was shortened. What follows is the record of it.]"
-"""Begins the record that takes the place of what a compaction cut."""
+"""Begins the record that replaces the messages of a compaction."""
 
 _OPENINGS = (
     STEERING[:-1],
@@ -31,7 +29,7 @@ _NOTES = (
     r"<date>Today is ",
     rf"<(?:tools|workspace|work|plan|budget|tasks|jobs|instructions)>{_BLANK}\n{_NUMBERED}[^<\s]",
 )
-"""Notes whose tags other files have too: only a tag with text after it is an imitation, and XML stays as it is."""
+"""Other files have these tags too: only a tag followed by text is an imitation, and XML stays unchanged."""
 _FRAME = re.compile(
     rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",
     re.MULTILINE | re.IGNORECASE,
@@ -39,5 +37,5 @@ _FRAME = re.compile(
 
 
 def escaped(content: str) -> str:
-    """The content of a result, with a backslash before each line that imitates a frame."""
+    """Put a backslash before each line that imitates a frame."""
     return _FRAME.sub(r"\1\\", content) if "[" in content or "<" in content else content

@@ -1,7 +1,7 @@
-"""Intake: a tool's output becomes what the model is told. It is capped once, here, and never again.
+"""Intake: a tool's output becomes the model's text. It is capped once, here, and not again.
 
-Lines are counted in one way everywhere: they end at a line feed. A cut says which lines are missing, and which call
-shows them.
+Lines are counted in one way everywhere: they end at a line feed. A cut names the missing lines and the call that shows
+them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ NOTE = 200
 
 
 def size_of(text: str) -> int:
-    """Bytes of a text as it is sent."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def fits(text: str, size: int) -> bool:
-    """Whether `text` is within `size` bytes."""
     return len(text) <= size and size_of(text) <= size
 
 
 def cap(text: str, size: int, artifact: str) -> str:
-    """Head and tail of `text` within `size` bytes, with the handle under which the whole can be read.
+    """Return head and tail of `text` within `size` bytes, with a call that reads the rest.
 
-    Args:
-        text: the output.
-        size: the cap in bytes.
-        artifact: handle of the whole output (the first digits of its SHA-256).
+    `artifact` is the first digits of the whole output's SHA-256.
     """
     if fits(text, size):
         return f'{text}\n[the whole result: read_artifact(id="{artifact}")]'
@@ -42,7 +37,7 @@ def cap(text: str, size: int, artifact: str) -> str:
 
 
 def shorten(text: str, size: int) -> str:
-    """Head and tail of a text within about `size` bytes; what is left out stays on record."""
+    """Return head and tail of a text within about `size` bytes; the whole is on record already."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= size:
         return text
@@ -52,7 +47,7 @@ def shorten(text: str, size: int) -> str:
 
 
 def _page_gap(head: str, tail: str) -> str:
-    """What is missing in the middle of a page of `read`, in the file's own numbers."""
+    """Return the gap in the middle of a page of `read`, in the file's own line numbers."""
     page = re.match(r"\[(.+?): lines \d+-\d+ of \d+", head)
     before, after = (re.findall(r"^ *(\d+)\t", part, re.MULTILINE) for part in (head, tail))
     if page is None or not before or not after:
@@ -65,21 +60,20 @@ def _page_gap(head: str, tail: str) -> str:
 
 
 def lines_of(raw: bytes) -> int:
-    """How many lines a text has: a last one without an end counts."""
+    """Return the number of lines; a last line without an end counts."""
     return raw.count(b"\n") + (not raw.endswith(b"\n") and raw != b"")
 
 
 def ends(start: bytes, end: bytes, whole: tuple[int, int], size: int) -> tuple[str, str, str, int]:
-    """The beginning and the end of a long text in `size` bytes, whole lines where they are not too long.
+    """Return the beginning and the end of a long text in `size` bytes, in whole lines unless they are too long.
 
     Args:
-        start: the text, or more than is needed of its beginning.
-        end: the text, or more than is needed of its end.
+        start: the text, or more of its beginning than needed.
+        end: the text, or more of its end than needed.
         whole: bytes and lines of the text.
-        size: bytes to show.
 
     Returns:
-        Beginning, end, what is missing in words, and the number of the first line of that.
+        Beginning, end, the gap as a phrase, and the number of its first line.
     """
     head_size = int(size * HEAD_SHARE)
     head = _whole_lines(start[:head_size], keep_start=True)
@@ -96,7 +90,7 @@ def ends(start: bytes, end: bytes, whole: tuple[int, int], size: int) -> tuple[s
 
 
 def _whole_lines(piece: bytes, *, keep_start: bool) -> bytes:
-    """Cut a piece at a line end where one is near, so that no line is shown in half."""
+    """Cut a piece at a line end if one is near, so that no line is shown in half."""
     if keep_start:
         at = piece.rfind(b"\n")
         return piece[: at + 1] if at > len(piece) // 2 else piece

@@ -1,7 +1,7 @@
-"""Lane: what a session has been asked to do is done here, one turn after the other.
+"""Lane: carry out the work a session was asked for, one turn after the other.
 
-A session is serial; two sessions are two lanes. An interrupt, from a command or from outside, ends the running
-turn and still leaves a log from which the session can go on.
+A session is serial; two sessions are two lanes. An interrupt, from a command or from outside, ends the running turn and
+still leaves a log from which the session can continue.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from lmagent.engine.session import Session
 
 
 async def run_until_idle(session: Session, *, resumable: bool = False) -> TurnFinished | None:
-    """Run the turns that were asked for, one after the other, and return how the last one ended.
+    """Run the requested turns one after the other, and return the end of the last one.
 
     A turn that an earlier process left open is closed as interrupted when new input comes, and is continued after
-    `Continue`.
-
-    Args:
-        session: the session.
-        resumable: whether a turn that the end of this program cuts off stays open for the next process.
+    `Continue`. If `resumable`, a turn that the end of this program cuts off stays open for the next process.
     """
     last: TurnFinished | None = None
     while not session.closed:

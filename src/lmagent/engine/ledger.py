@@ -1,4 +1,4 @@
-"""Ledger: what a compaction keeps without asking any model. Every line of it is a fact of the log."""
+"""Ledger: the record that a compaction keeps without the model's help. Each line of it is a fact of the log."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from lmagent.engine import frames, worktext
 from lmagent.engine.state import SessionState
 
 RULES_SHARE = 4
-"""The part of the room for the user's texts, one in so many, that goes to what they demand where not all can stay."""
+"""One part in so many of the room for the user's texts goes to their demands, if not all texts can stay."""
 
 LONGEST_NOTE = 500
-"""Bytes of one of the model's own texts that are kept."""
+"""Cap on each of the model's own texts, in bytes."""
 
 LONGEST_RULE = 400
-"""Bytes of a sentence that is kept for itself; what is longer is no rule but a text."""
+"""Cap on a sentence that is kept as a rule, in bytes; a longer one is rarely a rule."""
 
 _RULE = (
     r"\b(?:must|never|always|only|do not|don['’]t|does not|should(?: not|n['’]t)?|may not|mustn['’]t|cannot|can['’]t|"
     r"avoid|without|at (?:most|least)|no (?:more|less|later|other)|make sure|ensure|exactly|required?|forbidden|"
     r"instead of|constraint|important|limit|deadline|except|unless|keep)\b"
 )
-"""Words by which a sentence says what must hold."""
+"""Phrases that mark a demand."""
 
 
 class Sizes(Struct, frozen=True):
-    """Bytes that the user's texts may take, each of the lists (files, artifacts), and the model's own notes."""
+    """Bytes for the user's texts, for each of the lists (files, artifacts), and for the model's own notes."""
 
     user: int
     lists: int
@@ -36,13 +36,7 @@ class Sizes(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """What the block stands for.
-
-    Attributes:
-        user_texts: what the user said there, oldest first.
-        messages: what is cut.
-        still: texts of the first message that stay before the block.
-    """
+    """The cut part of the conversation; `still` are texts of the first message that stay before the block."""
 
     user_texts: Sequence[str]
     messages: Sequence[Message]
@@ -50,14 +44,11 @@ class Gone(Struct, frozen=True):
 
 
 def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_on: bool) -> str:
-    """The text that takes the place of what was cut.
+    """Return the text that replaces the cut part.
 
     Args:
-        state: the session.
-        gone: what was cut.
-        summary: the model's summary, if there is one.
         sizes: bytes to keep; of the user's texts, the first (the task) and the latest ones stay longest.
-        goes_on: whether nothing follows, so that the model must be told to go on.
+        goes_on: whether no message follows, so that the text must ask the model to continue.
     """
     parts = [frames.SHORTENED]
     user_texts = gone.user_texts
@@ -81,7 +72,7 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
 
 
 def _within(texts: Sequence[str], budget: int) -> list[str]:
-    """The first text and the latest ones within the budget, in order, with a line where something is missing."""
+    """Return the first and the latest texts within the budget, in order, with a line for each gap."""
     if sum(map(_size, texts)) <= budget:
         return list(texts)
     kept: dict[int, str] = {0: _shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
@@ -106,8 +97,8 @@ def _within(texts: Sequence[str], budget: int) -> list[str]:
 
 
 def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
-    """Sentences that say what must hold, out of what the user said and what is not kept whole; the clearest first."""
-    import re  # only a cut pays for it
+    """Return sentences with demands from texts that are not kept whole; the clearest ones come first."""
+    import re  # only a cut needs it
 
     found: dict[str, None] = {}
     for text in texts:
@@ -141,14 +132,14 @@ def _shorten(text: str, budget: int) -> str:
 
 
 def _own_notes(messages: Sequence[Message], size: int) -> str:
-    """What the model said along the way, each text once: its notes."""
+    """Return the model's own texts of the cut part, each once."""
     texts = (message.text.strip() for message in messages if message.role == "assistant")
     said = dict.fromkeys(_shorten(text, LONGEST_NOTE) for text in texts if text and text != NO_WORDS)
     return _latest("What you said on the way:", [f"- {text}" for text in said], size)
 
 
 def _files(state: SessionState, size: int) -> str:
-    """What was read, and what was changed: by a command too."""
+    """Return the lists of changed and read files; commands count too."""
     changed = dict.fromkeys([*(path for path, mark in state.files.items() if mark.changed), *_by_commands(state)])
     read = [path for path in state.files if path not in changed]
     lists = ("Files that you changed:", changed), ("Files that you read, all or in part:", read)
@@ -156,8 +147,7 @@ def _files(state: SessionState, size: int) -> str:
 
 
 def _by_commands(state: SessionState) -> list[str]:
-    """Paths of files that calls changed, the latest last."""
-    from lmagent.core.byproducts import is_byproduct  # only a cut pays for it
+    from lmagent.core.byproducts import is_byproduct  # only a cut needs it
 
     paths = dict.fromkeys(
         change.path
@@ -174,7 +164,7 @@ def _artifacts(state: SessionState, size: int) -> str:
 
 
 def _latest(title: str, rows: Sequence[str], size: int) -> str:
-    """The latest rows that fit, and how many more there are."""
+    """Return the latest rows that fit, and the number of earlier ones."""
     kept: list[str] = []
     for row in reversed(rows):
         size -= len(row.encode("utf-8", "replace")) + 1
@@ -188,7 +178,7 @@ def _latest(title: str, rows: Sequence[str], size: int) -> str:
 
 
 def _notes(state: SessionState, still: Collection[str]) -> str:
-    """Notes that do not stand in the first message as they are now; the tasks have a place of their own."""
+    """Return the notes whose current text is not in the first message; the tasks are elsewhere in the block."""
     return "\n".join(text for name, text in state.notes.items() if name != "tasks" and text not in still)
 
 

@@ -1,13 +1,13 @@
-"""Loop guard: notices a model that goes round in circles.
+"""Loop guard: notice a model that goes round in circles.
 
-It looks at (tool, arguments, result), never at the tool's name alone: eleven reads of eleven files are work. What is
-new is progress, be it a result or a file's content, and nothing that makes progress is stopped. What is not new is
-counted in four ways: the same call with the same result; a cycle of several steps; one failure over and over, whatever
-call it comes from; one result over and over by other words. Each is hinted at first and stopped within six steps.
+The guard compares tool, arguments and result, never the tool's name alone: eleven reads of eleven files are work. A new
+result or a new content of a file is progress, and progress is not stopped. Repetitions are counted in four ways: the
+same call with the same result; a cycle of several steps; the same failure, whichever call it comes from; the same
+result of calls that are spelled differently. Each gets a hint first and is stopped within six steps.
 
-Two calls are the same when they differ in blanks, quotes, the spelling of a path or bare numbers only. Two results are
-the same when they differ in how long something took and, but where a call is there to wait and to look, in what every
-run gives anew: the time, process ids, names of temporary files, random ids.
+Two calls are the same if they differ only in blanks, quotes, the spelling of a path or bare numbers. Two results are
+the same if they differ only in durations and in noise that each run makes anew: the time, process ids, names of
+temporary files, random ids. For calls that wait or watch, noise counts as a difference.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
 
 LONGEST_CYCLE = 8
-"""Steps of the longest cycle that is looked for."""
+"""Steps of the longest cycle that the guard recognises."""
 
 SPELLED = 4000
-"""Characters of arguments that are looked into; what is longer is compared by its letters alone."""
+"""Characters of arguments up to which paths, quotes and numbers are normalised, not only blanks and case."""
 
 LONGEST = 100_000
-"""Characters of a result that is looked into; a longer one is compared as it is."""
+"""Characters of a result up to which noise is removed."""
 
 LONG = 40
-"""Characters from which a result tells one thing from another; `(no output)` does not."""
+"""Characters from which a result is distinctive; `(no output)` is not."""
 
-# Patterns stand as text: they are compiled with the first result, not before the first request.
+# Patterns are kept as text: they are compiled with the first result, not before the first request.
 _TOOK = r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b"
 _NOISE = "|".join(
     (
@@ -54,12 +54,12 @@ _NOISE = "|".join(
         r"\bduration_ms:? [\d.]+",
     )
 )
-"""The time, process ids, names of temporary files and ids, durations; hashes of 32 digits and more tell contents."""
+"""The time, process ids, names of temporary files and ids, durations; longer hashes identify contents."""
 _LOOKS = (
     r"\b(?:sleep|wait|watch|poll)\b|\bcommand ?: *(?:cd [^&;]{1,80}&& *)?(?:tail|head|sed|awk|cat|grep|less|date|docker"
     r"|kubectl|journalctl|ps|systemctl|ls|stat|wc|du)\b"
 )
-"""What waits, or looks at what others write: there the time that goes by is news."""
+"""Commands that wait, or watch the output of others: for them the passing time is news."""
 _RUNS = ("shell", "python", "use_tool")
 _NUMBER = r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b"
 _PLACE = r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])"
@@ -75,7 +75,7 @@ _TROUBLES = {
 
 
 class Alarm(Struct, frozen=True):
-    """What the guard wants done: `hint` the model, `block` the call, `stop` the turn."""
+    """The guard's verdict: `hint` the model, `block` the call, or `stop` the turn."""
 
     action: Literal["hint", "block", "stop"]
     cause: str
@@ -86,27 +86,26 @@ class LoopGuard(Struct):
     """The memory of one turn.
 
     Attributes:
-        limits: when to hint, block and stop.
         seen: how often a call has had a result.
-        attempts: how often a call was made since anything new came of it, or of another one.
-        results: the results that the prompt still holds, with the call that gave each last.
-        renewed: how often a result was news since a file changed; a cut makes it news again.
-        world: all states that files were seen in.
-        last: the result that a call had last.
-        steps: what the steps were, oldest first.
+        attempts: how often a call was made since it, or another call, brought something new.
+        results: the results that the prompt still holds, each with the call that last gave it.
+        renewed: how often a result was news since a file changed; a compaction makes it news again.
+        world: all states of files seen so far.
+        last: the latest result of each call.
+        steps: the calls and results of the steps, oldest first.
         now: calls of this step and their results.
-        cycling: steps since a cycle was recognised; 0 for none.
-        failures: how often a failure has come since a file changed, and the same by what it is about.
+        cycling: steps since a cycle was recognised; 0 without a cycle.
+        failures: how often a failure has come since a file changed, by its text and by its cause.
         targets: paths that calls named so far.
-        echoes: how often one result has come in a row, by other words.
+        echoes: how often one result has come in a row from different calls.
         echo: that result.
         echoers: the calls that it came from.
-        news: how many results or files were new.
-        heard: how many that were when a call was made last.
-        hint: what the next result is to tell the model.
+        news: the number of new results and files.
+        heard: the value of `news` when a call was last made.
+        hint: a text for the model, sent with the next result.
         errors: replies in a row in which every call failed.
-        outcomes: how the calls of this step ended.
-        counted: failures and echoes of this step; the model answers for a repetition that it has seen.
+        outcomes: the statuses of this step's calls.
+        counted: failures and echoes of this step; only repetitions that the model has seen count.
         useless: empty replies in a row, and endless ones.
         stale_steps: steps in a row that brought nothing new.
         fresh: this step brought something new.
@@ -138,7 +137,7 @@ class LoopGuard(Struct):
     fresh: bool = False
 
     def before(self, call: ToolCall) -> Alarm | None:
-        """Ask before a call runs."""
+        """Return an alarm if a call must not run."""
         key = _call_key(call)
         repeats = self.attempts[key]
         in_this_reply = any(pair.startswith(f"{key}:") for pair in self.now)
@@ -167,15 +166,7 @@ class LoopGuard(Struct):
         data: Mapping[str, Any] | None = None,
         marks: Sequence[str] = (),
     ) -> Alarm | None:
-        """Tell what came of a call.
-
-        Args:
-            call: the call.
-            status: how it ended.
-            content: its result.
-            data: facts of the result.
-            marks: states of files that it led to, as `marks_of` gives them.
-        """
+        """Take in a call's result; `marks` are the states of files from `marks_of`."""
         key, digest = _call_key(call), _digest(_plain(call, content))
         moved = self._moved(marks)
         failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
@@ -194,7 +185,6 @@ class LoopGuard(Struct):
         return next((one for one in found if one.action == "stop"), found[0] if found else None)
 
     def step_done(self) -> Alarm | None:
-        """Tell that a step with calls is over."""
         self.useless.clear()
         self.counted.clear()
         if self.outcomes:
@@ -212,9 +202,9 @@ class LoopGuard(Struct):
         return None
 
     def cut(self, held: Collection[str]) -> None:
-        """Tell that the conversation was shortened to `held`, calls whose results it still has: others are news again.
+        """Take in a compaction: results of calls outside `held` are no longer in the prompt, and so are news again.
 
-        A result is news only so often: a circle around a cut is a circle.
+        A result becomes news only a limited number of times: a circle around a compaction is still a circle.
         """
         gone = [
             one for one, call in self.results.items() if call not in held and self.renewed[one] < self.limits.repeats
@@ -224,7 +214,7 @@ class LoopGuard(Struct):
         self.echo, self.echoes = "", 0
 
     def useless_reply(self, kind: Literal["empty", "endless"]) -> Alarm | None:
-        """Tell that a reply had neither text nor calls, or did not end."""
+        """Take in a reply that had neither text nor calls, or did not end."""
         self.useless[kind] += 1
         if self.useless[kind] >= (self.limits.empties if kind == "empty" else self.limits.endless):
             return Alarm("stop", kind, f"the model gave {self.useless[kind]} {kind} replies in a row")
@@ -233,7 +223,7 @@ class LoopGuard(Struct):
     # --- what counts ------------------------------------------------------------------------------------------
 
     def _moved(self, marks: Sequence[str]) -> bool:
-        """Whether a file is now as it never was in this turn: what was in vain before may work now."""
+        """Return whether a file is in a new state: calls that failed before may succeed now."""
         before = [mark.removeprefix("<") for mark in marks if mark.startswith("<")]
         after = [mark for mark in marks if not mark.startswith("<")]
         self.world.update(before)
@@ -248,13 +238,13 @@ class LoopGuard(Struct):
     def _count(self, key: str, digest: str, *, new: bool, moved: bool) -> None:
         pair = f"{key}:{digest}"
         if self.seen[pair] == 0 or new:
-            self.attempts[key] = 0  # another result for the same call, or one that was cut: not a repetition
+            self.attempts[key] = 0  # a new result of the same call, or one that a compaction removed: not a repetition
         self.seen[pair] += 1
         if new or moved:
             self.fresh = True
             self.news += 1
             self.renewed[digest] += 1
-        # A call in between that brought something new makes this one no repetition: so it is to wait and look.
+        # If other calls brought something new since, this call is no repetition: it may wait and watch.
         if self.heard.get(key, self.news) == self.news or not self.attempts[key]:
             self.attempts[key] += 1
         self.heard[key] = self.news
@@ -262,7 +252,7 @@ class LoopGuard(Struct):
         self.now.append(pair)
 
     def _failure(self, call: ToolCall, content: str) -> Alarm | None:
-        """The same failure, by its words or by what it is about, whatever call it comes from."""
+        """Count a failure, by its text and by its cause, whichever call it comes from."""
         body = re.sub(_EXIT, "", content).strip()
         if not body:
             return None
@@ -289,10 +279,10 @@ class LoopGuard(Struct):
         return None
 
     def _echo(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
-        """The same long result in a row by other words; of another file it is no echo."""
+        """Count the same long result in a row from different calls; the same result of another file is no echo."""
         targets = set(re.findall(_TARGET, _spelled(call.arguments)))
         novel = bool(targets - self.targets)
-        self.fresh = self.fresh or novel  # that one more file is the same is news too
+        self.fresh = self.fresh or novel  # it is also news that another file is the same
         self.targets |= targets
         if size < LONG or digest != self.echo or (novel and self.echoes > 0):
             self.echo, self.echoes, self.echoers = digest, 1, {_call_key(call)}
@@ -309,7 +299,7 @@ class LoopGuard(Struct):
         return None
 
     def _circle(self) -> Alarm | None:
-        """A cycle of several steps, each with the results that it had before."""
+        """Recognise a cycle of several steps, each with its earlier results."""
         step, self.now = tuple(self.now), []
         if self.fresh:
             step = (f"new {self.news}",)
@@ -325,9 +315,9 @@ class LoopGuard(Struct):
         return None
 
     def _repeats(self, size: int) -> bool:
-        """Whether the last steps are a cycle of this size that has come round often enough.
+        """Return whether the last steps are a cycle of this size that was repeated often enough.
 
-        Its first round brought something new, and so it is not in it.
+        The first round of a cycle brought something new, and so does not count.
         """
         length = size * (self.limits.repeats - 1)
         tail = self.steps[-length:]
@@ -341,18 +331,15 @@ class LoopGuard(Struct):
 
 
 def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """The states of files that a call found (with `<` before them) and left.
+    """Return the states of files that a call found (marked with `<`) and left.
 
-    Args:
-        changes: the session's changes so far.
-        call: id of the call.
-        data: facts of its result, for where changes are not recorded.
+    Without recorded changes they come from the result's `data`.
     """
     marks = list[str]()
     for event in changes[-2:]:
         if event.call_id != call:
             continue
-        from lmagent.core.byproducts import is_byproduct  # its patterns are compiled with the first change
+        from lmagent.core.byproducts import is_byproduct  # compiles its patterns: not before the first change
 
         if event.blob:
             marks.append(event.blob)
@@ -379,13 +366,13 @@ def _call_key(call: ToolCall) -> str:
 
 
 def _spelled(arguments: str) -> str:
-    r"""The arguments with every path spelled in one way, and without quotes."""
+    r"""Return the arguments with one spelling for each path, and without quotes."""
     text = re.sub(r"\\[nt]", " ", arguments[:SPELLED]).replace("\\", "").replace('"', " ").replace("'", " ")
     return re.sub(_UP, "", re.sub(_PLACE, "", text))
 
 
 def _plain(call: ToolCall, content: str) -> str:
-    """The result without how long things took and what every run gives anew, where it is not too long to matter."""
+    """Return the result without durations and noise, unless it is long enough to differ anyway."""
     if len(content) > LONGEST:
         return content
     if call.name in _RUNS and not re.search(_LOOKS, _spelled(call.arguments)):
@@ -394,6 +381,6 @@ def _plain(call: ToolCall, content: str) -> str:
 
 
 def _digest(content: str) -> str:
-    import hashlib  # it loads OpenSSL: not before the first request
+    import hashlib  # loads OpenSSL: not before the first request
 
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

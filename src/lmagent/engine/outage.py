@@ -1,7 +1,7 @@
-"""Outage: a turn that nobody sits in front of waits for a model server that cannot be had, within its step.
+"""Outage: an unattended turn waits, within its step, for a model server that cannot be reached.
 
-A person who has just typed something is told at once instead, and decides. What a gateway goes on with after a restart,
-and what a job runs, has nobody to tell: the server may only come up later than we do.
+In an attended turn the user sees the failure at once, and decides. A turn that a gateway continues after a restart, or
+a job's turn, has no user to ask, and the server may start later than the gateway.
 """
 
 from __future__ import annotations
@@ -17,60 +17,49 @@ PATIENCE = 86_400.0
 """Seconds for which a turn waits; then it ends as an error."""
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
-"""Seconds between two tries; the last one repeats. A try costs a server that is not there nothing."""
+"""Seconds between two tries; the last pause repeats. A try costs an absent server nothing."""
 
 ASKED = 60.0
-"""Seconds between two tries where somebody answers that the model cannot be had; more, if they ask for more."""
+"""Seconds between two tries if a server answers that the model is not available; more if it asks for more."""
 
 LOST = 5
-"""Connections that are lost over one request before it is believed that the server dies of it: it begins to answer
-first, and is away for a while then, each time."""
+"""Lost connections after which the request itself is assumed to crash the server, again and again."""
 
 
 def be_patient(session: Session, job: str, until: float) -> None:
-    """Let the turn that is for a job wait.
-
-    Args:
-        session: the session.
-        job: of the turn's input.
-        until: Unix seconds.
-    """
+    """Let the turn for a job wait for its server; `until` is in Unix seconds."""
     session.patience[session.state.job if job.startswith(WAKING) else job] = until
 
 
 def waits_until(session: Session) -> float:
-    """Until when the running turn waits, Unix seconds; 0 for not at all. Sub-agents wait as who they work for."""
+    """Return the Unix time until which the turn waits; 0 to fail at once. A sub-agent waits like its parent."""
     while session.above is not None:
         session = session.above
     return session.patience.get(session.state.job, 0.0) if session.state.turn_open else 0.0
 
 
 def is_outage(failure: ProviderError) -> bool:
-    """Whether the same request may be answered once a server is there, or has time; it is not at fault itself."""
+    """Return whether the same request may succeed later: the request itself is not at fault."""
     return isinstance(failure, Unreachable | Unavailable | ConnectionLost)
 
 
 def was_waited_for(session: Session, failure: ProviderError) -> bool:
-    """Whether a failure that has ended a step had its tries in there already."""
+    """Return whether a failure that ended a step was already retried in it."""
     return is_outage(failure) and waits_until(session) > 0
 
 
 class Outage:
-    """One step's wait for the server.
-
-    Args:
-        session: whose turn it is.
-    """
+    """One step's wait for the server."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._tries = self._lost = 0
 
     async def sit_out(self, failure: ProviderError) -> None:
-        """Wait a while before the next try, for everybody to see.
+        """Wait before the next try, and show the wait to all watchers.
 
         Raises:
-            ProviderError: the failure itself, where it is none of reaching the server, or is not waited for.
+            ProviderError: the failure itself, if it is no outage or its time is over.
         """
         session = self._session
         clock = session.wiring.clock
@@ -90,7 +79,7 @@ class Outage:
         await clock.sleep(pause)
 
     async def notice(self, event: ModelEvent) -> None:
-        """Tell that the server answers, once it does: what waits for its turn here, or tries again, is none."""
+        """Record that the server answers; queueing and retries do not count as an answer."""
         answers = not isinstance(event, Retrying) and not (isinstance(event, Progress) and event.fraction is None)
         if self._tries and answers:
             self._tries = 0

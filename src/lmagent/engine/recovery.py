@@ -1,7 +1,8 @@
-"""Recovery: bring a conversation that broke off into a valid state, by appending only.
+"""Recovery: make an interrupted conversation valid again, by appending only.
 
-A call that had begun and may have acted is reported to the model as interrupted, and is never repeated. A call that
-had not begun is reported as not run: it was chosen before the crash, and may depend on what the crash has spoilt.
+A call that had begun and may have acted is reported to the model as interrupted, and is never repeated. A call that had
+not begun is reported as not run: the model chose it before the crash, and it may depend on things that the crash
+damaged.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ NOT_BEGUN = (
 NO_REPLY = "[no reply: the turn ended here]"
 
 Cause = Literal["interrupt", "crash"]
-"""Why a turn cannot go on."""
+"""Why a turn cannot continue."""
 
 
 async def report_interrupted_calls(session: Session) -> None:
-    """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated.
+    """Give a result to every open call that had started, except calls that are safe to repeat.
 
-    What they changed is recorded first, so that it can be taken back.
+    Their changes are recorded first, so that they can be undone.
     """
     await undo.record_interrupted(session)
     await _close_own_calls(session)
@@ -44,7 +45,7 @@ async def report_interrupted_calls(session: Session) -> None:
 
 
 async def _close_own_calls(session: Session) -> None:
-    """End the calls that lmagent made itself: the feature that made one decides whether to make it again."""
+    """End the calls that lmagent made itself: the feature that made a call decides whether to repeat it."""
     state = session.state
     own = [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]
     for request in [one for one in own if one.call_id.partition("/")[0] not in state.calls]:
@@ -55,10 +56,10 @@ async def _close_own_calls(session: Session) -> None:
 
 
 async def report_calls_not_begun(session: Session) -> None:
-    """Leave the rest of an interrupted reply to the model.
+    """Report the calls of an interrupted reply that had not begun, so that the model decides about them.
 
-    Three kinds of calls stay open: one whose approval the user was asked for, one that is safe to repeat and had
-    begun (a sub-agent's work continues), and one that the reply cut off, whose result says so.
+    Three kinds of calls stay open: a call with a pending approval, a call that is safe to repeat and had begun (a
+    sub-agent's work continues), and a call that the reply cut off, whose result says so.
     """
     state = session.state
     asked = {request.call_id for request in state.approvals.values()} | set(session.resolved)
@@ -69,8 +70,8 @@ async def report_calls_not_begun(session: Session) -> None:
 
 
 async def close_turn(session: Session, cause: Cause, reason: str) -> TurnFinished:
-    """End a turn that cannot go on: every call gets its result, what was said so far is kept."""
-    # First: a call's result ends what it asked, and who watches would not be told.
+    """End a turn that cannot continue: every call gets its result, the partial reply is kept."""
+    # Before the results: a call's result ends its approvals, without an event for watchers.
     for request in list(session.state.approvals.values()):
         await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by=cause))
     await close_calls(session)
@@ -82,7 +83,7 @@ async def close_turn(session: Session, cause: Cause, reason: str) -> TurnFinishe
 
 
 async def close_conversation(session: Session) -> None:
-    """Before a new input: nothing is left open, and what has been sent without an answer is answered."""
+    """Close all open calls before a new input, and answer a sent message that has no reply."""
     await close_calls(session)
     if session.state.awaits_reply:
         await session.record(MessageAdded(message=assistant(NO_REPLY), origin="recovery"))

@@ -1,4 +1,4 @@
-"""Redaction at the event boundary: a known secret never reaches the log, an artifact, a watcher or the model."""
+"""Redaction at the event boundary: keep known secrets out of the log, artifacts, events and the prompt."""
 
 from __future__ import annotations
 
@@ -17,35 +17,30 @@ MIN_LENGTH = 8
 
 PLACEHOLDERS = frozenset({"lm-studio", "not-needed", "no-key-required", "EMPTY"})
 LONGEST_WORD = 20
-"""Letters up to this many are a word ("assistant"), which somebody typed where a server wants any key at all."""
+"""Alphabetic values up to this length are words ("assistant"), typed because a server requires some key."""
 
 E = TypeVar("E", bound=Event)
 
 
 class Redactor:
-    """Replaces known secrets.
-
-    Args:
-        secrets: the values; placeholders that local servers accept as a key are left alone.
-    """
+    """Replaces known secrets, except placeholders that local servers accept as a key."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         real = {value for value in secrets if len(value) >= MIN_LENGTH and value not in PLACEHOLDERS}
         words = {value for value in real if value.isalpha() and len(value) <= LONGEST_WORD}
-        # Also as it stands inside JSON, in a call's arguments. The longest first, since one may contain another.
+        # Also in their JSON form, for a call's arguments. The longest first, since one may contain another.
         escaped = {msgspec.json.encode(value)[1:-1].decode() for value in real - words}
         self._needles = sorted((real - words) | escaped, key=len, reverse=True)
         self._held: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
         for needle in self._needles:
             if needle in text:
                 text = text.replace(needle, MASK)
         return text
 
     def file(self, path: Path) -> None:
-        """Take the secrets out of a file, in place: the mask is made as long as what it hides.
+        """Mask the secrets in a file, in place: the mask is as long as the secret.
 
         Raises:
             OSError: it cannot be read or written.
@@ -64,7 +59,7 @@ class Redactor:
                     at = content.find(needle, at + len(needle))
 
     def event(self, event: DurableEvent) -> DurableEvent:
-        """The event without secrets. The fixed block of a session is ours and holds none."""
+        """Return the event without secrets. The fixed block of a session is ours and holds none."""
         if not self._needles or isinstance(event, SessionCreated):
             return event
         plain = msgspec.to_builtins(event)
@@ -72,11 +67,9 @@ class Redactor:
         return event if clean == plain else convert(clean, type(event))
 
     def stream(self, name: str, piece: str) -> str:
-        """A piece of a live stream without secrets; what may be the beginning of one is held back till the next.
+        """Return a piece of the live stream `name` without secrets.
 
-        Args:
-            name: which stream; each is held back by itself.
-            piece: what came.
+        A possible beginning of a secret is held back for the next piece.
         """
         if not self._needles:
             return piece
@@ -87,7 +80,7 @@ class Redactor:
         return text[: len(text) - hold]
 
     def rest(self, name: str) -> str:
-        """What is held back of a stream that has ended: nothing follows it, so it is no secret."""
+        """Return the text held back of a stream that has ended: no text follows it, so it is no secret."""
         return self._held.pop(name, "")
 
     def _walk(self, value: Any) -> Any:
@@ -101,7 +94,7 @@ class Redactor:
 
 
 def _overlap(text: str, needle: str) -> int:
-    """How many characters at the end of the text are the beginning of the needle."""
+    """Return how many characters at the end of the text are the beginning of the needle."""
     at = text.find(needle[0], max(0, len(text) - len(needle) + 1))
     while at >= 0 and not needle.startswith(text[at:]):
         at = text.find(needle[0], at + 1)

@@ -1,7 +1,7 @@
-"""Review: what features decide about the course of a turn. The loop knows no feature; a review returns what it wants.
+"""Review: features' decisions about the course of a turn. The loop knows no feature, only the results of reviews.
 
-A review is asked after every round of calls, before a turn may end, and when its end is recorded. The first review
-that wants something is followed.
+The loop calls the reviews after every round of calls, before a turn may end, and when its end is recorded. The first
+result that is not None decides.
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ class End(Struct, frozen=True):
 
 
 class Again(Struct, frozen=True):
-    """The turn is not over: the model is told why, and goes on.
+    """The turn continues after a text to the model.
 
     Attributes:
-        key: what it is about; told `times` in a turn at most.
-        text: for the model.
-        times: how often.
-        otherwise: how the turn ends after that.
+        key: the subject; at most `times` texts with this key are sent in a turn.
+        otherwise: the end of the turn after that.
     """
 
     key: str
@@ -50,13 +48,10 @@ class Again(Struct, frozen=True):
 
 
 class Perform(Struct, frozen=True):
-    """A call that lmagent makes before the turn may end; the review is asked again after it.
+    """A call that lmagent makes before the turn may end; the review runs again after it.
 
-    Its events are in the log like those of the model's calls. Its result is not part of the conversation.
-
-    Attributes:
-        invocation: the call; its id begins with `OWN_CALL`.
-        mode: the permission mode that it is judged in; None for the session's.
+    Its events are in the log like those of the model's calls, its result is not in the conversation. Its id begins with
+    `OWN_CALL`; `mode` replaces the session's permission mode.
     """
 
     invocation: Invocation
@@ -64,26 +59,23 @@ class Perform(Struct, frozen=True):
 
 
 class Review:
-    """What a feature decides; it must not raise. Each method does nothing unless a feature replaces it."""
+    """Decisions of a feature; none may raise. Each method does nothing unless a feature replaces it."""
 
     async def after_calls(self, session: Session) -> End | None:
-        """Return how the turn ends after a round of calls; None to continue."""
+        """Return the end of the turn after a round of calls; None to continue."""
         return None
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | Perform | None:
-        """Return what happens in place of the end that the model's last reply means; None to let it end.
+        """Return an alternative to the end that the model's last reply means; None to let the turn end.
 
-        Args:
-            session: the session.
-            ending: what the reply means.
-            answer: its whole text.
+        `answer` is the reply's whole text.
         """
         return None
 
     def finished(self, session: Session, event: TurnFinished) -> TurnFinished:
-        """Return the end of the turn as it is to be recorded."""
+        """Return the turn's end, changed for the log."""
         return event
 
 
 Fence = Callable[["SessionState", Tool], str]
-"""Why a tool may not be used in this session now, for the model; empty when it may. A fence denies, it never allows."""
+"""Returns why a tool may not be used now, for the model; empty if it may. A fence denies, it never allows."""

@@ -1,8 +1,7 @@
 """Session: one event log and one lane of work.
 
-Commands come in through `send`, events go out to listeners; the lane (`engine/lane.py`) is the only place that
-calls the model or a tool. Whatever happens is recorded first and folded into `state` second, so the state is never
-ahead of the log.
+Commands come in through `send`, events go out to listeners; only the lane (`engine/lane.py`) calls the model or a tool.
+Each event is recorded first and folded into `state` second, so the state is never ahead of the log.
 """
 
 from __future__ import annotations
@@ -66,35 +65,32 @@ _STRICTNESS: dict[PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 
 Listener = Callable[[Event], None]
 NoteSource = Callable[[], str]
-"""Gives a note for the tail, as `<name>text</name>`; it is sent when its text changes. Empty for nothing."""
+"""Returns a note for the tail, as `<name>text</name>`, or an empty text; it is sent when its text changes."""
 
 SCHEDULER = "scheduler"
-"""Who goes on with the turn of a job, where no person does."""
+"""Continues the turn of a job if no user does."""
 
 SMALLEST_REPLY = 256
-"""Tokens that a reply may have however full the window is."""
+"""Tokens that a reply may have even in a full window."""
 
 
 class Wiring(Struct):
-    """What a session works with. Put together once, by `app`.
+    """The parts that a session works with, put together by `app`.
 
     Attributes:
-        provider: the model server.
-        toolbox: the tools.
-        clock: time.
         agent: prompt, model, limits, window.
-        workspace: where the tools work. Never taken from a log: that is data, and a checkout can bring it.
+        workspace: the tools' folder. Never taken from a log: a log is data, and can come with a checkout.
         rules: permission rules of the configuration.
-        attended: whether a person can answer approvals; without one, asking means denying.
-        notes: what to keep the model informed of at the tail.
+        attended: whether a user can answer approvals; if not, calls that need one are denied.
+        notes: sources of the notes at the tail.
         secrets: values that must never reach the log or the model.
-        snapshots: keeps what calls change; None where that is not wanted.
-        traits: what was learned of models before.
-        reviews: what features have to say about how a turn goes on.
-        fences: which tools may not be used now; asked before the gate.
-        orders: who carries out the commands that belong to a feature, by the command's type.
-        abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
-        served_window: the window that is served for a model, given the prompt's tokens; None when it is not known.
+        snapshots: keeps what calls change; None without undo.
+        traits: facts learned about models before.
+        reviews: features' decisions about the course of a turn.
+        fences: features' bans on tools; asked before the gate.
+        orders: the handlers of features' commands, by the command's type.
+        abandon: ends the sub-agents of a call that will not be continued; returns the call's result.
+        served_window: the served window of a model for a prompt of so many tokens; None if it is not known.
     """
 
     provider: Provider
@@ -120,8 +116,6 @@ Order = Callable[["Session", Any], Awaitable[DurableEvent | None]]
 
 
 class Session:
-    """One session, open for writing."""
-
     def __init__(self, log: SessionLog, wiring: Wiring) -> None:
         self.log = log
         self.wiring = wiring
@@ -131,59 +125,55 @@ class Session:
         self.stated_window: int | None = None
         self.wants_compaction: str | None = None
         self.plain_summaries = False
-        """Asked for a summary behind the conversation, the model calls tools or says nothing."""
+        """Asked for a summary at the end of the conversation, the model calls tools or is silent."""
         self.futile_summaries = 0
-        """Cuts in a row for which no summary could be had."""
+        """Cuts in a row for which the model gave no summary."""
         self.partial: list[str] = []
         self.opening: list[DurableEvent] = []
-        """What was recorded before anybody could listen: the first event, notices about a damaged log."""
+        """Events from before the first listener: the first event, notices about a damaged log."""
         self._redactor = Redactor(wiring.secrets)
         self._listeners: list[Listener] = []
         self.answers: dict[str, anyio.Event] = {}
-        """Who waits for the answer about a call."""
+        """Waiters for the answer about a call."""
         self.resolved: dict[str, ApprovalResolved] = {}
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
         self.adopted: set[str] = set()
-        """Jobs whose turn a person has gone on with: what it asks is theirs to answer then."""
+        """Jobs whose turn a user has continued: that user answers its questions."""
         self.patience: dict[str, float] = {}
-        """Until when turns wait for a model server that cannot be reached, by their job; see `outage`."""
+        """Unix times until which turns wait for an unreachable model server, by job; see `outage`."""
         self.above: Session | None = None
-        """Whose call this session works for as a sub-agent, while it does."""
+        """The session that a sub-agent works for, while it works."""
         self.children: dict[str, Session] = {}
-        """Sub-agents that run now, by the id of their session."""
+        """Sub-agents that run now, by session id."""
         self.turn_began = 0.0
-        """When this process began the turn or took it up, by the monotonic clock. Sub-agents share its time."""
+        """When this process began or resumed the turn, by the monotonic clock. Sub-agents share its time."""
         self.turn_tokens_before = 0
-        """Tokens that were spent by then, those of sub-agents included."""
+        """Tokens spent before that, with those of sub-agents."""
         self.warned: set[str] = set()
         self.answer_schemas: dict[int, dict[str, Any]] = {}
-        """The JSON schema that answers of a turn must follow where the server can enforce it, by the turn."""
+        """The JSON schema for a turn's answers, by turn; servers enforce it where they can."""
         self.closed = False
         self.has_failed = False
-        """Its log takes nothing more until it is opened anew."""
+        """The log accepts no more events until the session is opened anew."""
 
     # --- opening ----------------------------------------------------------------------------------------------
 
     @classmethod
     async def create(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
-        """A new session; `opening` fixes its system text and tool block for good."""
+        """Return a new session; `opening` fixes its system text and tool block."""
         session = cls(log, wiring)
         session.opening.append(await session.record(opening))
         return session
 
     @classmethod
     async def resume(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
-        """An existing session: the conversation is what its log says. Damage in the log becomes a notice.
+        """Return an existing session with the conversation of its log. Damage in the log becomes a notice.
 
-        What it may do is not: a log can come with a checkout, so its grants and its answers to approvals end with
-        the process that gave them, and a mode that asks less than `opening` does is not taken over.
-
-        Args:
-            log: its log.
-            wiring: what it works with.
-            opening: what a new session would begin with; recorded where the log has lost its own beginning.
+        Permissions do not come from the log, which can come with a checkout. Its grants and its answers to approvals
+        end with the process that gave them, and its mode counts only if it is as strict as that of `opening`. `opening`
+        is recorded if the log has lost its beginning.
         """
         session = cls(log, wiring)
         noted: set[str] = set()
@@ -207,7 +197,7 @@ class Session:
         return session
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Show every event, durable or not, to `listener` as it happens; returns the way to stop."""
+        """Show every event, durable or not, to `listener`; return the function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -233,7 +223,7 @@ class Session:
         return stored
 
     def _end_streams(self, event: DurableEvent) -> None:
-        """Show what the redactor held back of the streams that this event ends."""
+        """Show the text that the redactor held back of the streams that this event ends."""
         if isinstance(event, ToolFinished) and (text := self._redactor.rest(event.call_id)):
             self.emit(ToolOutput(call_id=event.call_id, text=text, turn=event.turn))
         elif isinstance(event, MessageAdded):
@@ -243,16 +233,15 @@ class Session:
                 self.emit(TextDelta(text=text, turn=event.turn))
 
     async def keep(self, text: str) -> str:
-        """Keep a long output beside the log, without secrets; returns its SHA-256."""
+        """Keep a long output in a blob, without secrets; return its SHA-256."""
         return await self.log.put_blob(self._redactor.text(text).encode("utf-8", "surrogatepass"))
 
     async def keep_file(self, path: Path) -> str:
-        """Take over a file that holds a long output, without secrets; returns its SHA-256."""
+        """Adopt a file with a long output as a blob, without secrets; return its SHA-256."""
         await anyio.to_thread.run_sync(self._redactor.file, path)
         return await self.log.adopt_blob(path)
 
     def emit(self, event: Event) -> None:
-        """Show an event to the listeners."""
         for listener in self._listeners:
             listener(event)
 
@@ -272,7 +261,7 @@ class Session:
     # --- commands in ------------------------------------------------------------------------------------------
 
     async def send(self, command: Command) -> DurableEvent | None:
-        """Accept a command. Returns the event that records it, on disk, where there is one."""
+        """Accept a command. Return the event that records it, on disk, if there is one."""
         if isinstance(command, Steer | Interrupt) and command.to not in ("", self.state.session):
             child = self.descendant(lambda session: session.state.session == command.to)
             return await child.send(command) if child is not None else None
@@ -302,7 +291,7 @@ class Session:
         return None
 
     def descendant(self, wanted: Callable[[Session], bool]) -> Session | None:
-        """The first sub-agent at work, at any depth, that is wanted."""
+        """Return the first sub-agent at work, at any depth, that matches."""
         for child in self.children.values():
             if wanted(child):
                 return child
@@ -321,7 +310,7 @@ class Session:
                 return await self.record(SessionRenamed(title=title), sync=True)
 
     async def _set_mode(self, mode: PermissionMode, by: str) -> DurableEvent:
-        """A sub-agent may never do more than whoever it works for, so a change goes down to those at work."""
+        """Set the mode here and in sub-agents at work: a sub-agent may never do more than its parent."""
         if self.above is not None and _STRICTNESS[mode] < _STRICTNESS[self.above.state.mode]:
             mode = self.above.state.mode
         stored = await self.record(ModeChanged(mode=mode, by=by), sync=True)
@@ -331,7 +320,7 @@ class Session:
 
     async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
         if command.job and command.job in self.state.work.jobs:
-            return None  # the log has it: whoever submitted it died before it could say so
+            return None  # on record already: the submitter died before it knew
         if isinstance(command, Steer):
             delivery = "steer" if self.running else "submit"
         else:
@@ -341,22 +330,19 @@ class Session:
         return await self.record(event, sync=True)
 
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:
-        """Put a call before a person and wait for the answer; nobody there is a denial."""
         return await approvals.ask(self, request)
 
     async def share(self, grant: str, by: str) -> None:
-        """Let what was granted hold here and in every sub-agent at work."""
         await approvals.share(self, grant, by)
 
     # --- the lane ------------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether a turn is running in this process."""
         return self.scope is not None
 
     def request(self) -> ModelRequest:
-        """The next model call: the fixed block, then the conversation as it stands."""
+        """Return the next model call: the fixed block, then the conversation."""
         state, agent = self.state, self.agent.with_options(self.state.work.options)
         # Some servers (vLLM) refuse a request whose prompt and cap together exceed the window; estimates err.
         room = max(SMALLEST_REPLY, self.window.tokens - int(state.estimate_tokens() * 1.1))
@@ -387,11 +373,10 @@ class Session:
 
     def _interrupt(self) -> None:
         if self.above is not None:
-            self.closed = True  # a sub-agent is stopped for good, whatever else it was told
+            self.closed = True  # an interrupted sub-agent does not resume
         if self.scope is not None:
             self.scope.cancel()
 
     def close(self) -> None:
-        """Release the log."""
         self.closed = True
         self.log.close()

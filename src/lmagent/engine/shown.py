@@ -1,7 +1,7 @@
-"""Shown: the files whose lines the output of a command holds.
+"""Shown: the files whose lines a command's output contains.
 
-`read` says itself which file it shows. `cat`, `sed`, `grep` and Python do not: a file counts as shown by them where the
-call or its output names it, and the output has a line of it. What is missed costs one confirmation, no more.
+`read` names the file that it shows. `cat`, `sed`, `grep` and Python do not: a file counts as shown if the call or its
+output names it, and the output contains a line of it. A missed file costs one confirmation, no more.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from lmagent.core.tool import ToolOutput
 
 NAMED = 2000
-"""Words that are looked up as paths, of the call and of its output each."""
+"""Words that are tried as paths, from the call and from its output each."""
 
 FILES = 20
-"""Files that an output may show."""
+"""Cap on the files that an output shows."""
 
 LARGEST = 256 << 10
-"""Bytes of a file that is compared."""
+"""Larger files, in bytes, are not compared."""
 
 _LINE = 4  # characters of a line that is not in every file
 _WORD = re.compile(r"[^\s\"'`\\,;:()\[\]{}<>|&=*?]+")
@@ -32,12 +32,9 @@ _BREAK = re.compile(r"\r?\n|\\n")
 
 
 def files_in(workspace: Path, arguments: str, output: ToolOutput) -> dict[str, str]:
-    """The files that an output shows, with the SHA-256 of their contents.
+    """Return the files that an output shows, with the SHA-256 of their contents.
 
-    Args:
-        workspace: the folder.
-        arguments: the call's arguments, as JSON text.
-        output: what it returned.
+    `arguments` is the call's JSON text.
     """
     lines = {line.strip(" \t'\"") for line in _BREAK.split(output.content)}
     lines |= {_NUMBER.sub("", line).strip() for line in lines}
@@ -51,7 +48,7 @@ def files_in(workspace: Path, arguments: str, output: ToolOutput) -> dict[str, s
 
 
 def _names(workspace: Path, arguments: str, output: ToolOutput) -> Iterator[str]:
-    """Paths of files, relative to the workspace, that the call or its output names."""
+    """Return the paths of files, relative to the workspace, that the call or its output names."""
     folders = {"", output.data.get("shell", {}).get("cwd", "")}
     for text in (arguments, output.content):
         words = dict.fromkeys(_WORD.findall(text))
@@ -63,7 +60,7 @@ def _names(workspace: Path, arguments: str, output: ToolOutput) -> Iterator[str]
 
 
 def _content(path: Path) -> bytes:
-    """The content of a regular file that is not too long; nothing of anything else."""
+    """Return the content of a regular file that is not too large, else nothing."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())

@@ -1,9 +1,9 @@
-"""State: everything that is known about a session, as a fold of its events.
+"""State: all knowledge about a session, as a fold of its events.
 
 The fold is the only writer. `messages` is the conversation exactly as it is sent: it grows at its end, and only
-`compaction.done` replaces it. What has been sent once (`step.started` seals it) is never touched again, so what a
-server has cached stays valid. A tool message holds what the tool returned and nothing else: text from the user or
-the harness is a user message after the results. Two user messages that are not sent yet become one.
+`compaction.done` replaces it. Messages that were sent (`step.started` seals them) do not change, so the server's cache
+stays valid. A tool message holds only the tool's result: text from the user or the harness is a user message after the
+results. Two unsent user messages become one.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from lmagent.engine.unwritten import Tried
 from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
 
 BYTES_PER_TOKEN = 4
-"""The rule of thumb used until the server has reported real counts."""
+"""The rule of thumb until the server has reported real counts."""
 
 DENSEST, COARSEST = 1.0, 8.0
-"""Bytes a token between which a count is believed. English has 4 to 5, code 3, other scripts 2 to 4."""
+"""Credible bytes per token. English has 4 to 5, code 3, other scripts 2 to 4."""
 
 NEWS = 0.3
 """Weight of the newest count in the session's own figure (an exponentially weighted mean)."""
@@ -110,7 +110,7 @@ class SessionState(Struct):
     calling: Calling = field(default_factory=Calling)
     last_outcome: str = ""
     wait: TurnFinished | None = None
-    job: str = ""  # what the last turn is for: its input's job; that of the turn before, where it only woke the session
+    job: str = ""  # of the last turn's input; a turn that only woke the session keeps the previous one
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
     tried: Tried = field(default_factory=Tried)
@@ -131,39 +131,36 @@ class SessionState(Struct):
 
     @property
     def owes_reply(self) -> bool:
-        """Whether the conversation ends with something that the model has not answered."""
+        """Whether the conversation ends with an unanswered message, sent or not."""
         return bool(self.messages) and self.messages[-1].role != "assistant"
 
     @property
     def awaits_reply(self) -> bool:
-        """Whether all of the conversation has been sent, and its end not answered."""
+        """Whether the conversation ends with an unanswered message, and all of it has been sent."""
         return self.owes_reply and self.sealed >= len(self.messages)
 
     def waiting(self, *deliveries: str) -> list[InputReceived]:
-        """Inputs of these deliveries that have not reached the model, oldest first."""
+        """Return inputs of these deliveries that have not reached the model, oldest first."""
         return [item for item in self.inputs.values() if item.delivery in deliveries]
 
     def estimate_tokens(self) -> int:
-        """Prompt tokens of the next request: the server's last count, and what came since by the learned ratio.
+        """Return the prompt tokens of the next request: the server's last count, and later text by the learned ratio.
 
-        A count below half of the own estimate is not believed: some servers report rubbish, or a constant.
+        A count below half of our own estimate is not believed: some servers report nonsense, or a constant.
         """
         own = self.tokens(self.fixed_bytes + self.conversation_bytes)
         counted = self.prompt_tokens + self.tokens(self.conversation_bytes - self.measured_bytes)
         return max(counted, own // 2) if self.prompt_tokens else own
 
     def tokens(self, size: int) -> int:
-        """Tokens of so many bytes, as this model counted so far."""
         return int(size / self.bytes_per_token)
 
     def bytes(self, tokens: int) -> int:
-        """Bytes of so many tokens, as this model counted so far."""
         return int(tokens * self.bytes_per_token)
 
     # --- the fold ---------------------------------------------------------------------------------------------
 
     def apply(self, event: DurableEvent) -> None:
-        """Fold one event in."""
         self.seq = event.seq or self.seq
         self.tried.apply(event)
         match event:
@@ -176,7 +173,9 @@ class SessionState(Struct):
             case FilesChanged():
                 self.changes.append(event)
                 self.undone.clear()
-                self.started.pop(event.call_id if event.by else "", None)  # no result ends the user's own change
+                self.started.pop(
+                    event.call_id if event.by else "", None
+                )  # the user's own change has no result to end it
             case FilesRestored():
                 self._restore(event)
             case StepStarted():
@@ -198,7 +197,7 @@ class SessionState(Struct):
                 self._wait(event)
 
     def _inherit(self, event: ContextInherited) -> None:
-        """Nothing of it was sent in this session, but all of it by the parent: it may only be appended to."""
+        """Take over the parent's conversation: the parent has sent all of it, so it may only be appended to."""
         self.messages = list(event.messages)
         self.notes, self.nonce = dict(event.notes), event.nonce or self.nonce
         self.conversation_bytes = sum(map(message_bytes, self.messages))
@@ -214,9 +213,9 @@ class SessionState(Struct):
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
             case SessionForked():
                 self.session = event.session
-                self.wait = None  # it is the other one that goes on at that time
+                self.wait = None  # only the original session continues at that time
                 self.inputs.clear()
-                self.work.parent = None  # and that works for another session
+                self.work.parent = None  # only the original works for a parent
             case SessionRenamed():
                 self.title = title_of(event.title, None)
             case ModeChanged():
@@ -227,7 +226,7 @@ class SessionState(Struct):
                 self.served_model, self.calling = "", Calling()
 
     def _wait(self, event: DurableEvent) -> None:
-        """What is waiting for the model, for a person, or for the end of the turn."""
+        """Fold in an event on which the model, the user or the end of the turn waits."""
         match event:
             case InputReceived():
                 self.inputs[event.id] = event
@@ -263,13 +262,13 @@ class SessionState(Struct):
             self.call_names.update(self.calls)
             self.truncated = event.truncated
             return
-        if self.awaits_reply:  # in a whole log, the end of a turn has answered
+        if self.awaits_reply:  # in an undamaged log, the end of a turn has answered
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
         self._join(message, apart=event.apart)
         if event.origin == "input" and said is not None and not said.job.startswith(WAKING):
             self.job = said.job
         if event.origin in ("input", "steer"):
-            # One too long for the window is delivered cut: what it demands in its middle counts all the same.
+            # An input too long for the window is delivered cut: demands in its middle count all the same.
             whole = said.message.text if said is not None else ""
             self.user_texts.append(max(message.text, whole, key=len))
             self.user_at.append(len(self.messages) - 1)
@@ -278,7 +277,7 @@ class SessionState(Struct):
             self.notes[found.group(1)] = message.text
 
     def _close_damaged_calls(self) -> None:
-        """A message behind calls without results: their lines in the log are damaged. No request may lack them."""
+        """Give results to calls whose results are damaged in the log: no request may lack them."""
         if self.calls:
             self._append_results(
                 [result or ToolResult(call, "interrupted", LOST_RESULT) for call, result in self.calls.items()]
@@ -294,7 +293,7 @@ class SessionState(Struct):
         self.conversation_bytes += message_bytes(message)
 
     def _join(self, message: Message, *, apart: bool) -> None:
-        """Append a user message, or let it join the unsent message before it; see `MessageAdded.apart`."""
+        """Append a user message, or join it to the unsent message before it; see `MessageAdded.apart`."""
         last = self.messages[-1] if len(self.messages) > self.sealed else None
         apart = apart or any(isinstance(part, Image) for part in message.parts)
         if last is None or last.role == "assistant" or (apart and last.role == "tool"):
@@ -313,7 +312,7 @@ class SessionState(Struct):
 
     def _finish_call(self, event: ToolFinished) -> None:
         started = self.started.pop(event.call_id, None)
-        # Those of its commands' connections too: `call/host:port`.
+        # With the approvals of the command's connections: `call/host:port`.
         self.approvals = {
             id: asked for id, asked in self.approvals.items() if asked.call_id.partition("/")[0] != event.call_id
         }
@@ -363,7 +362,7 @@ class SessionState(Struct):
             self.grants.append(event.grant)
 
     def _compact(self, event: CompactionDone) -> None:
-        # The tail is what it was, further up. What stands in the first message or was cut is "earlier" from now on.
+        # The tail has only moved. Texts of the first message, or of the cut part, are "earlier" from now on.
         shift = len(event.messages) - len(self.messages)
         self.user_at = [position + shift if position + shift > 0 else -1 for position in self.user_at]
         self.messages = list(event.messages)
@@ -379,7 +378,7 @@ class SessionState(Struct):
 
 
 def message_bytes(message: Message) -> int:
-    """Bytes of a message as far as a model reads it; an image counts as 4,000 (about 1,000 tokens)."""
+    """Return the bytes of a message that a model reads; an image counts as 4,000 (about 1,000 tokens)."""
     size = 16
     for part in message.parts:
         match part:

@@ -1,4 +1,4 @@
-"""Step: one model call. Streams it, shows it, records it."""
+"""Step: one model call, streamed, shown and recorded."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
 
 STREAM_RETRIES = 2
-"""How often a stream that broke off is asked for again. Its connection is gone, so nothing still works on it."""
+"""Repeated requests after a broken stream. Its connection is gone, so the server no longer works on it."""
 
 
 async def take_step(session: Session) -> Reply:
-    """Call the model once, through broken streams and, once, through an overflow.
+    """Call the model once; retry after broken streams and, once, after an overflow.
 
     Raises:
-        ProviderError: it could not be done; the conversation is as before.
+        ProviderError: the model gave no reply; the conversation is as before.
     """
     overflowed = False
     broken = 0
@@ -85,7 +85,7 @@ async def _call(session: Session) -> Reply:
 
 
 async def _answered(session: Session) -> Reply:
-    """What the model replies, once its server can be reached."""
+    """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
     outage = Outage(session)
     while True:
         session.partial = []
@@ -122,7 +122,7 @@ def _show(session: Session, event: ModelEvent) -> None:
 
 
 async def _tell_other_model(session: Session, answered: str) -> None:
-    """Say once that another model answers than the one that was asked for: many servers take whatever is loaded."""
+    """Warn once that a model other than the requested one answers: many servers use whichever model is loaded."""
     asked = session.state.model or session.agent.model
     wanted, given = (name.lower().removesuffix(":latest").removesuffix(".gguf") for name in (asked, answered))
     if not wanted or not given or wanted in given or given in wanted or answered in session.warned:
@@ -136,7 +136,7 @@ async def _record(session: Session, reply: Reply) -> None:
     await _tell_other_model(session, reply.model)
     message = reply.message
     if not message.text.strip() and not message.tool_calls:
-        # An empty assistant message is an error in many chat templates; this one is honest and valid.
+        # An empty assistant message is an error in many chat templates; this placeholder is valid, and true.
         thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
     if reply.finish_reason == "endless":

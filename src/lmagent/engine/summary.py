@@ -1,8 +1,8 @@
-"""Summary: what the model itself says about a conversation that is about to be cut.
+"""Summary: the model's own summary of a conversation that is about to be cut.
 
-It is asked behind the prompt that it has read last, so that the server reads nothing anew but the question. What it
-has not read yet is not sent for that: the cut keeps it. A model that answers with a call, or with nothing, is asked
-once more, without tools and with the conversation as plain text.
+The request is the prompt that the model read last plus the question, so the server evaluates only the question.
+Messages that the model has not read are not sent: the cut keeps them. A model that answers with a call, or with
+nothing, is asked once more, without tools and with the conversation as plain text.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ SUMMARY_REQUEST = (
 )
 
 TOKENS_A_WORD = 2
-"""Tokens that a word takes at most, so that the words asked for fit the cap: in English it is one and a third."""
+"""Cap on the tokens of a word, so that a summary of the requested length fits; the English average is 1.3."""
 
 PLAIN_SYSTEM = "You summarise the work of an assistant, for the assistant itself. You answer with the summary only."
 
 PLAIN_SHARE = 0.6
-"""Share of the window that a conversation in plain text may take: all of it is read anew."""
+"""Share of the window that a conversation in plain text may take: the server evaluates all of it."""
 
 SURE_SHARE, OVERFLOWN_SHARE = 0.95, 0.85
-"""Share of the window that a summary and its prompt may take by our estimate, and where it has just been too low."""
+"""Share of the window that a summary and its prompt may take by our estimate, and after an overflow."""
 
 FUTILE = 2
-"""After so many cuts in a row without a summary, the model is not asked for one any more before the user's /compact."""
+"""After so many cuts in a row without a summary, only the user's /compact asks the model for one."""
 
 _CALL = re.compile(
     r"\W{0,12}(?:<\|?tool|<function|\[tool_calls?\]|tool_calls?\b|\{\s*\"(?:name|tool|function)\")", re.I
 )
-"""How a call begins that a model wrote as text."""
+"""The beginning of a call that a model wrote as text."""
 
 Way = Literal["behind", "plain"]
 
 
 def seen(messages: Sequence[Message]) -> int:
-    """How many of the messages the model has read: all but the results, and words, behind its last calls."""
+    """Return how many of the messages the model has read: all except results and text after its last calls."""
     last = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), None)
     if last is None:
         return 0
@@ -62,11 +62,11 @@ def seen(messages: Sequence[Message]) -> int:
 
 
 async def summarise(session: Session, focus: str, tokens: int, *, overflown: bool) -> tuple[str, Usage | None]:
-    """The model's summary of what it has read, empty when it cannot be had; and its price.
+    """Return the model's summary of the messages it has read, empty if it gave none, and the usage.
 
     Args:
         session: the session; no call is open.
-        focus: what a person wants to be kept above all.
+        focus: the subject that the user wants kept above all.
         tokens: cap on the summary.
         overflown: the server has just refused a prompt that was thought to fit.
     """
@@ -98,7 +98,7 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
 
 
 def _words(reply: Reply | None) -> str:
-    """The summary, if the reply is one: no call, native or in text, not nothing, and not endless."""
+    """Return the summary if the reply is one: no call, native or in text, not empty, and not endless."""
     if reply is None or reply.message.tool_calls or reply.finish_reason == "endless":
         return ""
     text = reply.message.text.strip()
@@ -106,7 +106,7 @@ def _words(reply: Reply | None) -> str:
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What is asked, and behind what; `plain` without tools."""
+    """A request for a summary; without tools if `plain`."""
 
     wish: str
     messages: list[Message]
@@ -117,13 +117,13 @@ class _Request(msgspec.Struct, frozen=True):
 def _request(
     session: Session, way: Way, messages: Sequence[Message], focus: str, tokens: int, *, overflown: bool
 ) -> _Request | None:
-    """The request, within the window; None where it cannot be made to fit."""
+    """Return the request, or None if it cannot fit the window."""
     wish = SUMMARY_REQUEST.format(words=tokens // TOKENS_A_WORD) + (f"\nKeep above all: {focus}" if focus else "")
     state, window = session.state, session.window.tokens
     room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(wish.encode()))
     size = sum(map(message_bytes, messages))
     if way == "plain":
-        told = set(state.notes.values())  # the cut keeps them, and a summary is not about them
+        told = set(state.notes.values())  # the cut keeps the notes, and the summary need not repeat them
         text = _transcript(messages, told, state.bytes(min(room, int(window * PLAIN_SHARE))))
         return _Request(wish, [user(f"<conversation>\n{text}\n</conversation>\n\n{wish}")], tokens, plain=True)
     known = state.estimate_tokens() - state.tokens(state.conversation_bytes - size)
@@ -136,7 +136,7 @@ def _request(
 
 
 def _transcript(messages: Sequence[Message], notes: Collection[str], size: int) -> str:
-    """The conversation, but for the notes, as text within about `size` bytes."""
+    """Return the conversation without the notes, as text within about `size` bytes."""
     entries = [entry for message in messages for entry in _entries(message, notes)]
     cap = level([len(entry.encode("utf-8", "replace")) for entry in entries], size)
     return "\n\n".join(intake.shorten(entry, cap) for entry in entries)
@@ -170,13 +170,13 @@ def _stream(session: Session, request: _Request) -> AsyncIterator[ModelEvent]:
         response_schema=None,
         constrain=False,
         max_tokens=request.tokens,
-        nonce="",  # no result is in it: the sentence about messages in results would only puzzle
+        nonce="",  # the request has no results, so the sentence about messages in them would only puzzle the model
     )
     return session.wiring.provider.stream(plain)
 
 
 async def _answered(session: Session, request: _Request) -> Reply | None:
-    """What the model replies, once its server can be reached."""
+    """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
     outage = Outage(session)
     while True:
         reply: Reply | None = None
@@ -193,5 +193,5 @@ async def _answered(session: Session, request: _Request) -> Reply | None:
 
 
 def _prompt_read(session: Session) -> Usage:
-    """What a call took at least of which no figures came back: the server had the prompt, as far as anybody knows."""
+    """Return the least usage of a call without reported figures: the server had the prompt."""
     return Usage(session.state.estimate_tokens(), 0, estimated=True)

@@ -1,8 +1,8 @@
-"""Toolbox: from a call as the model wrote it to a tool and its decoded arguments.
+"""Toolbox: find the tool of a model's call and decode its arguments.
 
-The block of tools that a session advertises is fixed; a tool that arrives later, or is rarely used, is `deferred`:
-it stands in the catalogue (a message at the tail) and is called through `use_tool`, whose schema never changes.
-Names and argument names of other agents are accepted at dispatch and advertised nowhere.
+The block of tools that a session advertises is fixed. A tool that arrives later, or is rarely used, is `deferred`: it
+is listed in the catalogue (a message at the tail) and is called through `use_tool`, whose schema never changes. Names
+and argument names of other agents are accepted in calls and advertised nowhere.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ CATALOGUE_HEAD = "More tools, to call through use_tool (? may be left out, [] is
 
 
 class Invocation(Struct, frozen=True):
-    """A call that can be carried out: the tool and its decoded arguments."""
-
     call: ToolCall
     tool: Tool
     arguments: Any
 
     @property
     def summary(self) -> str:
-        """The call in one line, for a person."""
+        """The call in one line, for the user."""
         if self.tool.summary is not None:
             return self.tool.summary(self.arguments)
         fields: dict[str, object] = msgspec.to_builtins(self.arguments)
@@ -51,17 +49,16 @@ class Invocation(Struct, frozen=True):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Workspace paths that it touches."""
+        """Workspace paths that the call touches."""
         return self.tool.targets(self.arguments) if self.tool.targets is not None else ()
 
     @property
     def command(self) -> str | None:
-        """Shell line that it runs."""
         return self.tool.command(self.arguments) if self.tool.command is not None else None
 
 
 class Toolbox:
-    """The tools of a program. Registering the same name twice is an error: nothing shadows a built-in."""
+    """The tools of a program. A name can be registered only once, so no tool shadows a built-in."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -82,48 +79,38 @@ class Toolbox:
             self._aliases.setdefault(alias, tool.name)
 
     def __iter__(self) -> Iterator[Tool]:
-        """All tools, in the order of registration."""
         return iter(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name or alias, however it is spelled: `read_file`, `ReadFile`, `functions.read`."""
+        """Return the tool of a name or alias in any spelling: `read_file`, `ReadFile`, `functions.read`."""
         return self._exactly(name) or self._exactly(plain(name))
 
     def _exactly(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
     def specs(self, block: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
-        """The fixed tool block: what is not deferred, and in `block` where one is given, then `use_tool`."""
+        """Return the fixed tool block: tools that are not deferred, filtered by `block`, then `use_tool`."""
         advertised = (tool for tool in self._tools.values() if not tool.deferred)
         return (*(tool.spec for tool in advertised if block is None or tool.name in block), USE_TOOL)
 
     def catalogue(self, advertised: Collection[str]) -> str:
-        """The tools that are not in a session's block, one a line; empty when there are none.
-
-        Args:
-            advertised: names in the block.
-        """
+        """Return a line for each tool outside the `advertised` block; empty if all tools are in it."""
         lines = [catalogue_line(tool) for tool in self._tools.values() if tool.name not in advertised]
         return "\n".join((CATALOGUE_HEAD, *lines)) if lines else ""
 
     def resolve(self, call: ToolCall) -> Invocation:
-        """The tool and the decoded arguments of a call.
-
-        Raises:
-            ToolError: no such tool, damaged JSON or arguments that do not fit; the text tells the model what to do.
-        """
         name, arguments = call.name, parse_arguments(call)
         if name == USE_TOOL.name:
             name, arguments = _unwrap(arguments)
         tool = self.get(name)
         if tool is None:
             raise ToolError(self._unknown(name), data={"code": "unknown_tool"})
-        from lmagent.engine.arguments import decode  # the first request need not wait for it
+        from lmagent.engine.arguments import decode  # not before the first request
 
         return Invocation(call, tool, decode(tool, arguments))
 
     def _unknown(self, name: str) -> str:
-        import difflib  # only a wrong name pays for it
+        import difflib  # only a wrong name needs it
 
         near = difflib.get_close_matches(name, [*self._tools, *self._aliases], n=1)
         hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
@@ -133,15 +120,14 @@ class Toolbox:
 
 
 def catalogue_line(tool: Tool) -> str:
-    """A tool as the catalogue lists it: its signature and what it does. A call that does not fit gets the schema."""
+    """Return a tool's signature and description. A call that does not fit gets the schema."""
     return f"- {tool.name}({signature(tool.arguments)}): {tool.description}"
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments of a call as an object.
+    """Return the arguments of a call as an object.
 
-    Raises:
-        ToolError: they are not a JSON object; the text carries them as they came and names the place of the fault.
+    A ToolError quotes damaged arguments to the model, with the position of the fault.
     """
     raw = call.arguments
     if not raw.strip():
@@ -171,7 +157,7 @@ def _place(raw: str, fault: Exception) -> str:
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool and the arguments that a call of use_tool names; many models write them beside the name, or as text."""
+    """Return the tool and the arguments in a call of use_tool; many models write them next to the name, or as text."""
     flat = dict(arguments)
     name = next((flat.pop(key) for key in ("name", "tool_name", "tool") if isinstance(flat.get(key), str)), None)
     inner = next((flat.pop(key) for key in ("arguments", "args", "parameters") if key in flat), None)

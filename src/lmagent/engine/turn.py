@@ -1,10 +1,9 @@
-"""Turn: from a user's input until idle. The one loop; everything else is data.
+"""Turn: from a user's input until idle. The one loop.
 
     begin → deliver the input → [ compact? → step → calls? act : what does the text mean? ]* → finish
 
-A turn ends in exactly one of seven ways: done, blocked, waiting, question, limit, interrupted, error. Announcing
-work is not an end: the model is told so, twice at most, and then the turn honestly ends as an error called
-"narration".
+A turn has one of seven outcomes: done, blocked, waiting, question, limit, interrupted, error. An announcement of work
+does not end it: the model is reminded, twice at most, and then the turn ends as the error "narration".
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ NUDGE_ENDLESS = (
 NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
 
 INPUT_SHARE = 0.5
-"""What one message of the user may take of the room between the fixed block and the trigger of a compaction."""
+"""Share of the room between the fixed block and the compaction trigger that one message of the user may take."""
 
 SMALLEST_INPUT = 1000
-"""Tokens that count as room at least."""
+"""Tokens that always count as room."""
 
 
 class Progress(Struct):
-    """What a turn remembers besides the log."""
+    """A turn's memory besides the log."""
 
     guard: LoopGuard
     steps: int = 0
@@ -61,7 +60,7 @@ async def begin(session: Session) -> TurnFinished:
     """Start a turn with the oldest waiting input and run it to its end."""
     await recovery.close_conversation(session)
     first = session.state.waiting("submit", "queue", "steer")[0]
-    if first.way is not None:  # before the turn: one that a crash cuts off here is begun again, with its way
+    if first.way is not None:  # before the turn: if a crash comes here, the turn begins again with its way
         await session.send(SetWork(mode=first.way.mode, then=first.way.then, by=first.by))
     await session.record(TurnStarted(turn=session.state.turn + 1))
     await _deliver_input(session)
@@ -69,7 +68,7 @@ async def begin(session: Session) -> TurnFinished:
 
 
 async def resume(session: Session) -> TurnFinished:
-    """Go on with a turn that did not come to its end, from whatever its last recorded event is."""
+    """Continue an unfinished turn from its last recorded event."""
     state = session.state
     if not state.turn_open:
         await session.record(TurnStarted(turn=state.turn + 1))
@@ -88,7 +87,7 @@ async def _deliver_input(session: Session) -> None:
 
 
 async def _fitted(session: Session, message: Message) -> Message:
-    """The message, capped like a tool's result where it would fill the window; the whole is kept as an artifact."""
+    """Return the message, capped like a tool's result if it would fill the window; the whole becomes an artifact."""
     state, window = session.state, session.window
     cap = state.bytes(int(INPUT_SHARE * max(SMALLEST_INPUT, window.trigger - state.tokens(state.fixed_bytes))))
     if intake.fits(message.text, cap):
@@ -107,7 +106,7 @@ async def _fitted(session: Session, message: Message) -> Message:
 
 
 async def compact_only(session: Session) -> None:
-    """Compact because a person asked for it. No call may be open: its result would have nothing to stand behind."""
+    """Compact at the user's request. Open calls are closed first: after the cut their results would have no call."""
     from lmagent.engine.compaction import compact
 
     await recovery.close_calls(session)
@@ -128,7 +127,6 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
 
 
 async def finish(session: Session, end: End, steps: int) -> TurnFinished:
-    """Record the end of the turn, on disk."""
     cause, typed = end.cause, end.terminal
     if session.state.unattended_denials and end.outcome in ("done", "blocked"):
         cause, typed = "permission", end.terminal or "allow it with --permission auto, or with a rule"
@@ -170,7 +168,7 @@ async def _loop(session: Session, progress: Progress) -> End:
 
 
 async def _unfinished(session: Session, progress: Progress) -> End | None:
-    """What a crash left over: calls are reported as interrupted or not run, an answer is judged."""
+    """Settle the remains of a crash: report calls as interrupted or not run, judge an answer."""
     await recovery.report_interrupted_calls(session)
     await recovery.report_calls_not_begun(session)
     state = session.state
@@ -193,7 +191,7 @@ async def _act(session: Session, reply: Reply, progress: Progress) -> End | None
     _forget_what_was_cut(session.state, progress)
     alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
     if not progress.guard.stale_steps:
-        progress.nudges = 0  # who was nudged and repeats an old call has not begun to work
+        progress.nudges = 0  # a model that repeats an old call after a nudge has not begun to work
     await _notes(session)
     return _alarm_end(alarm) if alarm else await _reviewed(session)
 
@@ -206,7 +204,7 @@ def _forget_what_was_cut(state: SessionState, progress: Progress) -> None:
 
 
 async def _reviewed(session: Session) -> End | None:
-    """What features say after a round of calls; a crash may have come before they could."""
+    """Ask the reviews after a round of calls; a crash may have come before they were asked."""
     for review in session.wiring.reviews:
         if (end := await review.after_calls(session)) is not None:
             return end
@@ -214,7 +212,7 @@ async def _reviewed(session: Session) -> End | None:
 
 
 async def _judge(session: Session, reply: Reply, progress: Progress) -> End | None:
-    """What a reply without a call means; None to go on."""
+    """Return the end that a reply without a call means; None to continue."""
     text = reply.message.text
     if reply.finish_reason == "content_filter":
         return End("error", "content_filter", "the model server's content filter stopped the reply", text)
@@ -234,7 +232,7 @@ async def _judge(session: Session, reply: Reply, progress: Progress) -> End | No
 
 
 async def _conclude(session: Session, answer: str, progress: Progress) -> End | None:
-    from lmagent.engine import endings  # its patterns take 2 ms, which the first request need not wait for
+    from lmagent.engine import endings  # its patterns take 2 ms: not before the first request
 
     ending = endings.classify(answer, acted=progress.acted)
     for review in session.wiring.reviews:
@@ -262,7 +260,7 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
 
 
 async def _wait(session: Session, when: str, answer: str, progress: Progress) -> End | None:
-    """Wait for a time to come. One that has passed is none to wait for; one that is none is refused with the reason."""
+    """End the turn until a time. A time that has passed, or is not valid, is refused with the reason."""
     from lmagent.engine import waits  # few turns wait
 
     now = session.wiring.clock.now()
@@ -304,7 +302,7 @@ async def _nudge(session: Session, progress: Progress, text: str, otherwise: End
 
 async def _deliver_steering(session: Session) -> None:
     if session.state.awaits_reply:
-        return  # after a crash: what was sent then is sent again first, unchanged
+        return  # after a crash: the same prompt is sent again first, unchanged
     for item in session.state.waiting("steer"):
         added = await _fitted(session, item.message)
         message = Message("user", (Text(f"{frames.STEERING}\n"), *added.parts))
@@ -312,7 +310,7 @@ async def _deliver_steering(session: Session) -> None:
 
 
 async def _notes(session: Session) -> None:
-    """Tell the model what has changed around it: at the tail, and only when it has."""
+    """Add notes that have changed to the tail."""
     await constrain.begin(session)
     for text in (*(source() for source in session.wiring.notes), constrain.note(session)):
         if text and text not in session.state.notes.values():

@@ -1,8 +1,8 @@
-"""Undo: what calls changed in the workspace is recorded with them, can be taken back and done again, and shown.
+"""Undo: record the changes that calls make in the workspace, revert and reapply them, and show them.
 
-Nothing tells who changed a path: what changed between the look before a call and the look after it counts as the
-call's. A call that names its paths leaves no room for others. A command that ran for a while does, and so does one
-whose process died: `is_shared` says so.
+The file system does not record who changed a path: a change between the scans before and after a call counts as the
+call's. A call that names its paths leaves no room for others. A long-running command does, and so does a call whose
+process died: see `is_shared`.
 """
 
 from __future__ import annotations
@@ -33,30 +33,28 @@ EFFECTS = ("write", "exec")
 """Effects of calls whose changes are kept."""
 
 SOON = 1.0
-"""Seconds of a command in which nobody else is taken to have changed anything."""
+"""Seconds within which all changes are taken to be the command's own."""
 
 INLINE = 100
-"""Changes up to which they stand in the event itself."""
+"""Up to this many changes are in the event itself, more in a blob."""
 
 SHOWN = 12
-"""Paths that the model is told by name."""
+"""Paths that the model's note names."""
 
 USER = "user"
-"""Begins the name of the user's own change, where a call has its id."""
+"""Prefix of the call id of the user's own changes."""
 
 LARGEST_DIFF = 200_000
-"""Bytes of a file up to which /diff shows its lines."""
+"""Larger files, in bytes, are shown in /diff without their lines."""
 
 
 class Watch(Struct, frozen=True):
-    """A call whose changes are looked for.
+    """A call whose changes are recorded.
 
     Attributes:
-        call_id: the call.
-        tool: its tool.
-        paths: what it may change; None for everything.
-        began: when keeping its state before began: from then on others may change something beside it.
-        by: the surface, of the user's own change.
+        paths: the paths that it may change; None for all.
+        began: when the scan before it began: from then on others may change files too.
+        by: the surface, for the user's own change.
     """
 
     call_id: str
@@ -67,7 +65,7 @@ class Watch(Struct, frozen=True):
 
 
 async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
-    """Keep what a call may change: the paths that a writing tool names, everything for a command.
+    """Keep the state that a call may change: the paths that a writing tool names, everything for a command.
 
     Raises:
         ToolError: it cannot be kept, so the call must not be made.
@@ -80,12 +78,11 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
 
 
 def user_change(session: Session, what: str, path: str, by: str) -> Watch:
-    """The user's own change of a file.
+    """Return the watch for the user's own change of a file.
 
     Args:
-        session: in whose log it is recorded.
         what: the change in a word, such as `upload`.
-        path: the file, relative to the workspace.
+        path: relative to the workspace.
         by: the surface.
     """
     return Watch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
@@ -94,11 +91,7 @@ def user_change(session: Session, what: str, path: str, by: str) -> Watch:
 async def change_for_user(session: Session, watch: Watch, summary: str, write: Callable[[], Awaitable[T]]) -> T:
     """Carry out the user's own change of a file, kept and recorded like that of a call.
 
-    Args:
-        session: in whose log it is recorded.
-        watch: what is changed, see `user_change`.
-        summary: the change in a line.
-        write: writes the file; whatever it raises is raised here, and what it changed until then is recorded.
+    Exceptions of `write` are raised again, and its changes up to then are recorded.
 
     Raises:
         ToolError: the state before the change cannot be kept; nothing was written.
@@ -109,7 +102,7 @@ async def change_for_user(session: Session, watch: Watch, summary: str, write: C
         return await write()
     await _keep(session, snapshots, watch)
     started = ToolStarted(call_id=watch.call_id, tool=watch.tool, effect="write", summary=summary)
-    await session.record(started, sync=True)  # a process that dies from here on leaves it for `record_interrupted`
+    await session.record(started, sync=True)  # if the process dies from here on, `record_interrupted` finds it
     try:
         return await write()
     finally:
@@ -118,11 +111,6 @@ async def change_for_user(session: Session, watch: Watch, summary: str, write: C
 
 
 async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
-    """Keep the state before a change.
-
-    Raises:
-        ToolError: it cannot be kept.
-    """
     try:
         refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
@@ -139,7 +127,7 @@ async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
 
 
 async def record_changes(session: Session, watch: Watch | None) -> None:
-    """Record what a call has changed since `keep_before`, if it has changed anything."""
+    """Record the changes that a call has made since `keep_before`, if any."""
     snapshots = session.wiring.snapshots
     if snapshots is None or watch is None:
         return
@@ -154,11 +142,9 @@ async def record_changes(session: Session, watch: Watch | None) -> None:
 
 
 async def record_interrupted(session: Session, *, anew: bool = False) -> list[DurableEvent]:
-    """Record what calls have changed whose process died before it could record that; returns what is to be told.
+    """Record the changes of calls whose process died before it recorded them; return the notices.
 
-    Args:
-        session: the session.
-        anew: it was just opened, so the user's own changes are no longer being made in this process either.
+    `anew`: the session was just opened, so no change of the user is running in this process.
     """
     snapshots, told = session.wiring.snapshots, list[DurableEvent]()
     if snapshots is None:
@@ -193,12 +179,12 @@ async def record_interrupted(session: Session, *, anew: bool = False) -> list[Du
 
 
 def is_shared(event: FilesChanged) -> bool:
-    """Whether changes that others made may be among those of a call."""
+    """Return whether the changes of a call may include changes by others."""
     return event.interrupted or event.seconds > SOON
 
 
 def shared_with(events: Sequence[FilesChanged]) -> str:
-    """What a person has to know of these changes before they are taken back; empty where there is nothing."""
+    """Return a warning for the user before these changes are reverted; empty if they are only the calls'."""
     shared = [event for event in events if is_shared(event)]
     if not shared:
         return ""
@@ -212,7 +198,6 @@ def shared_with(events: Sequence[FilesChanged]) -> str:
 
 
 def _name(session: Session, call_id: str) -> str:
-    """The name of a call among all that are ever made in the workspace."""
     return f"{session.state.session}/{call_id}"
 
 
@@ -226,7 +211,7 @@ def _is_recorded(session: Session, started: ToolStarted) -> bool:
 
 
 async def _warn(session: Session, notice: Notice) -> list[DurableEvent]:
-    """Tell a person, once; returns what was recorded."""
+    """Notify the user, once; return the recorded events."""
     if notice.text in session.warned:
         return []
     session.warned.add(notice.text)
@@ -244,10 +229,10 @@ async def _record(session: Session, event: FilesChanged, changes: Sequence[Chang
 
 
 async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
-    """Take changes back, or do them again, and tell the model.
+    """Revert changes, or reapply them, and notify the model.
 
     Raises:
-        LmagentError: a turn is running, or there is nothing to take back or to do again.
+        LmagentError: a turn is running, or there is nothing to revert or reapply.
         StoreError: the log or the workspace cannot be written.
     """
     snapshots = session.wiring.snapshots
@@ -263,7 +248,7 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
     restored = await snapshots.restore(changes, to)
     turns = _whole_turns(session, events, to, {refusal.path for refusal in restored.refused})
     if (tasks := session.state.work.put_back(turns, to)) is not None:
-        await session.record(tasks)  # first: who was killed in between says it again, and then nothing is left to do
+        await session.record(tasks)  # first: if the process is killed in between, a repetition does no harm
     event = FilesRestored(
         events=tuple(event.id for event in events),
         to=to,
@@ -281,7 +266,7 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
 def _whole_turns(
     session: Session, events: Sequence[FilesChanged], to: Literal["before", "after"], refused: set[str]
 ) -> tuple[int, ...]:
-    """Turns whose changes are all taken back, or all done again, once these are."""
+    """Return the turns whose changes are all reverted, or all reapplied, after these."""
     state = session.state
     ids = {event.id for event in events}
     others = state.changes if to == "before" else state.undone
@@ -291,7 +276,7 @@ def _whole_turns(
 
 
 def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
-    """The changes that a command is about, oldest first."""
+    """Return the changes that a command selects, oldest first."""
     state = session.state
     stack = state.changes if isinstance(command, Undo) else state.undone
     if isinstance(command, Undo):
@@ -302,17 +287,17 @@ def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
 
 
 def changes_of(session: Session, event: FilesChanged) -> tuple[Change, ...]:
-    """The changes of an event, wherever they stand."""
+    """Return the changes of an event, from its blob if it has one."""
     return changes_in(event, session.log.get_blob)
 
 
 def changes_in(event: FilesChanged, get_blob: Callable[[str], bytes]) -> tuple[Change, ...]:
-    """The same, of a session that may not be open."""
+    """Return the changes of an event of a session that may not be open."""
     return decode_json(get_blob(event.blob), tuple[Change, ...]) if event.blob else event.changes
 
 
 def kept_contents(session: Session) -> set[str]:
-    """The contents that undo and redo of this session may ask for."""
+    """Return the SHA-256 of the contents that undo and redo may need."""
     events = (*session.state.changes, *session.state.undone)
     states = (
         state for event in events for change in changes_of(session, event) for state in (change.before, change.after)
@@ -321,7 +306,7 @@ def kept_contents(session: Session) -> set[str]:
 
 
 async def diff(session: Session) -> str:
-    """Everything that calls of the session changed and that stands, as one unified diff."""
+    """Return all changes by calls of the session that were not reverted, as one unified diff."""
     snapshots = session.wiring.snapshots
     if snapshots is None:
         return ""
@@ -330,7 +315,7 @@ async def diff(session: Session) -> str:
 
 
 def difference(snapshots: Snapshots, changes: Iterable[Change]) -> str:
-    """Changes, the oldest first, as one unified diff."""
+    """Return changes, given oldest first, as one unified diff."""
     first: dict[str, PathState | None] = {}
     last: dict[str, PathState | None] = {}
     for change in changes:
@@ -348,15 +333,15 @@ def _told(event: FilesRestored) -> str:
 
 
 def by_weight(paths: Sequence[str]) -> list[str]:
-    """Paths with those first that somebody works on; what git and builds leave behind comes last."""
-    from lmagent.core.byproducts import is_byproduct  # its pattern is compiled with the first undo
+    """Return the paths sorted; git's files and build products come last."""
+    from lmagent.core.byproducts import is_byproduct  # compiles its pattern: not before the first undo
 
     return sorted(paths, key=lambda path: (".git" in path.split("/") or is_byproduct(path), path))
 
 
 def _difference(snapshots: Snapshots, path: str, before: PathState | None, after: PathState | None) -> str:
     if _is_text_change(before, after):
-        import difflib  # only who asks for a diff pays for it
+        import difflib  # only a diff needs it
 
         old, new = _text(snapshots, before), _text(snapshots, after)
         if old is not None and new is not None:

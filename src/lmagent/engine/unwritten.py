@@ -29,8 +29,8 @@ class Tried(Struct):
     """The tools that a turn has called; a fold of events.
 
     Attributes:
-        worked: names of the tools of which a call worked.
-        failed: names of the tools of which a call failed or was denied.
+        worked: names of tools with a call that worked.
+        failed: names of tools with a call that failed or was denied.
         changed: a file may have changed.
         answered: the user has denied a call, so the user knows.
     """
@@ -41,7 +41,6 @@ class Tried(Struct):
     answered: bool = False
 
     def apply(self, event: DurableEvent) -> None:
-        """Fold one event in."""
         match event:
             case TurnStarted():
                 self.worked.clear()
@@ -60,13 +59,13 @@ class Tried(Struct):
 
 
 def _matters(event: FilesChanged) -> bool:
-    from lmagent.core.byproducts import is_byproduct  # its pattern is compiled with the first change
+    from lmagent.core.byproducts import is_byproduct  # compiles its pattern: not before the first change
 
     return bool(event.blob) or any(not is_byproduct(change.path) for change in event.changes)
 
 
 def doubt(session: Session, answer: str) -> Again | None:
-    """Ask once about a final answer after nothing but failed writes; the turn then ends as incomplete."""
+    """Question a final answer after only failed writes; a second such answer ends the turn as incomplete."""
     tried = session.state.tried
     if (
         session.state.work.mode == "plan"
@@ -81,7 +80,7 @@ def doubt(session: Session, answer: str) -> Again | None:
         found = (session.wiring.toolbox.get(name) for name in names)
         return any(tool is not None and tool.effect in effects for tool in found)
 
-    # Without undo the changes of commands are not seen.
+    # Without undo the changes of commands are unknown.
     writing = ("write",) if session.wiring.snapshots is not None else ("write", "exec")
     if not has(tried.failed, "write") or has(tried.worked, *writing):
         return None

@@ -1,11 +1,11 @@
-"""Waits: what a model means by `WAIT: <time>: <reason>`, as a moment.
+"""Waits: the moment that a model means by `WAIT: <time>: <reason>`.
 
     WAIT: 2026-03-01T09:00:00Z: the market opens            UTC; an offset (+02:00) likewise
     WAIT: 2026-03-01T09:00: the market opens                this machine's time zone
     WAIT: 2026-03-01T09:00[Europe/Berlin]: …                that time zone
     WAIT: +30m: …     WAIT: in 2 hours: …                   from now
 
-A time that the clocks skip (the jump to summer time) moves forward by the jump; one that comes twice is the first of
+A time that the clocks skip (the jump to summer time) moves forward by the jump; a time that comes twice is the first of
 the two (PEP 495, fold 0).
 """
 
@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from msgspec import Struct
 
 FARTHEST = 366 * 86400
-"""Seconds that a session waits at most."""
+"""Cap on a session's wait, in seconds."""
 
 FORMS = "write WAIT: 2026-03-01T09:00:00Z: reason, or WAIT: +30m: reason"
 
@@ -33,16 +33,11 @@ _LEAD = re.compile(r"(?:until|till|at|on)\s+", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EDGES = " \t*_`"
 _BREAKS = ":,;.-–—("
-"""One of these stands between a time and its reason. Other words there may belong to the time: nothing is guessed."""
+"""A time and its reason are separated by one of these. Other text there may belong to the time, so it is refused."""
 
 
 class Moment(Struct, frozen=True):
-    """When a session goes on.
-
-    Attributes:
-        until: Unix seconds.
-        reason: what it waits for.
-    """
+    """When a session continues, in Unix seconds, and why it waits."""
 
     until: float
     reason: str
@@ -58,12 +53,7 @@ INSIDE = Unclear(f"WAIT: has to begin its line; {FORMS}.")
 
 
 def read_wait(text: str, now: float) -> Moment | Unclear:
-    """What stands behind `WAIT:`.
-
-    Args:
-        text: the time and, behind a colon, the reason.
-        now: Unix seconds.
-    """
+    """Parse the text after `WAIT:`. `now` is in Unix seconds."""
     stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
     if found := _FROM_NOW.match(stripped):
         seconds = int(found["count"]) * _UNITS[found["unit"][0].lower()]
@@ -84,7 +74,7 @@ def read_wait(text: str, now: float) -> Moment | Unclear:
 
 
 def local(moment: float) -> str:
-    """A moment in this machine's time zone, to the second, as ISO 8601."""
+    """Return a moment in this machine's time zone, to the second, as ISO 8601."""
     return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
 
 
@@ -99,7 +89,7 @@ def _moment(found: re.Match[str]) -> float | Unclear:
             return time.replace(tzinfo=_offset(found["offset"])).timestamp()
         if zone is None:
             return time.timestamp()
-        from zoneinfo import ZoneInfo  # 3 ms that only a wait with a zone pays
+        from zoneinfo import ZoneInfo  # takes 3 ms: only for a wait with a zone
 
         return time.replace(tzinfo=ZoneInfo(zone.strip())).timestamp()
     except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
@@ -110,11 +100,6 @@ def _moment(found: re.Match[str]) -> float | Unclear:
 
 
 def _offset(text: str) -> timezone:
-    """The time zone of an offset.
-
-    Raises:
-        ValueError: it is a day or more.
-    """
     if text.upper() in ("Z", "UTC"):
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")

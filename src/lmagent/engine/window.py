@@ -1,7 +1,4 @@
-"""Window: how much the model server really takes, whether the next prompt fits, and what a reply's results may take.
-
-The cut itself is compaction's.
-"""
+"""Window: how much the model server takes, whether the next prompt fits, and how large a reply's results may be."""
 
 from __future__ import annotations
 
@@ -13,27 +10,27 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 
 SMALLEST_WINDOW = 256
-"""Tokens below which a figure is no window: nobody serves one, and nothing could be done in it."""
+"""A smaller figure is taken for an error of the server: such a window is useless."""
 
 NEAR = 0.75
-"""Share of the stated window from which a refusal without a figure is believed to be about the prompt's size."""
+"""Share of the stated window from which a refusal without a figure is attributed to the prompt's size."""
 
 SURELY = 1.25
-"""How much too large a prompt must be by estimate to be refused unsent; the server judges what is closer."""
+"""A prompt that is estimated at more than this multiple of the window is not sent; below that the server decides."""
 
 
 RESULTS_SHARE = 0.4
 """Share of the room between the fixed block and the trigger that all results of one reply may take together."""
 
 LARGEST = 50_000
-"""Bytes of one result at most, however large the window."""
+"""Cap on one result in bytes, however large the window."""
 
 SMALLEST_TOKENS, SMALLEST = 100, 500
-"""Tokens and bytes that every result may have, whatever the others took: an excerpt of less tells nothing."""
+"""Tokens and bytes that every result gets, whatever the others took: less would tell nothing."""
 
 
 async def compact_if_needed(session: Session) -> None:
-    """Compact when a person asked for it, or when the next prompt would pass the trigger."""
+    """Compact at the user's request, or when the next prompt would pass the trigger."""
     await _ask_window(session)
     asked = session.wants_compaction is not None
     if asked or (session.state.estimate_tokens() > session.window.trigger and not _just_compacted(session.state)):
@@ -43,7 +40,7 @@ async def compact_if_needed(session: Session) -> None:
 
 
 def refuse_hopeless(session: Session) -> None:
-    """Refuse a prompt that surely does not fit, instead of having it read for minutes, or cut.
+    """Refuse a prompt that surely does not fit: the server would read it for minutes, or cut it.
 
     Raises:
         ContextOverflow: the window that the server states is too small for it.
@@ -60,7 +57,7 @@ def refuse_hopeless(session: Session) -> None:
 
 
 async def _ask_window(session: Session) -> None:
-    """Take over what the server serves now: another model has another window, and one that was loaded anew may."""
+    """Take over the served window: it changes with the model, and may change when a model is loaded again."""
     source = session.wiring.served_window
     if source is None:
         return
@@ -71,11 +68,11 @@ async def _ask_window(session: Session) -> None:
 
 
 def learn_window(session: Session, window: int | None) -> None:
-    """Take the window from what the server said when it refused, or make it smaller than what was refused."""
+    """Take the window from the server's refusal, or make it smaller than the refused prompt."""
     refused, stated = session.state.estimate_tokens(), session.stated_window
     window = window if window and window >= SMALLEST_WINDOW else None
     if window is None and stated and refused < stated * NEAR:
-        return  # the server states that it would fit: something else was the matter
+        return  # by the server's own figure it would fit: the refusal has another cause
     learned = window or max(SMALLEST_WINDOW, min(session.window.tokens, refused) * 3 // 4)
     if learned < session.window.tokens or window is not None:
         reserve = min(session.window.reserve, max(256, learned // 8))
@@ -83,29 +80,25 @@ def learn_window(session: Session, window: int | None) -> None:
 
 
 def _just_compacted(state: SessionState) -> bool:
-    """Right after a cut nothing can be gained by another one."""
+    """Return whether a cut came last, so that another one would gain nothing."""
     return bool(state.compactions) and state.sealed == 0
 
 
 class Room:
-    """The bytes that are left for the results of a reply.
+    """The bytes that are left for the results of a reply: in all, and the most and the least for each result.
 
-    Args:
-        left: bytes for all of them.
-        each: bytes of one at most.
-        least: bytes that one may have in any case.
-        waiting: how many results there will be.
+    `waiting` is the number of results still to come.
     """
 
     def __init__(self, left: int, each: int, least: int, waiting: int) -> None:
         self._left, self._each, self._least, self._waiting = left, each, least, waiting
 
     def share(self) -> int:
-        """Bytes that the next result may have, whatever the others need."""
+        """Return the bytes that the next result may have, whatever the others need."""
         return max(self._least, min(self._each, self._left // max(1, self._waiting)))
 
     def take(self, need: int) -> int:
-        """Give the next result what it needs, its share at most."""
+        """Reserve `need` bytes for the next result, its share at most."""
         given = min(need, self.share())
         self._left -= given
         self._waiting -= 1
@@ -113,12 +106,12 @@ class Room:
 
 
 def largest_prompt(window: Window) -> int:
-    """Tokens of a prompt that leaves a reply half of its reserve: more is never filled by results."""
+    """Return the tokens of a prompt that leaves a reply half of its reserve: results fill no more than that."""
     return window.tokens - min(window.reserve, window.tokens // 8) // 2
 
 
 def room_for(session: Session, results: int) -> Room:
-    """The room for so many results: they arrive together, and must leave some for going on."""
+    """Return the room for so many results: they arrive together, and must leave room for the next steps."""
     state, window = session.state, session.window
     share = int((window.trigger - state.tokens(state.fixed_bytes)) * RESULTS_SHARE)
     free = largest_prompt(window) - state.estimate_tokens()

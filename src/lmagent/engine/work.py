@@ -35,11 +35,11 @@ WorkEvent = (
 
 
 class TurnTasks(Struct):
-    """What the model did to its tasks in a turn: before and after; None where a task was not there.
+    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task.
 
     Attributes:
         tasks: by id.
-        state: the task state; None where it was not changed.
+        state: the task state; None if it was not changed.
     """
 
     tasks: dict[str, tuple[Task | None, Task | None]] = field(
@@ -49,29 +49,27 @@ class TurnTasks(Struct):
 
 
 class WorkState(Struct):
-    """What the session has set itself to do, and with which options. Read it freely; change it only by `apply`.
+    """The session's tasks, plan, mode of work and options. Read it freely; change it only by `apply`.
 
     Attributes:
         parent: set in a sub-agent's session.
         tasks: by id, in the order in which they were added.
-        state: the task state.
-        proposal: the plan that waits for a person.
+        proposal: the plan that waits for the user's decision.
         plan: the plan that was approved last.
-        mode: how the session works.
         then: the mode that follows an approved plan.
-        budget: a hard total since it was set; what was spent before is in `spent_before` and `steps_before`.
-        children: sub-agents by the call that began them and its task.
-        results: what they reported, by the same.
-        child_usage: tokens that they took.
-        child_steps: model calls that they made.
-        reported: what this session, as a sub-agent, reported last.
-        reported_in: the turn in which it did; words that come later open another one, which reports anew.
+        budget: a hard total since it was set; earlier usage is in `spent_before` and `steps_before`.
+        children: sub-agents by their call and its task.
+        results: the sub-agents' reports, by the same key.
+        child_usage: tokens of the sub-agents.
+        child_steps: model calls of the sub-agents.
+        reported: the latest report of this session as a sub-agent.
+        reported_in: the turn of that report; later input opens another turn, with a new report.
         jobs: ids of the jobs that have submitted an input.
-        calls: what the model's calls changed in the store, by the call.
-        others: what others than the model changed in it, in order.
-        decided: the decision on a plan that was made last.
-        turns: what the model did to its tasks, by the turn.
-        options: what the session has of its own in place of the settings.
+        calls: changes of the tasks by the model's calls, by call.
+        others: changes of the tasks by others than the model, in order.
+        decided: the latest decision on a plan.
+        turns: the model's changes to its tasks, by turn.
+        options: the session's own values in place of the settings.
     """
 
     parent: Parent | None = None
@@ -98,13 +96,7 @@ class WorkState(Struct):
     options: SessionOptions = SessionOptions()
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
-        """Fold one event in.
-
-        Args:
-            event: the event.
-            spent: prompt + reply tokens of the session so far, its sub-agents' included.
-            steps: its model calls so far, likewise.
-        """
+        """Fold one event in; `spent` (tokens) and `steps` are totals of the session and its sub-agents."""
         match event:
             case TasksChanged():
                 self._change(event)
@@ -126,13 +118,9 @@ class WorkState(Struct):
                 self.reported, self.reported_in = event.result, event.turn
 
     def put_back(self, turns: Iterable[int], to: Literal["before", "after"]) -> TasksChanged | None:
-        """What puts tasks back to how they were before the model's turns, or to what it made of them; None for nothing.
+        """Return the event that sets tasks to their state before or after the model's turns; None if nothing changes.
 
-        What somebody changed since then stays as it is.
-
-        Args:
-            turns: which.
-            to: the side of them.
+        Later changes by others than the model stay.
         """
         back, tasks, state = to == "before", dict(self.tasks), self.state
         for turn in sorted(turns, reverse=back):
@@ -179,11 +167,11 @@ class WorkState(Struct):
 
     def _work(self, event: WorkChanged, spent: int, steps: int) -> None:
         approved = self.mode == "plan" and event.mode == self.then and event.budget == self.budget
-        if not approved:  # what planning took counts for what is planned
+        if not approved:  # the budget of an approved plan includes the planning
             self.spent_before, self.steps_before = spent, steps
         self.mode, self.then, self.budget = event.mode, event.then, event.budget
         if self.decided is not None and self.decided.decision == "rejected":
-            self.decided = None  # nothing more follows from it
+            self.decided = None  # it has no further effect
 
     def _decide(self, event: PlanDecided) -> None:
         self.decided = event
@@ -194,7 +182,6 @@ class WorkState(Struct):
 
 
 def summed(first: Usage, second: Usage) -> Usage:
-    """What two calls of a model took together."""
     return replace(
         first,
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,
@@ -205,37 +192,29 @@ def summed(first: Usage, second: Usage) -> Usage:
 
 
 def usage_beside(event: ToolFinished) -> Usage | None:
-    """What a tool's own call of the model took; None for a tool that makes none."""
+    """Return the usage of a tool's own model call; None for a tool that makes none."""
     if event.tool != "vision":
         return None
     try:
         return convert(event.data.get("usage"), Usage | None)
-    except ValidationError:  # a log may say anything
+    except ValidationError:  # a log is untrusted
         return None
 
 
 _MISCALLED = ("malformed_arguments", "invalid_arguments", "unknown_tool", "cut_off")
-"""Codes of results that say: this was no call that could be carried out."""
+"""Codes of results of calls that could not be carried out."""
 
 
 class Calling(Struct):
-    """How the model of a session calls.
-
-    Attributes:
-        constrained: the server makes it write valid calls.
-        times: how often that was begun.
-        good: calls in a row that could be carried out, since the last change of it.
-    """
+    """Whether and how often the model was constrained, and its good calls in a row since that last changed."""
 
     constrained: bool = False
     times: int = 0
     good: int = 0
 
     def apply(self, event: CallsConstrained) -> None:
-        """It is constrained, or left alone again."""
         self.constrained, self.good = not event.lifted, 0
         self.times += self.constrained
 
     def finished(self, data: dict[str, Any]) -> None:
-        """A call has its result."""
         self.good = 0 if data.get("code") in _MISCALLED else self.good + 1

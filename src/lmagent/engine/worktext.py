@@ -1,4 +1,4 @@
-"""Work in words: tasks, plan and task state as the model reads them. For the ledger, for results and for notes."""
+"""Work as text: tasks, plan and task state for the model, in the ledger, in results and in notes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from lmagent.engine.work import WorkState
 TITLES: dict[TaskKind, str] = {"step": "Open steps of the plan", "task": "Open tasks", "todo": "Open todos"}
 
 SHORT, SHORTEST = 160, 60
-"""Characters of a task's title where the record of it has to be short, and very short."""
+"""Caps on the characters of a task's title in a short record and in a very short one."""
 
 
 DELEGATED = 20
-"""Tasks of sub-agents that are shown."""
+"""Cap on the shown tasks of sub-agents."""
 
 
 def row(task: Task, width: int = 0) -> str:
-    """A task in one line.
-
-    Args:
-        task: the task.
-        width: characters of the title at most, and nothing but the title; 0 for everything.
-    """
+    """Return a task in one line; `width` caps the title and leaves out the rest."""
     head = f"- {task.id} [{task.status}] {_cut(task.title, width)}"
     more = [f"after {', '.join(task.depends_on)}"] if task.depends_on else []
     if task.parent:
@@ -35,12 +30,11 @@ def row(task: Task, width: int = 0) -> str:
 
 
 def rows(tasks: Iterable[Task], width: int = 0) -> str:
-    """Tasks, one a line."""
     return "\n".join(row(task, width) for task in tasks)
 
 
 def state_lines(state: TaskState) -> list[str]:
-    """The task state, a line for each thing that is known."""
+    """Return the known fields of the task state, one per line."""
     if state == TaskState():
         return []
     total = "an unknown total" if state.total_count is None else state.total_count
@@ -58,7 +52,7 @@ def state_lines(state: TaskState) -> list[str]:
 
 
 def delegated_lines(work: WorkState) -> list[str]:
-    """What was given to sub-agents, the latest: to be seen with the other tasks, and settled by their reports alone."""
+    """Return the latest tasks of sub-agents, one per line: their reports alone settle them."""
     if not work.children:
         return []
     lines = [f"Given to sub-agents ({len(work.results)} of {len(work.children)} reported; their reports settle them):"]
@@ -73,17 +67,14 @@ def delegated_lines(work: WorkState) -> list[str]:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """What an approved plan is for; its steps are tasks."""
     lines = [f"Approved plan: {_line(plan.title)}. Goal: {_line(plan.goal)}"]
     return [*lines, f"Risks: {'; '.join(map(_line, plan.risk_areas))}"] if plan.risk_areas else lines
 
 
 def record(work: WorkState, size: int) -> str:
-    """All that is open, and how far the rest is. Nothing open is ever left out: what does not fit is said shorter.
+    """Return all open work, and the progress of the rest, in `size` bytes if that is possible.
 
-    Args:
-        work: what the session has set itself to do.
-        size: bytes that it may take, as long as that can be kept.
+    Nothing open is left out: long titles are shortened instead.
     """
     text = ""
     for width in (0, SHORT, SHORTEST):
@@ -94,7 +85,7 @@ def record(work: WorkState, size: int) -> str:
 
 
 def least(work: WorkState) -> int:
-    """Bytes of the shortest record of all that is open: what no compaction can do without."""
+    """Return the bytes of the shortest record of all open work, which every compaction keeps."""
     return len(record(work, 0).encode("utf-8", "replace"))
 
 
@@ -114,7 +105,7 @@ def _parts(work: WorkState, width: int) -> list[str]:
 
 
 def counted(tasks: Sequence[Task]) -> str:
-    """How many are done: `2 of 5`."""
+    """Return how many are done: `2 of 5`."""
     return f"{sum(not task.is_open for task in tasks)} of {len(tasks)}"
 
 

@@ -1,4 +1,4 @@
-"""Read a shell line into the simple commands that it would run; whatever is not certain makes the line unclear.
+"""Read a shell line into the simple commands that it would run; every uncertainty makes the line unclear.
 
 No rule allows an unclear line. Where a rule denies or asks about commands, the user is asked about an unclear line.
 """
@@ -24,10 +24,11 @@ _HIDDEN = re.compile(r"\$\(|`|\$\{|\\(?:x|u|U|0|1)")
 
 
 class Command(Struct, frozen=True):
-    """A simple command; without words it is one that no rule covers, such as an assignment.
+    """A simple command. Without words, it is a command that no rule covers, such as an assignment.
 
-    Places of words that are known only at run time are `unknown` (past the end: any number of words), and `loose` if
-    the word may become an option or several words. `globs`: the name is built of wildcards and may be any name.
+    `unknown` are the positions of words that are known only at run time (past the end: any number of words); `loose`
+    are those of them that may become an option or several words. `globs`: the name is built of wildcards and may be any
+    name.
     """
 
     argv: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Command(Struct, frozen=True):
 
 
 class Line:
-    """A shell line as it was read: all of its commands have to be allowed.
+    """The reading of a shell line; to allow the line, rules must allow all of its commands.
 
     `possible` are wrappers, and commands that it may run, for rules that deny; `unclear` says why the commands may be
     others, or more.
@@ -62,8 +63,6 @@ def read(text: str) -> Line:
 
 
 class _Reader:
-    """Collects the commands of a line and of the texts that it runs."""
-
     def __init__(self, line: Line) -> None:
         self.line = line
         self.source = b""
@@ -89,7 +88,7 @@ class _Reader:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def walk(self, node: Node, depth: int) -> None:
-        """Collect what a node of the tree runs."""
+        """Collect the commands of a node of the tree."""
         if depth > MAX_DEPTH:
             return self.doubt("it is nested too deeply")
         kind, raw = node.type, self.raw(node)
@@ -156,7 +155,7 @@ class _Reader:
         return None
 
     def run(self, words: Words) -> None:
-        """Add a command and what it runs in turn."""
+        """Add a command and the commands that it runs in turn."""
         if self.nesting > _MAX_NESTING or len(self.line.possible) > _MAX_POSSIBLE:
             return self.doubt("it is nested too deeply, or may run too many commands")
         if not words or not words[0].known or not words[0].text:

@@ -1,4 +1,4 @@
-"""Gate: (call, mode, rules) → allow, ask or deny, with the reason. One gate for each surface and each sub-agent.
+"""Gate: (call, mode, rules) → allow, ask or deny, with the reason. All surfaces and sub-agents use the same gate.
 
 Deny rules win over ask rules, ask rules over allow rules and grants, and those over the mode:
 
@@ -6,10 +6,11 @@ Deny rules win over ask rules, ask rules over allow rules and grants, and those 
     normal   reads are allowed; write, exec and net ask
     manual   everything asks
 
-A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins,
-so what rules forbid further down is taken out of its sight (`sight`). A rule on commands is matched against each
-command that a shell line would run (`commands.py`, `matching.py`): one denied command denies the line, and all have to
-be allowed to allow it. What is not certain is asked about.
+A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only the folder where it
+begins; paths further down that rules forbid are hidden from it (`sight`). A rule on commands is matched against each
+command that a shell line would run (`commands.py`, `matching.py`): one denied command denies the line, and the line is
+allowed only if all its commands are. In doubt the user is asked.
+
 The shipped rules (`shipped.py`) deny like the others, and ask where no rule allows.
 """
 
@@ -37,10 +38,12 @@ _UNCLEAR = "it cannot be said for certain what the line runs"
 
 
 class Rules(Struct, frozen=True):
-    """Rules by verdict, as written in the configuration; the shipped rules hold in the workspace, an absolute path.
+    """Rules by verdict, as written in the configuration.
+
+    With a `workspace`, an absolute path, the shipped rules apply too.
 
     Raises:
-        ConfigError: one of them cannot be understood; a denial that is passed over would be an allowance.
+        ConfigError: a rule is not valid; to ignore a denial would be to allow the call.
     """
 
     allow: tuple[str, ...] = ()
@@ -49,12 +52,11 @@ class Rules(Struct, frozen=True):
     workspace: str = ""
 
     def __post_init__(self) -> None:
-        """See `Raises`."""
         parsed((*self.allow, *self.ask, *self.deny))
 
 
 class Verdict(Struct, frozen=True):
-    """The decision and its reason; `grant` holds the rules that "always" would add, one a line."""
+    """The decision and its reason; `grant` holds the rules that "always" would add, one per line."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
@@ -62,7 +64,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """A call as the gate sees it: the paths that it names, and the shell line that it runs."""
+    """The gate's view of a call: the paths that it names, and the shell line that it runs."""
 
     tool: str
     effect: str
@@ -71,7 +73,6 @@ class Request(Struct, frozen=True):
 
 
 def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
-    """Decide on a call."""
     if rule := _forbidding(rules.deny, request):
         return Verdict("deny", f"the rule deny {str(rule)!r} forbids it")
     if what := _ruin(rules, request):
@@ -95,7 +96,10 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
 
 
 def explain(request: Request) -> str:
-    """Return what the shell line of a request would run and write, for the user; empty if its text says it."""
+    """Return the commands and files that the shell line of a request would run and write, for the user.
+
+    Empty if the line itself shows them.
+    """
     if request.command is None:
         return ""
     from lmagent.policy.matching import describe, is_plain
@@ -105,7 +109,7 @@ def explain(request: Request) -> str:
 
 
 def granted(grants: Iterable[str]) -> tuple[str, ...]:
-    """Return the rules in grants. Those come from the log: one that cannot be understood allows nothing."""
+    """Return the rules in grants. Grants come from the log: an invalid rule allows nothing."""
     found = list[str]()
     for rule in (rule for grant in grants for rule in grant.split("\n")):
         with contextlib.suppress(ConfigError):
@@ -115,7 +119,7 @@ def granted(grants: Iterable[str]) -> tuple[str, ...]:
 
 
 def _grant(request: Request) -> str:
-    """Return the narrowest rules that would have allowed the call; nothing if no rule can."""
+    """Return the narrowest rules that would have allowed the call; empty if no rule can."""
     if request.command is None:
         return request.tool
     from lmagent.policy.matching import grants
@@ -125,16 +129,16 @@ def _grant(request: Request) -> str:
 
 @lru_cache(maxsize=2)  # several rules look at the line of one call
 def _line(command: str) -> Line:
-    from lmagent.policy.commands import read  # a session that asks about no command does not pay for it
+    from lmagent.policy.commands import read  # only for a session that asks about commands
 
     return read(command)
 
 
 def sight(request: Request, rules: Rules) -> Hides | None:
-    """Return what hides paths from a call that may run; None if no rule hides any.
+    """Return a function that hides paths from a call that may run; None if no rule hides any.
 
-    A path is hidden that a rule denies, or wants to be asked about, except below a path that the call named: about
-    that the user was asked. Files with secrets are listed, but `grep` does not look into them.
+    A path is hidden if a rule denies it, or asks about it, unless it is below a path that the call named: the user was
+    asked about that path. Files with secrets are listed, but `grep` does not search them.
     """
     deny = [rule for rule in _of(rules.deny, request) if rule.pattern]
     ask = [rule for rule in _of(rules.ask, request) if rule.pattern]
@@ -160,7 +164,7 @@ def _covered(rules: Sequence[Rule], path: str) -> bool:
 def _ruin(rules: Rules, request: Request) -> str:
     if not rules.workspace or request.command is None:
         return ""
-    from lmagent.policy.shipped import ruin  # the first prompt does not wait for it
+    from lmagent.policy.shipped import ruin  # not before the first prompt
 
     return ruin(request.command, rules.workspace)
 
@@ -189,7 +193,7 @@ def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
 
 
 def _uncertain(rules: Sequence[str], request: Request) -> Rule | None:
-    """Return the first rule on commands, if the line is unclear: it may run what the rule forbids."""
+    """Return the first rule on commands if the line is unclear: a command that the rule forbids may be in it."""
     if request.command is None:
         return None
     speaking = [rule for rule in _of(rules, request) if rule.command]

@@ -1,8 +1,8 @@
-"""Parse a shell line with tree-sitter, and tell whether bash surely reads it the same way.
+"""Parse a shell line with tree-sitter, and decide whether bash surely reads it in the same way.
 
-The grammar and bash disagree in corners, and each disagreement could hide a command. A tree is trusted only if all of
-its nodes are of a short list of kinds, its tokens have a plain form, and nothing but blanks lies between them.
-Everything else is unclear, and the user is asked.
+The grammar and bash disagree in corner cases, and each disagreement could hide a command. A tree is trusted only if all
+its nodes are of a short list of kinds, its tokens have a plain form, and only blanks are between them. All other lines
+are unclear, and the user is asked.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _WHOLE = {
     # Also with expansions of variables; tree-sitter does not see the backticks in it.
     "heredoc_body": rb"(?:[^`$\\]|\$\w+|\$\{\w+\})*",
 }
-"""Nodes that are trusted, or not, as a whole."""
+"""Forms of nodes that are checked as a whole, without their children."""
 _EVALUATES = re.compile(rb"-(?:v|R|eq|ne|lt|le|gt|ge)\b|[<>&|;()]")
-"""In a test: what evaluates text as arithmetic, and what `[` reads as a redirection."""
+"""In a test: operators that evaluate text as arithmetic, and characters that `[` reads as a redirection."""
 
 
 def parse(text: str) -> tuple[bytes, Node | None, str]:
-    """Return the bytes that were parsed, their tree, and why the tree cannot be trusted."""
+    """Return the parsed bytes, their tree, and why the tree cannot be trusted."""
     try:
         source = text.encode() if len(text) <= MAX_BYTES else b" " * (MAX_BYTES + 1)
     except UnicodeEncodeError:
@@ -85,14 +85,14 @@ def parse(text: str) -> tuple[bytes, Node | None, str]:
 def _tree(source: bytes) -> Node | None:
     """Return the syntax tree, or None if the parse takes too long.
 
-    tree-sitter-bash asks C's isalpha about code points far beyond its table and crashes (its issue 337). It gets ASCII
-    only: to bash, too, all other bytes are ordinary characters of a word, as a dot is, and part of no name.
+    tree-sitter-bash calls C's isalpha with code points far beyond its table and crashes (its issue 337), so it gets
+    ASCII only. bash, too, takes all other bytes for ordinary characters of a word, such as a dot, and not of a name.
     """
-    import tree_sitter  # a session that runs no shell command does not pay for it
+    import tree_sitter  # only for a session that runs shell commands
     import tree_sitter_bash
 
     text, deadline = re.sub(rb"[\x80-\xff]", b".", source), time.perf_counter() + _PARSE_SECONDS
-    # One parser for each parse: the callbacks let other threads run, and they may parse as well.
+    # One parser for each parse: the callbacks let other threads run, and they may parse too.
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     try:
         return parser.parse(
@@ -146,7 +146,7 @@ def _is_plain_leaf(node: Node, raw: bytes, source: bytes, parent: str) -> bool:
 
 
 def _is_plain_node(node: Node, raw: bytes, source: bytes) -> bool:
-    """Whether nothing but blanks lies between the parts of a node, and blanks lie where bash needs them."""
+    """Return whether only blanks are between the parts of a node, and blanks are where bash needs them."""
     kind, kids = node.type, node.children
     if kind == "test_command" and (kids[0].type not in ("[", "[[") or _EVALUATES.search(raw)):
         return False
@@ -181,7 +181,7 @@ def _is_plain_gap(kind: str, before: Node, after: Node, gap: bytes) -> bool:
 
 
 def _is_plain_heredoc(node: Node, source: bytes) -> bool:
-    """Whether a here-document ends where bash ends it."""
+    """Return whether a here-document ends where bash ends it."""
     part = {kid.type: source[kid.start_byte : kid.end_byte] for kid in node.children}
     name, body = part.get("heredoc_start", b"").strip(b"'\""), part.get("heredoc_body", b"")
     ended = part.get("heredoc_end", b"") == name and body.endswith(b"\n") and "<<-" not in part

@@ -1,9 +1,10 @@
 """Match the patterns of rules on commands against a shell line.
 
-A pattern is a list of words, compared one by one with those of a command: `git status` is exactly that, a final `*`
-stands for any further operands and for harmless options (`git log *`), `*` inside a word for any text of that word,
-and quotes are removed as a shell does. To allow is strict: every command of a line that is clear. To deny (and to ask)
-is generous: one command that could be meant, in any folder, with its options in any order.
+A pattern is a list of words, compared one by one with the words of a command: `git status` is exactly that, a final `*`
+matches all further operands and harmless options (`git log *`), `*` inside a word matches any text of that word, and
+quotes are removed as in a shell. Allow rules are strict: the line must be clear, and they must match each of its
+commands. Deny and ask rules are generous: they match one command that could be meant, in any folder, with its options
+in any order.
 """
 
 from __future__ import annotations
@@ -35,14 +36,12 @@ _INTERPRETERS = re.compile(r"(?:python|pypy|lua)[\d.]*|perl|ruby|node|nodejs|den
 
 
 class Pat(NamedTuple):
-    """A word of a pattern."""
-
     text: str
     glob: re.Pattern[str] | None = None
 
 
 class Pattern(NamedTuple):
-    """The words of a pattern; `rest`: any further arguments."""
+    """The words of a pattern; `rest`: further arguments may follow."""
 
     words: tuple[Pat, ...]
     rest: bool
@@ -71,7 +70,7 @@ def compiled(pattern: str) -> Pattern | None:
 
 
 def allowed(line: Line, patterns: Sequence[str]) -> bool:
-    """Whether allow rules cover a line: it is clear, and they cover each command of it."""
+    """Return whether allow rules cover a line: it is clear, and they cover each of its commands."""
     if line.unclear or not line.commands or set(line.writes) - HARMLESS_TARGETS:
         return False
     if not all(map(_HARMLESS_VARIABLES.fullmatch, line.assignments)):
@@ -116,7 +115,7 @@ def denied(line: Line, patterns: Sequence[str]) -> str:
 
 def _hits(pats: Sequence[Pat], command: Command) -> bool:
     if command.globs:
-        return True  # nobody spells the name of a command with wildcards but to hide it
+        return True  # a command's name is spelled with wildcards only to hide it
     if not command.argv or not _is_name(pats[0].text.casefold(), command.argv[0].casefold()):
         return False
     words = [(word, at in command.unknown) for at, word in enumerate(command.argv)][1:]
@@ -139,7 +138,7 @@ def _is_name(wanted: str, name: str) -> bool:
 
 
 def _find_word(pat: Pat, words: Sequence[tuple[str, bool]], at: int, *, anywhere: bool) -> int:
-    """Return the place after the word, or -1. Only options and their values may come before the first operand."""
+    """Return the position after the word, or -1. Only options and their values may come before the first operand."""
     skipped = ""
     while at < len(words):
         word, unknown = words[at]
@@ -172,7 +171,7 @@ def _has_option(pat: Pat, words: Sequence[tuple[str, bool]]) -> bool:
 
 
 def _mentions(pats: Sequence[Pat], text: str) -> bool:
-    """Whether an unclear line has the words of a pattern in it, also with quotes, escapes or brackets inside them."""
+    """Return whether an unclear line has the words of a pattern, even with quotes, escapes or brackets in them."""
     text = re.sub(r"\\\n|\$\{?(?:ifs|@|\*)\}?", "", text.casefold())
     spellings = (text, re.sub(r"""[\\'"\[\]{},]""", "", text), re.sub(r"""['"]""", " ", text.replace("\\", "")))
     names = [base_name(pats[0].text), *(pat.text for pat in pats[1:] if not pat.text.startswith("-"))]
@@ -181,7 +180,7 @@ def _mentions(pats: Sequence[Pat], text: str) -> bool:
 
 
 def grants(line: Line) -> tuple[str, ...]:
-    """Return what "always" would add: narrow patterns that cover exactly this line, or nothing if none do."""
+    """Return the rules that "always" would add: narrow patterns that cover exactly this line, or none."""
     found = tuple(dict.fromkeys(_grant(command) for command in line.commands))
     return found if found and allowed(line, found) else ()
 
@@ -202,13 +201,13 @@ def _grant(command: Command) -> str:
 
 
 def is_plain(line: Line) -> bool:
-    """Whether a line is one command with nothing around it, so that its text says what it does."""
+    """Return whether a line is a single command without assignments or writes, so that its text shows its effect."""
     around = line.possible or line.assignments or set(line.writes) - HARMLESS_TARGETS
     return not line.unclear and len(line.commands) == 1 and not around
 
 
 def describe(line: Line) -> str:
-    """Return one line for the user: which commands run, which files are written, and what is not understood."""
+    """Return one line for the user: the commands, the files written, and the part that is not understood."""
     runs = [" ".join(command.argv) for command in line.commands if command.argv]
     writes = [target for target in line.writes if target not in HARMLESS_TARGETS]
     parts = [("runs: ", runs), ("writes: ", writes), ("not understood: ", [line.unclear] if line.unclear else [])]
@@ -216,7 +215,7 @@ def describe(line: Line) -> str:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    """Shorten texts, with everything escaped that a terminal would obey instead of showing it."""
+    """Shorten texts, and escape characters that a terminal would obey instead of showing them."""
     several = list(dict.fromkeys(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…" for text in texts))
     shown = ", ".join(several[:8]) + (f" and {len(several) - 8} more" if len(several) > 8 else "")
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)

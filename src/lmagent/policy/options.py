@@ -1,7 +1,8 @@
-"""Harmless options: what the final `*` of an allow rule covers besides operands.
+"""Harmless options: the options that the final `*` of an allow rule covers besides operands.
 
-A word that begins with a dash or a plus has to be spelled out in the rule, or to be listed here for its program. An
-option is listed if the program, with it, runs no other program, loads no code and writes no file that it is not for.
+A word that begins with a dash or a plus must be spelled out in the rule, or be listed here for its program. An option
+is listed if the program, with it, runs no other program, loads no code and writes only the files that it is meant to
+write.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ READERS = names_in(
     "ls cat head tail wc grep egrep fgrep pwd echo du df stat basename dirname realpath readlink which true false cut "
     "tr nl cmp comm md5sum sha1sum sha256sum uname whoami id sleep seq"
 )
-"""Programs that only read and print, whatever their options are."""
+"""Programs that only read and print, whatever their options."""
 _ANY = READERS | names_in("cd mkdir touch ps lsof pgrep free uptime printenv type")
 
 _GIT_SHOWN = (
@@ -85,7 +86,7 @@ _HARMLESS = {
               "--pull --build",
 }  # fmt: skip
 
-# Operands that a final `*` covers, where that is not all of them.
+# Operands that a final `*` covers, for programs where it does not cover all.
 _OPERANDS = {
     **dict.fromkeys(names_in("gcc g++ cc c++ clang clang++ rustc javac curl"), r"(?!@|.*%output\{).*"),
     **dict.fromkeys(names_in("make gmake cmake"), r"[^=]*|V=[01]"),
@@ -104,7 +105,7 @@ _LAUNCHER = re.compile(
 
 
 def covers(argv: tuple[str, ...], spelled: int, unknown: frozenset[int], loose: frozenset[int]) -> bool:
-    """Whether a final `*` covers the words of a command from the place `spelled` on."""
+    """Return whether a final `*` covers the words of a command from position `spelled` on."""
     start = 0
     while found := _LAUNCHER.match(" ".join((*argv[start : start + 3], ""))):
         start += found[0].count(" ")
@@ -154,7 +155,7 @@ def _is_harmless(word: str, listed: Sequence[str]) -> bool:
 
 
 def _has_harmless_script(name: str, argv: tuple[str, ...], spelled: int, listed: Sequence[str]) -> bool:
-    """Whether the text that sed or awk runs is spelled out in the rule, or does no more than print and replace."""
+    """Return whether the script of sed or awk is spelled out in the rule, or only prints and replaces."""
     options = [word for word in argv[1:] if word.startswith("-") and word != "--"]
     at = next((at for at, word in enumerate(argv) if at and not word.startswith("-")), len(argv))
     if any(not _is_harmless(word, listed) and word != "-i" for word in options):

@@ -1,4 +1,4 @@
-"""Paths: where the paths that a call names really lie, for permission rules."""
+"""Paths: the real locations of the paths that a call names, for permission rules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ALIAS = "/workspace"
 """The name of the workspace for a command in the sandbox; models use it in paths of file tools too."""
 
 Hides = Callable[[str], bool]
-"""Says of a path relative to the workspace whether a call must not see it."""
+"""Returns whether a path relative to the workspace must be hidden from a call."""
 
 
 def inside(path: str, root: str) -> str | None:
-    """Return an absolute path relative to the workspace, or None if it lies elsewhere.
+    """Return an absolute path relative to the workspace, or None if it is elsewhere.
 
-    `/workspace` is the workspace, unless the workspace itself lies at or below a real folder of that name.
+    `/workspace` is the workspace, unless the workspace itself is at or below a real folder of that name.
     """
     roots = list(dict.fromkeys((root, os.path.realpath(root))))
     if not any(place == ALIAS or place.startswith(f"{ALIAS}/") for place in roots):
@@ -29,11 +29,7 @@ def inside(path: str, root: str) -> str | None:
 
 
 def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths that rules are matched against: relative to the workspace, as named and with links resolved.
-
-    Raises:
-        ToolError: one of them can be no path.
-    """
+    """Return the paths that rules match: relative to the workspace, as named and with links resolved."""
     found = dict[str, None]()
     real_root = os.path.realpath(root)
     for target in targets:
@@ -46,11 +42,7 @@ def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_path(path: str) -> None:
-    """Refuse text that no operating system takes for a path.
-
-    Raises:
-        ToolError: it holds a NUL, or half a character.
-    """
+    """Raise a ToolError if no operating system accepts the text as a path."""
     if "\0" in path:
         raise ToolError("The path holds a NUL character. Write it without.", data={"code": "path"})
     try:
@@ -60,7 +52,7 @@ def require_path(path: str) -> None:
 
 
 def through_links(root: str, hides: Hides) -> Hides:
-    """Extend `hides` to the folders' real places: a walk may begin at a link, but follows none on its way."""
+    """Extend `hides` to the folders' real locations: a walk may begin at a link, but follows none on its way."""
     real_root = os.path.realpath(root)
     real_places = dict[str, str]()
 

@@ -1,15 +1,15 @@
-"""Rules: what a permission rule says, and which calls and paths it covers.
+"""Rules: the calls and paths that a permission rule covers.
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
-hold `*`, case does not count, and `mcp__server` stands for all tools of that server. For `shell` and `effect:exec` the
-pattern is one of commands, `shell(git log *)`: see `matching.py`. Else it is a glob over paths of the workspace:
+hold `*`, case does not count, and `mcp__server` names all tools of that server. For `shell` and `effect:exec` the
+pattern is one of commands, `shell(git log *)`: see `matching.py`. Otherwise it is a glob over paths of the workspace:
 
     docs            each file or folder of this name, at any depth, with everything below it
-    docs/  ./docs   the one at the top, with everything below it; also docs/**
+    docs/  ./docs   only at the top, with everything below it; also docs/**
     *.md            each file or folder whose name matches, at any depth
     src/*.md        only there; `**` crosses folders, `*` and `?` do not, `{a,b}` is either, `[ab]` one of them
 
-A denial and a question reach further than an allowance: what lies below a folder that they match is covered too.
+Deny and ask rules reach further than allow rules: they also cover everything below a folder that they match.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lmagent.core.errors import ConfigError
 from lmagent.policy.paths import inside
 
 SHELL, EXEC = "shell", "exec"
-"""The tool, and the effect, whose patterns are of commands."""
+"""The tool, and the effect, whose patterns match commands."""
 
-# Text, not compiled: most people have no rules, and would wait for that at every start.
+# Text, not compiled: most users have no rules, and would wait for the compilation at each start.
 _RULE = r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?"
 _BRACES = r"\{([^{}]*,[^{}]*)\}"
 _PIECES = r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])"
@@ -42,11 +42,9 @@ class Rule(Struct, frozen=True):
     command: bool = False
 
     def __str__(self) -> str:
-        """Return the rule as the user would write it."""
         return f"{self.name}({self.pattern})" if self.pattern else self.name
 
     def names(self, tool: str, effect: str) -> bool:
-        """Whether it speaks of this tool."""
         wanted = tool.lower()
         if self.name.startswith("effect:"):
             return self.name == f"effect:{effect}"
@@ -55,7 +53,7 @@ class Rule(Struct, frozen=True):
         return fnmatchcase(wanted, self.name)
 
     def covers(self, path: str, *, below: bool) -> bool:
-        """Whether the pattern matches a path relative to the workspace, or with `below` a folder that it lies in."""
+        """Return whether the pattern matches a path in the workspace, or with `below` one of its parent folders."""
         if self.command:
             return not self.pattern
         return not self.pattern or _compiled(self.pattern, below).fullmatch("" if path == "." else path) is not None
@@ -63,10 +61,10 @@ class Rule(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def parse(text: str, root: str = "") -> Rule:
-    """Understand a rule. Absolute patterns need the workspace, `root`.
+    """Parse a rule. Absolute patterns need the workspace, `root`.
 
     Raises:
-        ConfigError: it cannot be understood, or could never match.
+        ConfigError: it is not valid, or could never match.
     """
     name, pattern = _split(text)
     command = _runs_commands(name)
@@ -83,7 +81,6 @@ def parse(text: str, root: str = "") -> Rule:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Return the name, in lower case, and the pattern."""
     found = re.fullmatch(_RULE, text.strip(), re.I | re.S)
     if found is None:
         raise ConfigError(
@@ -98,14 +95,14 @@ def _runs_commands(name: str) -> bool:
 
 
 def _command(pattern: str) -> str:
-    """Return the plain form of a pattern of commands; `git log:*`, as other agents write it, is `git log *`."""
+    """Return the plain form of a pattern of commands; other agents' `git log:*` is `git log *`."""
     if not pattern:
         raise ValueError("it names no command")
     if pattern.endswith(":*"):
         pattern = f"{pattern[:-2]} *"
     if pattern in ("*", "**"):
         return ""
-    from lmagent.policy.matching import compiled  # a session without such rules does not pay for it
+    from lmagent.policy.matching import compiled  # only for a session with such rules
 
     if compiled(pattern) is None:
         raise ValueError("a quote in it is left open")
@@ -113,10 +110,10 @@ def _command(pattern: str) -> str:
 
 
 def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None = None, root: str = "") -> str:
-    """Return the rule in its plain form. `tools` are names and aliases in lower case; None: any name will do.
+    """Return the rule in its plain form. `tools` are names and aliases in lower case; None accepts any name.
 
     Raises:
-        ConfigError: the rule cannot be understood, or can never match.
+        ConfigError: the rule is not valid, or can never match.
     """
     try:
         name, pattern = _split(rule)
@@ -135,7 +132,7 @@ def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
         return tools[name]
     if "*" in name or name.startswith(("effect:", "mcp__")):
         return name
-    import difflib  # only a wrong name pays for it
+    import difflib  # only a wrong name needs it
 
     near = dict.fromkeys(tools[match] for match in difflib.get_close_matches(name, tools, n=3))
     hint = f"did you mean {' or '.join(near)}? " if near else ""
@@ -146,7 +143,7 @@ def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
 
 
 def _normalised(pattern: str, root: str) -> str:
-    """Return the pattern relative to the workspace, with its braces spread out."""
+    """Return the pattern relative to the workspace, with its braces expanded."""
     if not pattern:
         raise ValueError("it names no path")
     plain = [_plain(reading, root) for reading in _alternatives(pattern)]
@@ -154,7 +151,7 @@ def _normalised(pattern: str, root: str) -> str:
 
 
 def _plain(pattern: str, root: str) -> str:
-    """Return a pattern without braces; one name alone matches at any depth, `./name` at the top."""
+    """Return a pattern without braces; a single name matches at any depth, `./name` at the top."""
     if "," in pattern:
         raise ValueError("a comma does not part paths; write a rule for each, or {a,b}")
     if pattern.startswith("~"):
@@ -175,7 +172,7 @@ def _plain(pattern: str, root: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Return each reading of the braces; a brace without its partner or a comma is itself."""
+    """Return each alternative of the braces; a brace without its partner or a comma is literal."""
     done, pending = list[str](), [pattern]
     while pending:
         if len(done) + len(pending) > _ALTERNATIVES:
@@ -217,5 +214,4 @@ def _piece(piece: str) -> str:
 
 
 def parsed(rules: Sequence[str]) -> list[Rule]:
-    """Understand rules."""
     return [parse(rule) for rule in rules]

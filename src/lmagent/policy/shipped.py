@@ -1,8 +1,8 @@
-"""Shipped rules: what is asked about or refused unless the user says otherwise (the setting `shipped_rules`).
+"""Shipped rules: calls that are refused or asked about unless the user turns that off (the setting `shipped_rules`).
 
-They guard against the slip of a model, not against an attacker: the sandbox and `/undo` hold where no rule can see what
-a program does. Files that hold secrets are asked about before they are read, so that none gets into a prompt unseen;
-an allow rule of the user's covers them. Commands that wipe a disk, the home folder or the workspace are refused.
+They guard against a model's mistakes, not against an attacker: the sandbox and `/undo` cover programs whose actions no
+rule can see. Before a file with secrets is read, the user is asked, so that no secret gets into a prompt unseen; an
+allow rule of the user covers it. Commands that wipe a disk, the home folder or the workspace are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECRET_FILES = (
     "effect:read(credentials{,.json,.toml,.yaml,.yml,.ini,.xml,.csv,.db})",
     "effect:read(.netrc)",
 )
-"""Rules on paths, as `permission_ask` has them."""
+"""Rules on paths, in the form of `permission_ask`."""
 
 _WORTH_A_LOOK = re.compile(r"mkfs|\bdd\b|\brm\b|\(\s*\)\s*\{")
 """Lines without any of these need not be parsed."""
@@ -32,12 +32,12 @@ _HARMLESS_DEVICES = ("of=/dev/null", "of=/dev/stdout", "of=/dev/stderr")
 
 @lru_cache(maxsize=2)
 def ruin(command: str, workspace: str) -> str:
-    """Return what a shell line would ruin, in words that end "it would …", or nothing."""
+    """Return the damage of a shell line, as a phrase that follows "it would"; empty for none."""
     if not _WORTH_A_LOOK.search(command):
         return ""
     if _FORK_BOMB.search(command):
         return "start processes without end"
-    from lmagent.policy.commands import read  # few lines are worth it
+    from lmagent.policy.commands import read  # few lines need it
 
     line = read(command)
     found = [item.argv for item in (*line.commands, *line.possible)]
@@ -63,6 +63,6 @@ def _ruin(argv: Sequence[str], workspace: str) -> str:
 
 
 def _is_all(word: str, workspace: str) -> bool:
-    """Whether a word names the disk's root, the home folder, the workspace or the folder that it lies in."""
+    """Return whether a word names the disk's root, the home folder, the workspace or its parent folder."""
     plain = re.sub(r"[\"'{}]", "", word).replace("$HOME", "~").replace("$PWD", ".").removesuffix("*")
     return (plain.rstrip("/") or "/") in {"/", "~", ".", "..", workspace.rstrip("/")} and word != "*"

@@ -1,4 +1,4 @@
-"""Programs that run other programs: where the inner command begins, and which programs are unclear altogether."""
+"""Programs that run other programs: where the inner command begins, and which programs are always unclear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmagent.policy.grammar import names_in
 class Word(NamedTuple):
     """A word of a command; `text` is its value, or its source if the value is known only at run time.
 
-    An unknown word may be `loose`: it may begin with a dash, or become several words; `globs`: it is built of wildcards
+    An unknown word is `loose` if it may begin with a dash or become several words. `globs`: it is built of wildcards
     and braces alone.
     """
 
@@ -23,13 +23,13 @@ class Word(NamedTuple):
 
 Words = tuple[Word, ...]
 REST = Word("", known=False, loose=True)
-"""Any number of further words."""
+"""Further words of unknown number."""
 
 
 class Inner(NamedTuple):
-    """What a command runs: itself (`kept`), commands that surely run, and a text for a shell.
+    """The commands that a command runs: itself (`kept`), commands that surely run, and a script for a shell.
 
-    For rules that deny: commands that may run, and the wrapper around the inner one. `assigned` sets variables;
+    For rules that deny: commands that may run, and the wrapper around the inner command. `assigned` sets variables;
     `unclear` says why this may not be all.
     """
 
@@ -45,7 +45,7 @@ class Inner(NamedTuple):
 SHELLS = names_in("bash sh dash zsh ksh ash mksh rbash source .")
 _ONLY_BASH = re.compile(r"\[\[|\(\(|&>|\|&|\+=|<<<|[<>]\(|\b(?:function|select|coproc)\b")
 
-# Letters of options without a value, letters with one, and operands in front of the inner command.
+# Letters of options without a value, letters of options with one, and the number of operands before the inner command.
 _WRAPPERS = {
     "sudo": ("AbBEHnPSk", "CDghpRrTtUu", 0), "doas": ("n", "uC", 0), "timeout": ("v", "ks", 1), "nice": ("", "n", 0),
     "ionice": ("t", "cn", 0), "nohup": ("", "", 0), "setsid": ("cfw", "", 0), "stdbuf": ("", "ioe", 0),
@@ -53,7 +53,7 @@ _WRAPPERS = {
     "xargs": ("0rtpx", "ILnPsEda", 0), "env": ("i", "u", 0),
 }  # fmt: skip
 
-# They run text, read commands, or change what names mean; at the end the words of the shell's own grammar.
+# They run text, read commands, or change the meaning of names; the last row has keywords of the shell's grammar.
 _UNCLEAR = names_in(
     "eval trap coproc su watch busybox toybox mapfile readarray jobs let alias unalias enable hash shopt bind complete "
     "compgen compopt fc parallel flock strace ltrace chroot unshare nsenter script systemd-run taskset chrt numactl "
@@ -69,7 +69,7 @@ LAUNCHERS = {
     **dict.fromkeys(names_in("bundle direnv rbenv pyenv asdf npm mise pnpm"), names_in("exec x dlx")),
     **dict.fromkeys(("bun", "yarn"), names_in("exec x dlx run")),
 }
-"""Programs that start another one, and the words with which they do; without such a word, they always do."""
+"""Programs that start another program after one of these words, or always if they have none."""
 _LAUNCHED_TEXT = re.compile(r"-c|--c(?:all|ommand).*|--shell-mode")
 _MAX_LAUNCHED, _MAX_WORDS = 12, 500
 
@@ -78,7 +78,7 @@ RUN_BY_PROGRAMS = re.compile(
 )
 """Variables whose value is a command, or decides on one."""
 
-# In the words of a git command, each with a NUL in front: what may make it run another one.
+# Words of a git command, each preceded by a NUL, with which git may run another program.
 _GIT_RUNS = re.compile(
     r"(?:\0-C\0[^\0]*|\0-(?!C\0)[^\0]*)*\0(?:-c|--config|--exec-path).*"
     r"|(?:.*\0)?(?:(?:rebase|difftool)\0(?:.*\0)?-\w*x|grep\0(?:.*\0)?-\w*O|clone\0(?:.*\0)?-\w*[uc]"
@@ -90,17 +90,16 @@ _GIT_RUNS = re.compile(
 
 
 def base_name(name: str) -> str:
-    """Return a program's name without its folder."""
     return name.rpartition("/")[2]
 
 
 def is_bare(name: str) -> bool:
-    """Whether a command of this name is the system's program, not a file of the workspace."""
+    """Return whether a command of this name is the system's program, not a file of the workspace."""
     return "/" not in name or name.rpartition("/")[0] in ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 
 
 def unwrap(words: Words) -> Inner:
-    """Return what a command runs. Its first word is known."""
+    """Return the inner commands of a command. Its first word is known."""
     name = base_name(words[0].text)
     if name in SHELLS:
         found = _shell(name, words)
@@ -126,9 +125,9 @@ def _is_option(word: Word) -> bool:
 
 
 def _launched(name: str, words: Words, starts: frozenset[str]) -> Inner:
-    """Return what a launcher, or a shell with a script, may start.
+    """Return the commands that a launcher, or a shell with a script, may start.
 
-    Its options may have values, so the operand that follows one may be the command, or not.
+    The operand after an option may be the option's value, or the command.
     """
     reads = name in ("npx", "npm", "pnpm", "pnpx", "mise")
     if len(words) > _MAX_WORDS or (reads and any(_LAUNCHED_TEXT.fullmatch(word.text) for word in words)):
@@ -194,7 +193,7 @@ def _shell(name: str, words: Words) -> Inner:
 
 
 def _find(words: Words) -> Inner:
-    """Read `find … -exec command ;` at its end. To a rule, `-delete` is `rm -r` of files that are not named."""
+    """Read `find … -exec command ;`. Rules treat `-delete` as `rm -r` of unnamed files."""
     texts = [word.text for word in words]
     if any(text.startswith(("-fprint", "-fls")) for text in texts):
         return _not_read("find", words)

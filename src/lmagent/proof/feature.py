@@ -1,4 +1,4 @@
-"""Feature: runs the project's check when a turn that changed files ends, and adds the verdict to the turn's end."""
+"""Feature: run the project's check when a turn that changed files ends, and add the verdict to the turn's end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,14 @@ if TYPE_CHECKING:
     from lmagent.proof.verdict import Verdict, Work
 
 TIMES = 3
-"""How often a turn is sent back because its check failed or is missing."""
+"""Times that a turn is sent back because its check failed or is missing."""
 
 SHOWN = 4000
 """Characters of a failed check that the model is shown, from its end."""
 
 
 class Choices(Struct, frozen=True):
-    """The settings.
-
-    Attributes:
-        check: whether lmagent runs the check itself: never, as a call that needs permission, or without a question.
-        commands: the check commands that the user named.
-        required: a turn is not done before a check has passed.
-    """
+    """The settings. `check` runs the check as a call that needs permission ("ask"), or without a question ("auto")."""
 
     check: Literal["off", "ask", "auto"] = "off"
     commands: tuple[str, ...] = ()
@@ -48,11 +42,9 @@ class Proof(Review):
     """The review of a project's checks.
 
     Args:
-        workspace: the project.
         events: returns the events of a session that are on disk.
         invoke: makes the call that runs a command line in a shell of its own.
         is_contained: whether such a shell has a clean home, which no earlier command can have changed.
-        choices: the settings.
     """
 
     def __init__(
@@ -92,14 +84,12 @@ class Proof(Review):
         return None
 
     def finished(self, session: Session, event: TurnFinished) -> TurnFinished:
-        """Add the verdict."""
         if event.outcome == "waiting" or session not in self._records:
             return event
         verdict = self._judge(session)
         return replace(event, proof=verdict.proof, proof_reason=verdict.reason)
 
     def _command(self) -> str:
-        """Return the command that checks the project; empty if none is known."""
         from lmagent.proof.runners import project_check
 
         if not (commands := self._choices.commands):
@@ -153,7 +143,6 @@ class Proof(Review):
         return judge(record, self._work(session, record), choices.commands, demanded)
 
     def _work(self, session: Session, record: Record) -> Work:
-        """Return what the session has changed."""
         from lmagent.core.byproducts import is_byproduct
         from lmagent.proof.guards import is_guard, is_product
         from lmagent.proof.runners import makefile, package_scripts

@@ -1,4 +1,4 @@
-"""Guards: files that decide what a check finds: tests, configuration, scripts, installed packages.
+"""Guards: files that can influence a check's result: tests, configuration, scripts, installed packages.
 
 A check that passes after one of them was changed verifies the work only in part. The rule is coarse on purpose: a file
 that is neither code nor a document counts as configuration.
@@ -27,11 +27,9 @@ _RUNNERS = re.compile(
 
 
 def is_guard(path: str, recipes: str) -> bool:
-    """Return whether a changed file may decide what a check finds.
+    """Return whether a changed file can influence a check's result.
 
-    Args:
-        path: relative to the workspace.
-        recipes: the text of the check and of the files that say what it runs.
+    `recipes` is the text of the check and of the files with its commands.
     """
     name = path.rpartition("/")[2]
     plain = path.endswith((*CODE, *_DOCUMENTS)) and not path.endswith(_SCRIPTS)
@@ -47,5 +45,5 @@ _PRODUCTS = re.compile(
 
 
 def is_product(path: str) -> bool:
-    """Return whether a path is one that a check writes: a build or a report."""
+    """Return whether a check writes this path: a build or a report."""
     return _PRODUCTS.fullmatch(path) is not None

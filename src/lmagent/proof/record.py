@@ -1,4 +1,4 @@
-"""Record: which checks and other programs ran in a session, as a fold of its events. It judges nothing."""
+"""Record: the checks and other programs of a session, as a fold of its events. It judges nothing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,11 @@ from lmagent.core.toolevents import OWN_CALL
 from lmagent.proof.runners import is_looking
 
 TOP: dict[str, object] = {"cwd": ".", "exports": {}}
-"""The shell of a check that ran at the top of the project, with no variable of an earlier command."""
+"""The shell state of a check that ran at the top of the project, without variables of an earlier command."""
 
 
 class Check(Struct, frozen=True):
-    """A check that ran, or was refused.
-
-    Attributes:
-        seq: number of the event with which it began.
-        command: the command line.
-        finished: its result.
-        own: lmagent ran it, not the model.
-    """
+    """A check that ran, or was refused; `seq` is its first event. lmagent ran it if `own`, else the model."""
 
     seq: int
     command: str
@@ -32,19 +25,17 @@ class Check(Struct, frozen=True):
 
 
 class Record(Struct):
-    """What ran. Every number is that of the latest such event, 0 for none.
+    """The checks and programs. Every number is that of the latest such event, 0 for none.
 
     Attributes:
-        command_of: returns the command line that a call of the shell runs; empty if the call cannot be understood.
-        is_check: whether a command line is a check.
-        check: the latest check.
+        command_of: returns the command line of a shell call; empty if the call cannot be understood.
         checks: calls that were checks.
-        programs: another program ran, which may have changed anything that it could reach.
-        lasting: a program ran that may still be running: in the background, or in the Python that is kept.
+        programs: another program ran, which may have changed everything within its reach.
+        lasting: a program ran that may still be running: in the background, or in the persistent Python.
         children: a sub-agent ended.
-        restored: the user took changes back, or did them again.
-        written: paths that results name as changed, for sessions whose changes are not kept.
-        delivered: paths that sub-agents name as theirs.
+        restored: the user reverted or reapplied changes.
+        written: paths that results report as changed, for sessions whose changes are not kept.
+        delivered: paths that sub-agents report as theirs.
         judged: a turn ended with a verdict.
         verified: a turn ended as verified.
     """
@@ -65,7 +56,6 @@ class Record(Struct):
     _started: dict[str, ev.ToolStarted] = field(default_factory=dict[str, ev.ToolStarted])
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event in."""
         match event:
             case ev.MessageAdded() if event.message.role == "assistant":
                 self._calls = {call.id: call for call in event.message.tool_calls}
@@ -89,7 +79,7 @@ class Record(Struct):
         if call is None and event.call_id.startswith(OWN_CALL):
             self.checks.add(event.call_id)
             if event.status == "interrupted":
-                return  # by Stop or a crash: the check is still to be run
+                return  # by Stop or a crash: the check must still run
             summary = started.summary if started else str(event.data.get("summary") or "shell the check")
             self.check = Check(started.seq if started else event.seq, summary.removeprefix("shell "), event, own=True)
             return

@@ -1,4 +1,4 @@
-"""Runners: which commands check a project, and what a passing run prints."""
+"""Runners: the commands that check a project, and the output of a passing run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,12 @@ _RUNNERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Command lines that run all tests of a project, and the suffixes of the code that they run; empty for any code.
 
-A line counts only as it is written here: a further option may leave out tests, or all of them.
+A line counts only if it matches in full: a further option may leave out tests, or all of them.
 """
 
 _MORE_CODE = "c h cc cpp hpp m sh bash pl pm lua r R jl dart zig hs clj sql ps1"
 
 CODE = (*{suffix for _, suffixes in _RUNNERS for suffix in suffixes}, *(f".{name}" for name in _MORE_CODE.split()))
-"""Suffixes of code."""
-
 _RAN_TESTS = re.compile(
     r"\b[1-9]\d*\s+(?:tests?|pass(?:ed|ing)?|examples?)\b|\btests? run:\s*[1-9]|\bpass(?:ed)?:?\s+[1-9]"
     r"|\bout of [1-9]|^ok\s+\S+\s+[\d(](?!.*no tests)",
@@ -58,7 +56,6 @@ def code_of(command: str) -> tuple[str, ...] | None:
 
 
 def ran_tests(output: str) -> bool:
-    """Return whether a runner's output states that at least one test ran."""
     return _RAN_TESTS.search(output) is not None
 
 
@@ -73,7 +70,6 @@ def is_looking(command: str) -> bool:
 
 
 def has_code(paths: Iterable[str]) -> bool:
-    """Return whether code is among these paths."""
     return any(path.endswith(CODE) for path in paths)
 
 

@@ -15,15 +15,15 @@ SHOWN = 2
 """Paths that a reason names."""
 
 _NOT_STARTED = (126, 127)
-"""Exit codes by which a shell reports that there is no such program, or that it cannot be run."""
+"""Exit codes of a shell for a missing program, and for a program that cannot be run."""
 
 
 class Work(Struct):
-    """What a session has changed.
+    """The changes of a session.
 
     Attributes:
         changed: paths changed since the last verified turn, and the number of the latest event that changed each.
-        guards: changed files of the whole session that may decide what a check finds.
+        guards: changed files of the whole session that can influence a check's result.
         unnamed: number of the latest change whose paths are lost; 0 for none, 1 if only checks made such changes.
         by_checks: paths that checks changed themselves.
         contained: no program could change anything besides the recorded changes.
@@ -37,12 +37,9 @@ class Work(Struct):
 
 
 class Verdict(Struct, frozen=True):
-    """The verdict.
+    """The verdict; `proof` is empty if nothing was changed, or nothing could have checked it.
 
-    Attributes:
-        proof: empty if nothing was changed, or nothing could have checked it.
-        reason: what it rests on.
-        is_final: lmagent's own check ran after the last change, so running it again would change nothing.
+    It is final if lmagent's own check ran after the last change, so that another run would change nothing.
     """
 
     proof: Proof = ""
@@ -51,14 +48,7 @@ class Verdict(Struct, frozen=True):
 
 
 def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -> Verdict:
-    """Return the verdict.
-
-    Args:
-        record: what ran.
-        work: what was changed.
-        commands: the check commands that the user named.
-        demanded: changes need a check even if they are not code.
-    """
+    """Return the verdict. If `demanded`, changes need a check even if they are not code."""
     last = max(work.unnamed, *work.changed.values(), 0)
     check = record.check
     is_news = last and max(last, check.seq if check else 0) > record.judged
@@ -116,7 +106,6 @@ def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -
 
 
 def _named(paths: Sequence[str]) -> str:
-    """Return the first of these paths, and how many more there are."""
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return ", ".join(paths[:SHOWN]) + more
 
