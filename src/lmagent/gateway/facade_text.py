@@ -135,7 +135,6 @@ class Answering:
         self._thought = ""
 
     def take(self, event: ev.Event) -> list[Delta]:
-        """Return the deltas for an event."""
         deltas = list(self._deltas(event))
         self.said += "".join(text for name, text in deltas if name == "content")
         self.done += "".join(text for name, text in deltas if name == "reasoning_content")

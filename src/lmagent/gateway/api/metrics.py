@@ -36,7 +36,6 @@ class Rising:
         self._last: Counter[str] = Counter()
 
     def raised(self, sums: Mapping[str, int]) -> dict[str, int]:
-        """Return the counters for these sums."""
         for name, value in sums.items():
             self._gone[name] += max(0, self._last[name] - value)
             self._last[name] = value

@@ -91,8 +91,6 @@ class Saved(Struct, frozen=True):
 
 
 class _Wanted(Struct, frozen=True):
-    """A file to be written."""
-
     path: str
     over: str
     sure: bool

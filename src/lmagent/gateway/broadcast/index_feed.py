@@ -63,8 +63,6 @@ class FeedWatcher:
 
 
 class IndexFeed:
-    """The stream of all sessions."""
-
     def __init__(self, root: Path) -> None:
         self.stream = Stream(self._reader, _nothing)
         self._root = root
@@ -89,7 +87,6 @@ class IndexFeed:
             await anyio.sleep(PAUSE)
 
     async def _look(self) -> None:
-        """Push the new events of the logs."""
         while self.stream.watchers:
             mark, last, places = await anyio.to_thread.run_sync(self._gained, self.stream.last)
             self._take_mark(mark, last)

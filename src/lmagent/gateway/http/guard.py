@@ -182,8 +182,6 @@ class Guard:
 
 
 class Visitor(Struct, frozen=True):
-    """A request's caller and headers."""
-
     caller: Caller
     headers: Headers
 

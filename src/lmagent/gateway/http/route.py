@@ -117,7 +117,6 @@ def json(value: Any, status: int = 200) -> Response:
 
 
 def told(error: Exception) -> Response:
-    """Return the response for an error."""
     answer = json(failure_of(error), status_of(error))
     if isinstance(error, Refusal):
         answer.headers.update(error.headers)

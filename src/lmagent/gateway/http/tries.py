@@ -41,8 +41,6 @@ DEVICE = Rate(3, 10.0)
 
 
 class Budget:
-    """A budget of tries that refills over time."""
-
     def __init__(self, rate: Rate, clock: Clock = time.monotonic) -> None:
         self._rate = rate
         self._clock = clock
@@ -64,7 +62,6 @@ class Budget:
         return wait
 
     def give_back(self) -> None:
-        """Return a try to the budget."""
         self._left = min(self._rate.burst, self._left + 1)
 
     @property
@@ -101,7 +98,6 @@ class Shares:
         return 0.0
 
     def give_back(self, who: str) -> None:
-        """Return a try to the client's share."""
         self._whole.give_back()
         if (own := self._used.get(who)) is not None:
             own.give_back()

@@ -64,7 +64,6 @@ class _Feed:
         self._known: dict[tuple[str, float], None] = {}
 
     async def tell(self, following: FeedWatcher, telling: MemoryObjectSendStream[Told]) -> None:
-        """Send events until the stream ends."""
         while numbered := await following.take():
             for one in numbered:
                 event, session = decode(one.data), decode_json(one.data, _Named).session

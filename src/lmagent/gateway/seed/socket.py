@@ -257,7 +257,6 @@ class _Conversation:
 
 
 def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:
-    """Return the usage of a turn up to an event."""
     spent = Spent()
     for event in store.read(session) if through else ():
         if event.turn == turn and event.seq <= through:
