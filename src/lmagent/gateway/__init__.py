@@ -1,1 +1,1 @@
-"""Gateway: the same agent from a browser, a phone, a script."""
+"""Gateway: the agent over HTTP, for browsers, phones and scripts. Read `gateway.py` first."""

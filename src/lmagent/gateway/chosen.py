@@ -1,10 +1,10 @@
-"""Chosen: the model that was picked in the gateway, kept in the user's data folder, one a workspace.
+"""Chosen: the model that was picked in the page, saved per workspace in the user's data folder.
 
-Sessions that have begun move to it too where the client asked for that. Of two choices for a session the later one
-holds: a model that was chosen in the session afterwards is kept.
+Existing sessions switch to it if the client asks for that. Of two choices for a session the later one holds, so a model
+chosen in the session afterwards is kept.
 
-It stands, across restarts, until somebody picks another one, or the configuration or the command line names another
-one than they did when it was picked: the record holds what they said then.
+The choice survives restarts until the user picks another model, or until the configuration or command line names a
+different one than at the time of the choice: the record holds that name.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ class Choice(Struct, frozen=True):
     """A model that was picked.
 
     Attributes:
-        model: its name.
         endpoint: the server that had it.
-        over: what the configuration or the command line said then; empty for nothing.
-        at: when, in Unix seconds.
-        moves: whether sessions that had begun by then answer with it too.
+        over: the model that the configuration or the command line named then; empty for none.
+        at: Unix seconds.
+        moves: existing sessions use it too.
     """
 
     model: str
@@ -46,10 +45,10 @@ class Choice(Struct, frozen=True):
 
 
 def choose(host: Host, model: str, *, moves: bool) -> None:
-    """Let new sessions begin with a model, now and after a restart; with `moves`, the others use it from now on.
+    """Use a model for new sessions, now and after a restart; with `moves`, also for existing ones.
 
     Raises:
-        ConfigError: it cannot be kept; nothing was changed.
+        ConfigError: the choice cannot be saved; nothing was changed.
     """
     path = host.settings.agent_data_dir / FILE
     known = _read(host)
@@ -60,12 +59,7 @@ def choose(host: Host, model: str, *, moves: bool) -> None:
 
 
 def restore(host: Host, say: Callable[[str], None]) -> None:
-    """Take up what was picked before, unless another server or another model has been named since.
-
-    Args:
-        host: the sessions.
-        say: shows a person which model it is, and why.
-    """
+    """Apply the saved choice, unless another server or model has been named since; `say` reports the model."""
     choice, settings = _read(host).get(str(host.workspace)), host.settings
     host.registry.openers.append(partial(_move_opened, host))
     if choice is None or choice.endpoint != settings.endpoint or choice.over != settings.llm_model:
@@ -80,14 +74,14 @@ def restore(host: Host, say: Callable[[str], None]) -> None:
 
 
 async def move(host: Host) -> None:
-    """Let the sessions that are open use the model that was picked."""
+    """Switch the open sessions to the chosen model."""
     for session in list(host.sessions.values()):
         await _move_opened(host, session)
 
 
 async def _move_opened(host: Host, session: Session) -> None:
     choice, state = _read(host).get(str(host.workspace)), session.state
-    # A choice that does not hold any more is not the model of new sessions either.
+    # An obsolete choice is not the model of new sessions either.
     if choice is None or not choice.moves or choice.model != host.agent.model or state.work.parent is not None:
         return
     if state.model != choice.model and await to_thread.run_sync(_chosen_in, host, state.session) < choice.at:
@@ -95,19 +89,19 @@ async def _move_opened(host: Host, session: Session) -> None:
 
 
 def _chosen_in(host: Host, session: str) -> float:
-    """When the model of a session was chosen in the session itself."""
+    """Return when the model was last chosen in the session itself."""
     events = host.store.read(session)
     return max((event.ts for event in events if isinstance(event, SessionCreated | ModelChanged)), default=0.0)
 
 
 def _use(host: Host, model: str) -> None:
     host.use_model(model)
-    # What the command line said is older: sessions that are opened again keep the model that they have.
+    # The command line's choice is older: reopened sessions keep their model.
     host.wishes = tuple(wish for wish in host.wishes if not isinstance(wish, SetModel))
 
 
 def _read(host: Host) -> dict[str, Choice]:
-    """What was picked so far; nothing where the file is missing or damaged: it can be picked again."""
+    """Return the saved choices; none if the file is missing or damaged, for the user can pick again."""
     try:
         content = read_small(host.settings.agent_data_dir / FILE)
         return decode_json(content, dict[str, Choice]) if content else {}

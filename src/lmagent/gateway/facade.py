@@ -1,9 +1,8 @@
-"""OpenAI's API, where a model is an agent: any client of it drives ours. Reference: OpenAI's "Chat completions".
+"""OpenAI's API with an agent as the model, for any of its clients. Reference: OpenAI's "Chat completions".
 
-A request is one turn. `X-Session` names the session that it goes on in, and comes back with every answer; without it,
-a conversation goes on in the session in which it took place (`facade_resume.py`), or begins one. A session that begins
-is given the whole conversation that the client sends; one that goes on only the last message, because it has the
-others. What the agent does on the way comes as `reasoning_content`.
+A request is one turn. `X-Session` names its session, and is in each answer; without it, a conversation resumes its
+session (`facade_resume.py`), or begins one. A new session receives the whole conversation of the request, a resumed one
+only the last message. The agent's steps come as `reasoning_content`.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
-"""The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
+"""The agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME."""
 
 
 class Wish(Struct, frozen=True):
-    """What the headers say.
+    """The options in the headers.
 
     Attributes:
         session: `X-Session`; empty for a new one.
-        interrupts: `X-Session-Interrupt: 1`: who goes away interrupts the turn.
+        interrupts: `X-Session-Interrupt: 1`: a client that leaves interrupts the turn.
         patience: `X-Approval-Timeout`, seconds.
-        is_retry: `X-Stainless-Retry-Count`: OpenAI's own clients say so where they send a request again.
+        is_retry: `X-Stainless-Retry-Count`: OpenAI's own clients mark a repeated request.
     """
 
     session: str
@@ -60,16 +59,16 @@ class Wish(Struct, frozen=True):
 
 
 async def list_agents(call: Call) -> Response:
-    """The agents: ours, and ours with each model that the server lists."""
+    """Return the agents: the default one, and one per model that the server lists."""
     names = [AGENT]
-    with suppress(ProviderError):  # a server that is down takes the agent itself from nobody's list
+    with suppress(ProviderError):  # the default agent is listed even if the server is down
         names += [f"{AGENT}:{model}" for model in await call.gateway.host.models()]
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
     return json({"object": "list", "data": rows})
 
 
 async def _model_of(gateway: Gateway, name: str) -> str:
-    """The model that an agent's name asks for; empty for the one of new sessions."""
+    """Return the model that an agent's name asks for; empty for that of new sessions."""
     if name == AGENT:
         return ""
     model = name.removeprefix(f"{AGENT}:")
@@ -83,7 +82,7 @@ async def _model_of(gateway: Gateway, name: str) -> str:
 
 
 async def complete(call: Call) -> Response:
-    """One turn, as a chat completion."""
+    """Run one turn, as a chat completion."""
     async with taken_in(call.request) as body:
         _refuse_what_cannot_be(body)
         wish = _wish(call)
@@ -96,7 +95,7 @@ async def complete(call: Call) -> Response:
         answer = await while_there(call.request, turn.whole)
     except LmagentError as error:
         settle(input)
-        # Another try would be the whole turn again, unless the next gateway knows of this one.
+        # A retry would repeat the whole turn, unless the next gateway resumes this one.
         again = isinstance(error, ShuttingDown)
         failed = told(error)
         failed.headers.update({**headers, "X-Should-Retry": "true" if again else "false"})
@@ -109,7 +108,7 @@ async def complete(call: Call) -> Response:
 
 
 async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
-    """What is asked, on record in its session, or what it is on record as already."""
+    """Record the request's input, or return the recorded one if the request is a retry."""
     key = call.access.key_of(call.caller)
     mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wish.session)))
     async with taking(mark):
@@ -119,7 +118,7 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.
 
 
 async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
-    """A session that goes on is given the last message, another one all of them."""
+    """Submit the last message to a known session, or the whole conversation to a new one."""
     model = await _model_of(gateway, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
     asked = await _judged(gateway, last)
@@ -127,7 +126,7 @@ async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish
         if known is None:
             asked = (*await _judged(gateway, before), *asked)
             known = await (named(gateway, wish.session) if wish.session else gateway.runner.begin())
-            if before:  # the first message begins with what was said elsewhere, which is no title
+            if before:  # the first message then begins with the earlier conversation, which is no title
                 await gateway.runner.send(known.id, Rename(title=title_of(last)))
         if model and known.session.state.model != model:
             await gateway.runner.send(known.id, SetModel(model=model))
@@ -138,7 +137,7 @@ async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish
 
 @asynccontextmanager
 async def _known(gateway: Gateway, key: bytes, body: Completion, wish: Wish) -> AsyncGenerator[OpenSession | None]:
-    """The session that knows what was said before; None for none."""
+    """Yield the session that has the earlier conversation; None if no session has it."""
     if wish.session:
         yield await named(gateway, wish.session) if _is_there(gateway, wish.session) else None
         return
@@ -147,7 +146,7 @@ async def _known(gateway: Gateway, key: bytes, body: Completion, wish: Wish) -> 
 
 
 async def _judged(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts, with every image looked at."""
+    """Return the parts with their images checked."""
     return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
 
 
@@ -177,7 +176,7 @@ def _is_there(gateway: Gateway, session: str) -> bool:
 
 
 def _refuse_what_cannot_be(body: Completion) -> None:
-    """An agent calls its own tools and answers in words; a client that needs otherwise is told so at once."""
+    """Refuse options that an agent cannot honour: it calls its own tools and answers in text."""
     format = (body.response_format or {}).get("type", "text")
     wrong = {
         "tools": bool(body.tools or body.functions),
@@ -194,7 +193,7 @@ def _refuse_what_cannot_be(body: Completion) -> None:
 
 
 class _Turn:
-    """A turn that is told as a completion."""
+    """A turn, answered as a completion."""
 
     def __init__(self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wish: Wish) -> None:
         self._gateway, self._session, self._input, self._body, self._wish = gateway, session, input, body, wish
@@ -204,17 +203,17 @@ class _Turn:
         self._base = {"id": f"chatcmpl-{new_id()}{new_id()}", "created": int(time.time()), "model": body.model}
 
     async def left(self) -> None:
-        """The client has gone: interrupt the turn, if it wanted that."""
+        """Interrupt the turn if the client, which has gone, asked for that."""
         if self._wish.interrupts and not self._ended:
-            settle(self._input)  # who asks again wants more than what was cut off
+            settle(self._input)  # a repeated request wants a new turn, not the interrupted one
             with anyio.CancelScope(shield=True), suppress(LmagentError):
                 await self._gateway.runner.send(self._session, Interrupt())
 
     async def whole(self) -> dict[str, Any]:
-        """The completion, once the turn has ended.
+        """Return the completion once the turn has ended.
 
         Raises:
-            LmagentError: the model server ended it.
+            LmagentError: the model server failed.
         """
         async with aclosing(self._events()) as events:
             async for event in events:
@@ -226,7 +225,7 @@ class _Turn:
         return {**self._base, "object": "chat.completion", "choices": [choice], "usage": self._usage()}
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The completion in pieces, as they come."""
+        """Yield the completion in chunks."""
         try:
             yield self._chunk({"role": "assistant", "content": ""})
             async with aclosing(self._events()) as events:
@@ -273,7 +272,7 @@ class _Turn:
 
 
 class _Stream(StreamingResponse):
-    """The chunks of a turn; what follows the turn is closed when the client goes, not some time later."""
+    """The chunks of a turn; its generator is closed as soon as the client leaves."""
 
     def __init__(self, turn: _Turn, headers: dict[str, str]) -> None:
         self._chunks = turn.chunks()
@@ -292,7 +291,7 @@ def _data(value: Any) -> bytes:
 
 
 def error_of(error: Exception) -> dict[str, Any]:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's shape."""
     told, status = failure_of(error).error, status_of(error)
     text = f"{told.message}. {told.fix}" if told.fix else told.message
     kind = "invalid_request_error" if status < 500 else "server_error"
@@ -300,7 +299,6 @@ def error_of(error: Exception) -> dict[str, Any]:
 
 
 def told(error: Exception) -> Response:
-    """An error as an answer."""
     return json(error_of(error), status_of(error))
 
 

@@ -1,7 +1,7 @@
-"""What a client of OpenAI's API sends, taken in: words within the limit of any body, and beside them data of images.
+"""Bodies of OpenAI's API: text within the usual limit, and image data in addition.
 
-An image comes as a `data:` URL in the JSON (RFC 2397), so a photo makes a body of megabytes. Its data is sifted
-out while it comes: what is left is small, is decoded like any other body, and no step of it takes all the data at once.
+Images are `data:` URLs in the JSON (RFC 2397), so a photo makes a body of megabytes. Their data is removed while the
+body arrives: the rest is small and decoded like other bodies, and no step handles all the data at once.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ MAX_IMAGE = (MAX_UPLOAD + 2) // 3 * 4
 """Bytes of an image in base64."""
 
 MAX_IMAGES = 40_000_000
-"""The same of all images of a request."""
+"""Bytes of all images of a request in base64."""
 
 MAX_BODY = MAX_TEXT + MAX_IMAGES + MAX_IMAGES // 6
-"""Bytes of a body: some clients write each slash as two characters, or a plus or a slash as six (RFC 8259, section 7),
-and two in 64 characters of base64 are such."""
+"""Bytes of a body. Some clients write a slash as two characters, or a plus or a slash as six (RFC 8259, section 7);
+two of 64 base64 characters are affected.
+"""
 
 AT_ONCE = 4
-"""Requests with more than an ordinary body that are taken in at once; others wait."""
+"""Large bodies that are read at once; others wait."""
 
 PATIENCE = 60.0
-"""Seconds for which they wait."""
+"""Seconds that they wait."""
 
 _MARK = b";base64,"
 _RUN = re.compile(rb'(?:[^"\\]++|\\/|\\u00[2-7][0-9A-Fa-f])*+')
@@ -63,7 +64,7 @@ class StreamOptions(Struct, frozen=True):
 
 
 class Completion(Struct, frozen=True):
-    """A chat completion. How to sample is the agent's own business: `temperature` and its like are not taken over."""
+    """A chat completion. The agent samples by its own settings: `temperature` and similar fields are ignored."""
 
     model: str
     messages: Annotated[list[Said], Meta(min_length=1)]
@@ -80,12 +81,12 @@ class Completion(Struct, frozen=True):
 
 @asynccontextmanager
 async def taken_in(request: Request) -> AsyncGenerator[Completion]:
-    """The completion that a request asks for; an image that came as data is an `Image` in its content.
+    """Read the completion of a request; image data becomes an `Image` in its content.
 
-    A large body keeps its place among those that are taken in as long as the context is open.
+    A large body counts against `AT_ONCE` until the context closes.
 
     Raises:
-        Refusal: it is no JSON (415), too large (413), or there is no place for it (503).
+        Refusal: the body is not JSON (415), too large (413), or too many others are being read (503).
         msgspec.DecodeError, msgspec.ValidationError: see `route.decode`.
     """
     must_be_json(request)
@@ -119,7 +120,7 @@ async def _place() -> AsyncGenerator[None]:
 
 
 class Sieve:
-    """Sifts the data of `data:` URLs out of JSON as it comes; a mark that no client can know stands in its place."""
+    """Replaces the data of `data:` URLs in arriving JSON by a mark that clients cannot guess."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -132,10 +133,10 @@ class Sieve:
         self._marks = re.compile(rf"(?<=;base64,){self._secret}:([0-9]+);")
 
     def feed(self, piece: bytes) -> None:
-        """Take in what comes next.
+        """Take the next piece.
 
         Raises:
-            Refusal: words, an image or all images come to more than they may (413).
+            Refusal: the text, an image or all images are too large (413).
         """
         self.size += len(piece)
         piece, self._rest, at = self._rest + piece, b"", 0
@@ -157,7 +158,7 @@ class Sieve:
         return found + len(_MARK)
 
     def _take_data(self, piece: bytes, at: int) -> int:
-        """Data goes on to the end of its string, or to what is no data."""
+        """Take data up to the end of its string, or to the first byte that is not data."""
         found = _RUN.match(piece, at)
         assert found is not None
         run = found[0].replace(b"\\/", b"/")
@@ -173,17 +174,17 @@ class Sieve:
         if self._total > MAX_IMAGES:
             text = f"the images come to more than {MAX_IMAGES // 4 * 3:,} bytes"
             raise Refusal(413, "too_large", text, fix="send fewer, or smaller ones")
-        if _CUT.fullmatch(piece, found.end()):  # the rest of what it escapes is still to come
+        if _CUT.fullmatch(piece, found.end()):  # the rest of an escape is in the next piece
             self._rest = piece[found.end() :]
             return len(piece)
         self._is_inside = found.end() == len(piece)
         return found.end()
 
     def completion(self) -> Completion:
-        """What was asked for, once all has come.
+        """Return the request after its last piece.
 
         Raises:
-            Refusal: words come to more than they may, now that it is known what is an image (413).
+            Refusal: the text is too large, now that the images are known (413).
             msgspec.DecodeError, msgspec.ValidationError: see `route.decode`.
         """
         body: Completion = decode(bytes(self._text) + self._rest, Completion)
@@ -214,7 +215,7 @@ class Sieve:
         return replace(body, messages=[replace(said, content=content_of(said.content)) for said in body.messages])
 
     def _image(self, url: str) -> Image | None:
-        """The image whose data stood in this URL, if it held nothing else."""
+        """Return the image if the URL holds nothing else."""
         found = self._marks.search(url)
         if found is None or found.end() != len(url) or url[:5].lower() != "data:" or url.index(",") < found.start() - 1:
             return None

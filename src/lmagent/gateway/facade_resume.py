@@ -1,10 +1,9 @@
-"""Resume: a conversation that a client sends whole with every request, recognised as the one of a session.
+"""Resume: find the session of a conversation that the client sends whole with each request.
 
-Clients of OpenAI's API keep the conversation, not an id. So the input of a request that named no session is recorded
-under a digest of all that the request said, keyed by who asked (`input.received.job`). Who sends the same again, then
-word for word what was answered, and then one more message goes on in that session. Nothing is guessed: another word
-before, another caller or model, an answer that differs, two sessions that fit, one that went on or is at work: a new
-session begins, and is given the conversation.
+Clients of OpenAI's API keep the conversation, not an id. An input without a named session is therefore recorded under a
+digest of the whole request, keyed by the caller (`input.received.job`). A request with the same conversation, the exact
+answer and one more message resumes that session. On any doubt a new session begins with the conversation: a different
+text, caller or model, a different answer, two matching sessions, or one that has continued or is running.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
 RETRIED = 3600.0
-"""Seconds within which a client repeats a request of which it got no answer."""
+"""Seconds within which a client repeats an unanswered request."""
 
 STARTED = time.time()
-"""When this process began. What was over before that was answered by another one."""
+"""Start of this process. Turns that ended earlier were answered by another process."""
 
 REMEMBERED = 4096
-"""Inputs of which it is known whether somebody may ask for them again."""
+"""Inputs for which it is known whether a client may repeat them."""
 
 _claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
 _asked: RunVar[dict[str, tuple[str, str]]] = RunVar("inputs of requests that this process has taken in")
@@ -47,13 +46,9 @@ _SETTLED = "", ""
 
 
 def mark_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = False) -> str:
-    """What the ids of inputs begin with that requests of the same words are recorded under; see `id_of`.
+    """Return the common prefix of the ids of inputs with the same request; see `id_of`.
 
-    Args:
-        key: of who asks.
-        model: the agent that is asked.
-        messages: all that the request says.
-        named: it names its session, which may know more than is said here: no conversation is recognised by it.
+    `named` requests have a session, which may know more than the request says: no conversation is found by their mark.
     """
     digest = hmac.new(key, msgspec.json.encode(model), "sha256")
     for message in messages:
@@ -68,15 +63,15 @@ def mark_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool =
 
 
 def id_of(mark: str) -> str:
-    """An id for the input of a request of a mark, which comes only once."""
+    """Return a unique id for an input with this mark."""
     return f"{mark}{new_id()}"
 
 
 @asynccontextmanager
 async def taking(mark: str) -> AsyncGenerator[None]:
-    """Requests of one mark are taken in one after the other: who asks again finds the first try on record, or refused.
+    """Accept requests of one mark one at a time, so that a retry finds the first try recorded or refused.
 
-    The first may take a while for that, as long as a model server does to say what it serves.
+    The first may take as long as the model server takes to list its models.
     """
     if (locks := _taking.get(None)) is None:
         locks = dict[str, anyio.Lock]()
@@ -86,17 +81,17 @@ async def taking(mark: str) -> AsyncGenerator[None]:
         async with lock:
             yield
     finally:
-        if not lock.locked():  # else somebody else has it now
+        if not lock.locked():  # otherwise another request has it now
             locks.pop(mark, None)
 
 
 def expect(session: str, input: ev.InputReceived) -> None:
-    """Who gives up waiting for the answer may ask for it again."""
+    """Note that the client may repeat the request if it stops waiting."""
     _note(input, (session, input.job))
 
 
 def settle(input: ev.InputReceived) -> None:
-    """Its answer was taken, or is not wanted: who sends the same words from here on, even again, means another turn."""
+    """Note that the answer was taken or is not wanted: the same request from now on means a new turn."""
     _note(input, _SETTLED)
 
 
@@ -109,7 +104,7 @@ def _note(input: ev.InputReceived, place: tuple[str, str]) -> None:
 
 
 def _asked_here() -> dict[str, tuple[str, str]]:
-    """Session and job by the input's id, or `_SETTLED`."""
+    """Return session and job by the input's id, or `_SETTLED`."""
     if (asked := _asked.get(None)) is None:
         asked = dict[str, tuple[str, str]]()
         _asked.set(asked)
@@ -117,15 +112,10 @@ def _asked_here() -> dict[str, tuple[str, str]]:
 
 
 async def repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
-    """The session and the input that this very request was taken in as a while ago; None where that is not certain.
+    """Return the session and input recorded for the first try of this request; None if that is uncertain.
 
-    That a client sends a request again says nothing of which one: the first try of it may never have come here. So it
-    is none whose answer somebody has taken already.
-
-    Args:
-        gateway: the sessions.
-        mark: of the request.
-        session: the session that it names; empty for none.
+    A retry does not name its first try, which may never have arrived. So inputs with a delivered answer do not count.
+    `session` is empty if the request names none.
     """
     mark = job_of(mark)
     since, asked = gateway.host.clock.now() - RETRIED, _asked_here()
@@ -134,7 +124,7 @@ async def repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.I
     found = [(name, input) for name, input in found if asked.get(input.id) != _SETTLED]
     if len(found) != 1:
         return None
-    (await gateway.runner.open(found[0][0])).work()  # it may be what an earlier process was killed over
+    (await gateway.runner.open(found[0][0])).work()  # an earlier process may have been killed during it
     return found[0]
 
 
@@ -149,7 +139,7 @@ def _taken_in(
 
 
 def _unanswered(store: JsonlStore, session: str, mark: str) -> list[ev.InputReceived]:
-    """The inputs of a mark but for those whose turn was over before this process began."""
+    """Return the inputs of a mark, without those whose turn ended before this process began."""
     found: dict[str, ev.InputReceived] = {}
     turns: dict[str, int] = {}
     for event in store.read(session):
@@ -176,15 +166,9 @@ def _of_job(store: JsonlStore, mark: str) -> list[str]:
 async def resumed(
     gateway: Gateway, key: bytes, model: str, messages: Sequence[Spoken]
 ) -> AsyncGenerator[OpenSession | None]:
-    """The session in which this conversation took place up to its last message; None where there is none for certain.
+    """Yield the session of this conversation up to its last message; None if that is uncertain.
 
-    As long as the context is open, nobody else is given it.
-
-    Args:
-        gateway: the sessions.
-        key: of who asks.
-        model: the agent that is asked.
-        messages: the whole conversation.
+    While the context is open, other requests do not get the session.
     """
     if len(messages) < 3 or [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
         yield None
@@ -220,13 +204,13 @@ def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, st
 
 
 def _ended_so(store: JsonlStore, mark: str, answer: str) -> list[str]:
-    """Sessions whose last turn was for an input of this mark, and was answered so."""
+    """Return the sessions whose last turn was for an input of this mark and had this answer."""
     job = job_of(mark)
     return [session for session in _of_job(store, job) if answer in _told(store, session, job)]
 
 
 def _told(store: JsonlStore, session: str, job: str) -> tuple[str, ...]:
-    """What a client was told as the answer of the last turn, without a stream and in one; nothing if it runs."""
+    """Return the last turn's answer as sent whole and as streamed; empty while it runs."""
     last: ev.InputReceived | None = None
     answering, is_over = Answering(), False
     try:

@@ -1,4 +1,4 @@
-"""What a client of OpenAI's API says and is told, in words: its conversation as one message, a turn as deltas."""
+"""Text of OpenAI's API: the client's conversation as one message, and a turn as deltas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.seed.words import input_of
 
 ROLES = {"system": "instructions", "developer": "instructions", "user": "user", "assistant": "you", "tool": "a tool"}
-"""Who speaks, as the agent is told."""
+"""The speakers' names for the agent."""
 
 Delta = tuple[Literal["content", "reasoning_content"], str]
 
@@ -22,24 +22,20 @@ _LINE = 160
 
 
 class Spoken(Protocol):
-    """A message of the client."""
-
     @property
-    def role(self) -> str:
-        """Who speaks."""
-        ...
+    def role(self) -> str: ...
 
     @property
     def content(self) -> Any:
-        """A text, or parts."""
+        """Text, or parts."""
         ...
 
 
 def last_of(messages: Sequence[Spoken]) -> tuple[Part, ...]:
-    """The parts of the message that is to be answered.
+    """Return the parts of the last message.
 
     Raises:
-        Refusal: it is not the user's, is empty, or holds something that is neither text nor image.
+        Refusal: it is not the user's, is empty, or holds parts other than text and images.
     """
     if messages[-1].role != "user":
         raise Refusal(400, "invalid", "the last message has to be the user's", fix="put what you ask last")
@@ -50,10 +46,10 @@ def last_of(messages: Sequence[Spoken]) -> tuple[Part, ...]:
 
 
 def begun_with(messages: Sequence[Spoken]) -> tuple[Part, ...]:
-    """What was said before the last message, for a session that knows nothing of it; empty for nothing.
+    """Return the conversation before the last message, for a session that does not have it; may be empty.
 
     Raises:
-        Refusal: a message has no role that is known, or holds something that is neither text nor image.
+        Refusal: a message has an unknown role, or parts other than text and images.
     """
     for message in messages:
         if message.role not in ROLES:
@@ -68,13 +64,13 @@ def begun_with(messages: Sequence[Spoken]) -> tuple[Part, ...]:
 
 
 def title_of(parts: Sequence[Part]) -> str:
-    """A title for a session that begins with these."""
+    """Return a title for a session that begins with these parts."""
     words = "".join(part.text for part in parts if isinstance(part, Text)).split()
     return " ".join(words[:12])[:100] or "an image"
 
 
 def joined(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts, with texts that touch joined."""
+    """Join adjacent texts."""
     found: list[Part] = []
     for part in parts:
         if found and isinstance(part, Text) and isinstance(before := found[-1], Text):
@@ -85,10 +81,10 @@ def joined(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def parts_of(message: Spoken) -> tuple[Text | Image, ...]:
-    """The texts and images of a message.
+    """Return the texts and images of a message.
 
     Raises:
-        Refusal: it holds something else.
+        Refusal: it holds other parts.
     """
     content = message.content
     if content is None:
@@ -120,12 +116,12 @@ def _part(part: Any) -> Text | Image:
 
 
 class Answering:
-    """A turn as deltas: what the model says is content, what it thinks and does is reasoning.
+    """A turn as deltas: the model's text is content; its thoughts and calls are reasoning.
 
     Attributes:
         answer: the final answer, once the turn has ended.
-        said: all that was said, as a stream tells it.
-        done: all that was thought and done.
+        said: all content so far.
+        done: all reasoning so far.
         finish: OpenAI's reason for the end.
     """
 
@@ -139,7 +135,6 @@ class Answering:
         self._thought = ""
 
     def take(self, event: ev.Event) -> list[Delta]:
-        """The deltas for an event."""
         deltas = list(self._deltas(event))
         self.said += "".join(text for name, text in deltas if name == "content")
         self.done += "".join(text for name, text in deltas if name == "reasoning_content")
@@ -166,14 +161,14 @@ class Answering:
                 return []
 
     def _say(self, text: str) -> list[Delta]:
-        """What the model says; what it says after calls begins a new paragraph."""
+        """Return deltas for the model's text; text after calls begins a new paragraph."""
         parted = [("content", "\n\n")] if self._said and not self._step and text else []
         self._said += text
         self._step += text
         return [*cast("list[Delta]", parted), ("content", text)] if text else []
 
     def _message(self, event: ev.MessageAdded) -> list[Delta]:
-        """The whole of what came in pieces: what of it is not told yet, and the calls."""
+        """Return deltas for the part of a complete message that was not streamed, and for its calls."""
         deltas: list[Delta] = []
         thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
         if thought.startswith(self._thought) and (rest := thought[len(self._thought) :]):

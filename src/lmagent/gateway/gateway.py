@@ -1,4 +1,4 @@
-"""What the routes of the gateway share: the runner of the sessions, the broadcast of their events, views, downloads."""
+"""Gateway: the state that routes share: the runner of the sessions, the broadcast of their events, views, downloads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ class Gateway:
             self.broadcast.end_all()
 
     async def end(self) -> None:
-        """Stop the sessions, and end the streams of all watchers."""
         await self.runner.end()
         self.broadcast.end_all()
 

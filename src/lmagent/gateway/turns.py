@@ -1,4 +1,4 @@
-"""Turns: an input that somebody waits for, followed to the end of the turn that answers it."""
+"""Turns: follow an input to the end of the turn that answers it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BEAT = 15.0
-"""Seconds of silence after which who follows is told that nothing happened."""
+"""Seconds of silence after which a follower gets None."""
 
 ATTEMPTS = 5
 
 ROUNDS = 8
-"""Rounds of the event loop in which it tells that a client has gone, from its socket to who waits for that: four."""
+"""Rounds of the event loop that make a client's disconnect visible to its request: four are needed."""
 
 
 def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
@@ -40,19 +40,19 @@ def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
 
 
 APPROVALS = 300.0
-"""Seconds for which an approval waits for another surface: HTTP clients give up after some minutes."""
+"""Seconds for which an approval waits for another client: HTTP clients give up after some minutes."""
 
 _SERVER = frozenset(kind.__name__ for kind in _kinds(ProviderError))
-"""Causes of a turn's end that are the model server's: the turn names the error's type."""
+"""Causes of a failed turn that are the model server's: the turn names the error's type."""
 
 
 def approval_patience(gateway: Gateway) -> float:
-    """Return the seconds for which an HTTP request waits for an approval from another surface, unless it says so."""
+    """Return the seconds for which a request waits for an approval from another client, by default."""
     return min(APPROVALS, gateway.host.settings.approval_timeout)
 
 
 def event_of(data: bytes) -> ev.Event:
-    """The event of a frame, that of a sub-agent included."""
+    """Decode the event of a frame, including a sub-agent's inner event."""
     return _read(_decoder().decode(data))
 
 
@@ -68,21 +68,21 @@ def _read(event: ev.Event) -> ev.Event:
 
 
 async def named(gateway: Gateway, session: str) -> OpenSession:
-    """A session under the name that its client chose, begun where there is none yet.
+    """Open the session with the id that its client chose, or begin it.
 
     Raises:
         SessionBusy: another process writes it.
         StoreError: it cannot be written.
     """
     while (renewed := gateway.renewed.get(session)) is not None:
-        await renewed.wait()  # its new conversation is not yet as it is meant to be
+        await renewed.wait()  # its new conversation is not ready yet
     for attempt in range(ATTEMPTS):
         try:
             return await gateway.runner.open(session)
         except SessionNotFound:
             try:
                 return await gateway.runner.begin(session)
-            except StoreError:  # somebody else began it in this moment
+            except StoreError:  # another client began it at this moment
                 if attempt == ATTEMPTS - 1:
                     raise
                 await anyio.sleep(0.05)
@@ -92,16 +92,12 @@ async def named(gateway: Gateway, session: str) -> OpenSession:
 async def followed(
     gateway: Gateway, session: str, input: ev.InputReceived, *, patience: float
 ) -> AsyncGenerator[ev.Event | None]:
-    """The events of the turn that answers an input; its end is the last one. None after each `BEAT` of silence.
+    """Yield the events of the turn that answers an input, up to its end, and None after each `BEAT` of silence.
 
-    Args:
-        gateway: the sessions.
-        session: the session.
-        input: the input, as it was recorded.
-        patience: seconds for which an approval waits in this turn, then it is denied.
+    Approvals are denied after `patience` seconds.
 
     Raises:
-        Refusal: the input was taken back, or the session's stream ended before the turn did.
+        Refusal: the input was withdrawn, or the session's stream ended before the turn did.
     """
     turn, waiting = 0, _Waiting(patience)
     async with gateway.broadcast.watch(session, input.seq) as watching:
@@ -132,7 +128,7 @@ async def followed(
 
 
 def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
-    """The turn that the input is answered in; 0 as long as it has not reached the model."""
+    """Return the turn that answers the input; 0 until the input reaches the model."""
     match event:
         case ev.MessageAdded(input=given) if given == input.id:
             return event.turn
@@ -143,14 +139,13 @@ def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
 
 
 class _Waiting:
-    """Approvals that wait in a turn, and until when."""
+    """The pending approvals of a turn, with their deadlines."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._asked: dict[str, float] = {}
 
     def take(self, event: ev.Event) -> None:
-        """Take note of an event."""
         _, inner = ev.innermost(event)
         if isinstance(inner, ev.ApprovalRequested):
             self._asked.setdefault(inner.id, time.monotonic() + self._patience)
@@ -158,11 +153,11 @@ class _Waiting:
             self._asked.pop(inner.approval, None)
 
     def left(self) -> float:
-        """Seconds until the first of them is over."""
+        """Return the seconds to the first deadline."""
         return max(0.0, min(self._asked.values(), default=float("inf")) - time.monotonic())
 
     def over(self) -> list[Approve]:
-        """Denials for those whose time is over."""
+        """Return denials for the expired approvals."""
         now = time.monotonic()
         found = [id for id, until in self._asked.items() if until <= now]
         for id in found:
@@ -172,13 +167,13 @@ class _Waiting:
 
 
 async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
-    """What comes of some work; None where the client went away before it was done. The body must have been read.
+    """Return the result of `work`, or None if the client leaves first. The request's body must have been read.
 
-    A client whose patience ends as the work does is mostly gone before it can be seen to be: that is looked at once
-    more behind the work, for who is sent an answer counts as having it.
+    A client often times out just as the work ends, and its disconnect is not visible yet. So a few rounds of the event
+    loop follow the work: a client that is sent an answer counts as having it.
 
     Raises:
-        LmagentError: the work's own.
+        LmagentError: raised by `work`.
     """
     result: T | None = None
 
@@ -199,14 +194,13 @@ async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T |
 
 
 class Spent:
-    """Tokens and model calls of a turn, those before a crash too, and the model that it ran on."""
+    """Tokens, model calls and model of a turn, including its part before a crash."""
 
     def __init__(self) -> None:
         self.prompt = self.completion = self.cached = self.steps = 0
         self.model = ""
 
     def take(self, event: ev.Event | None) -> None:
-        """Count an event."""
         usage = event.usage if isinstance(event, ev.StepFinished | ev.CompactionDone) else None
         if usage is not None:
             self.prompt += usage.prompt_tokens
@@ -219,10 +213,10 @@ class Spent:
 
 
 def raise_for_server(end: ev.TurnFinished) -> None:
-    """Tell a turn that the model server has ended as the server's error; what else ends a turn is an answer.
+    """Raise if the model server's failure ended a turn; other ends are answers.
 
     Raises:
-        Refusal: 502, with what the server said.
+        Refusal: 502, with the server's message.
     """
     if end.outcome == "error" and end.cause in _SERVER:
         raise Refusal(502, "model_server", end.reason or "the model server failed", fix=end.fix)

@@ -1,4 +1,4 @@
-"""Views: what a person sees of a session, folded from its log and kept, so that the next look folds what is new."""
+"""Views: the display of a session, folded from its log and cached, so that the next look folds only new events."""
 
 from __future__ import annotations
 
@@ -15,19 +15,13 @@ from lmagent.store.follow import LogTail
 from lmagent.store.log import EVENTS
 
 KEPT = 8
-"""Sessions whose view is kept."""
+"""Sessions whose view is cached."""
 
 
 class Folded:
-    """The view of one session, as far as its log has been read.
+    """The view of one session up to `seq`, the last event folded in.
 
-    Blocks of turns that are over stand apart: folding the next event then costs the same, however long the session is.
-
-    Args:
-        log: the session's log.
-
-    Attributes:
-        seq: the last event that is folded in.
+    Blocks of ended turns are kept apart, so that the cost of folding an event does not grow with the session.
     """
 
     def __init__(self, log: Path) -> None:
@@ -38,7 +32,7 @@ class Folded:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[int, View, tuple[Block, ...]]:
-        """The last event that is folded in, the view without its blocks, and all its blocks."""
+        """Return the last `seq` folded in, the view without its blocks, and all its blocks."""
         with self._lock:
             while events := self._tail.read():
                 for event in events:
@@ -56,18 +50,14 @@ class Folded:
 
 
 class Views:
-    """The views of the sessions that were looked at last.
-
-    Args:
-        root: the folder of the sessions.
-    """
+    """The views of the most recently viewed sessions."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._kept: OrderedDict[str, Folded] = OrderedDict()
 
     async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
-        """See `Folded.look`; of a session that is there."""
+        """See `Folded.look`; the session must exist."""
         folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
         self._kept.move_to_end(session)
         if len(self._kept) > KEPT:
@@ -75,5 +65,5 @@ class Views:
         return await anyio.to_thread.run_sync(folded.look)
 
     def forget(self, session: str) -> None:
-        """Another session may have this name from now on."""
+        """Drop the view: another session may have this id from now on."""
         self._kept.pop(session, None)

@@ -1,1 +1,1 @@
-"""API: the handlers of our own routes, one file a subject."""
+"""API: the handlers of the gateway's own routes, one file a subject."""

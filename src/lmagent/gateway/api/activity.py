@@ -1,4 +1,4 @@
-"""Activity: what happened last, in one session or in all."""
+"""Activity: the latest messages, calls and approvals, in one session or in all."""
 
 from __future__ import annotations
 
@@ -14,25 +14,22 @@ from lmagent.store.index import SessionIndex
 
 
 class ActivityQuery(Struct, frozen=True):
-    """How much, and of which session; empty for all."""
+    """How many rows, and of which session; empty for all."""
 
     limit: Annotated[int, Meta(ge=1, le=lines.KEPT)] = 50
     session: Annotated[str, Meta(max_length=64)] = ""
 
 
 class ActivityRow(Struct, frozen=True):
-    """Something that happened.
+    """An event of a session.
 
     Attributes:
-        session: in which session.
-        session_id: the same, as earlier clients call it.
-        seq: of the event.
+        session_id: as `session`, for earlier clients.
         ts: Unix seconds.
         type: message, tool_call, tool_result, approval_request, approval_resolved or done.
-        tool: name of the tool; empty for none.
-        summary: in one line.
-        status: of a result or an approval, or how a turn ended; empty for none.
-        duration_ms: of a call, in milliseconds.
+        tool: empty if it is not about a call.
+        summary: one line.
+        status: of a result or an approval, or how a turn ended; empty otherwise.
         title: of the session.
     """
 
@@ -49,20 +46,18 @@ class ActivityRow(Struct, frozen=True):
 
 
 class ActivityList(Struct, frozen=True):
-    """What happened, the newest first."""
+    """The rows, newest first."""
 
     activity: tuple[ActivityRow, ...]
 
 
 async def show_activity(call: Call) -> ActivityList:
-    """What happened last."""
     query: ActivityQuery = call.query
     rows = await to_thread.run_sync(_newest, call.gateway.host.store.root, query.limit, query.session)
     return ActivityList(tuple(map(row_of, rows)))
 
 
 def row_of(line: lines.Activity) -> ActivityRow:
-    """A line as it is answered."""
     return ActivityRow(
         line.session,
         line.session,

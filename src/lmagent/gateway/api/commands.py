@@ -1,4 +1,4 @@
-"""Commands: everything that can be wished of a session, by `type`. What is accepted is on disk when it is answered."""
+"""Commands to a session, by `type`. An accepted command is on disk before its answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lmagent.gateway.http.route import Call, Route
 from lmagent.store.branches import end_before
 
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
-"""The sender's own name for an input: what is sent again under the same one is taken in once."""
+"""The sender's own name for an input: an input with the same name is accepted only once."""
 
 
 class SubmitBody(Struct, frozen=True, tag_field="type", tag="submit"):
@@ -48,7 +48,7 @@ class AnswerBody(Struct, frozen=True, tag_field="type", tag="answer"):
 
 
 class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
-    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace stays as it is.
+    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace is not changed.
 
     Attributes:
         through_seq: the last event to copy.
@@ -81,12 +81,12 @@ Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """It is on disk.
+    """An accepted command.
 
     Attributes:
-        seq: the event that records it; of a command that none records, the last event.
-        session: the session whose event that is: of a fork, the copy.
-        withdrawn: the messages that waited and that an `interrupt` has withdrawn.
+        seq: the event that records it, or the last event if no event does.
+        session: the session of that event: for a fork, the copy.
+        withdrawn: the waiting messages that an `interrupt` has withdrawn.
     """
 
     seq: int
@@ -95,7 +95,6 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 async def command(call: Call) -> Accepted:
-    """Carry out a command."""
     gateway, session, body = call.gateway, call.path["session"], call.body
     match body:
         case SubmitBody():
@@ -114,10 +113,10 @@ async def command(call: Call) -> Accepted:
 
 
 async def _said(gateway: Gateway, message: Message) -> Message:
-    """A message of a person, with its uploads in their places.
+    """Return the user's message with its uploads filled in.
 
     Raises:
-        Refusal: it is none.
+        Refusal: it is not a user's message, or is empty.
     """
     if message.role != "user" or not all(isinstance(part, Text | Image) for part in message.parts):
         fix = '{"role": "user", "parts": [{"type": "text", "text": "…"}]}'
@@ -137,7 +136,7 @@ async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
 
 
 async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
-    from lmagent.app.records import WorkspaceRecords  # rare, and not light
+    from lmagent.app.records import WorkspaceRecords  # rarely used, slow to import
 
     gateway.runner.require(session)
     last, through = await gateway.last_seq(session), body.through_seq
@@ -148,7 +147,7 @@ async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
     if not last:
         raise Refusal(409, "empty", "the session has no event, so there is nothing to copy", fix="begin a new one")
     first = await to_thread.run_sync(lambda: next(iter(gateway.host.store.read(session))).seq)
-    if through is not None and through < first:  # the log has taken another one's place
+    if through is not None and through < first:  # a cleared session: the log does not begin at 1
         raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
     if body.before_turn is not None:
         through = await to_thread.run_sync(lambda: end_before(gateway.host.store.read(session), body.before_turn or 1))
@@ -172,7 +171,7 @@ async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
         event = await gateway.runner.send(session, replace(command, by=SURFACE))
     except (Refusal, StoreError, ConfigError, ShuttingDown):
         raise
-    except LmagentError as unfit:  # nothing to undo, or not while the agent works
+    except LmagentError as unfit:  # such as nothing to undo, or a running turn
         raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit
     if event is None and isinstance(command, wishes.Approve | wishes.Withdraw):
         what = "approval" if isinstance(command, wishes.Approve) else "input"
@@ -192,7 +191,7 @@ async def _stop(gateway: Gateway, session: str) -> Accepted:
 
 
 def _asker(gateway: Gateway, session: str, approval: str) -> str:
-    """The session in whose log an approval stands: a sub-agent's has its own."""
+    """Return the session whose log has the approval: a sub-agent's is in its own."""
     here = gateway.host.sessions.get(session)
     owner = holder(here, approval) if here is not None else None
     return owner.state.session if owner is not None else session

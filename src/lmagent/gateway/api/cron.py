@@ -1,4 +1,4 @@
-"""Cron: the jobs that run by the clock."""
+"""Cron: the scheduled jobs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from lmagent.gateway.http.route import Call, Route
 from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
 
 SHOWN = 3
-"""Times of a schedule that a preview gives."""
+"""Times that a preview lists."""
 
 Line = Annotated[str, Meta(max_length=300)]
 
 
 class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job as a client may write it. What hands its result over, and rules of its own, are for the file alone.
+    """A job as clients may write it. Delivery of the result and rules of its own can only be set in the file.
 
     Attributes:
-        schedule: when it is due.
-        prompt: what the agent is told.
-        name: for people.
-        timezone: IANA name in which the times are meant; empty for this machine's.
+        prompt: the message to the agent.
+        name: for display.
+        timezone: IANA name; empty for this machine's.
         session_id: the session that it continues; empty for a new one each time.
-        catch_up: what becomes of times that were missed.
+        catch_up: handling of missed times.
         permission: permission mode of its turns; empty for that of the settings.
-        enabled: whether it runs by the clock.
+        enabled: whether it runs on schedule.
     """
 
     schedule: Line
@@ -48,27 +47,27 @@ class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewJob(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job, and the id that names it in its file."""
+    """A job, and its id in the file."""
 
     id: Line
 
 
 class When(Struct, frozen=True):
-    """A schedule, and the time zone in which it is meant; empty for this machine's."""
+    """A schedule and its time zone; empty for this machine's."""
 
     schedule: Line
     timezone: Line = ""
 
 
 class Due(Struct, frozen=True):
-    """When a schedule is due next, in Unix seconds; none where it is not due by the clock."""
+    """The next times of a schedule in Unix seconds; empty if it has no times."""
 
     times: tuple[int, ...]
     timezone: str
 
 
 class JobWritten(Struct, frozen=True):
-    """The job is in its file."""
+    """The job was written to its file."""
 
     ok: bool
     id: str
@@ -76,14 +75,14 @@ class JobWritten(Struct, frozen=True):
 
 
 class JobRemoved(Struct, frozen=True):
-    """The job is in no file any more; its sessions and its history stay."""
+    """The job was removed from its file; its sessions and its history remain."""
 
     ok: bool
     id: str
 
 
 class JobBegun(Struct, frozen=True):
-    """A job that was begun; `job` names this run of it."""
+    """A job that was started; `job` names this run."""
 
     ok: bool
     id: str
@@ -91,7 +90,7 @@ class JobBegun(Struct, frozen=True):
 
 
 class Switched(Struct, frozen=True):
-    """Whether a job runs by the clock now."""
+    """Whether the job runs on schedule now."""
 
     ok: bool
     id: str
@@ -99,7 +98,7 @@ class Switched(Struct, frozen=True):
 
 
 class Reloaded(Struct, frozen=True):
-    """The jobs of the files; `ok` only if nothing is wrong there."""
+    """The jobs of the files; `ok` only if the files have no problems."""
 
     ok: bool
     jobs: tuple[CronRow, ...]
@@ -107,13 +106,12 @@ class Reloaded(Struct, frozen=True):
 
 
 async def list_jobs(call: Call) -> CronList:
-    """The jobs, switched off or not, and what is wrong with their files."""
     return await to_thread.run_sync(cron_list, call.gateway.host.workspace)
 
 
 async def run_job(call: Call) -> JobBegun:
-    """Run a job now, whatever its schedule says. It is on record when this answers; the gateway's scheduler does it."""
-    from lmagent.app.scheduling import Scheduler  # rare, and not light
+    """Run a job now. The run is on record before the answer; the gateway's scheduler carries it out."""
+    from lmagent.app.scheduling import Scheduler  # rarely used, slow to import
 
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
     scheduler = Scheduler(call.gateway.host, call.gateway.say)
@@ -125,25 +123,23 @@ async def run_job(call: Call) -> JobBegun:
 
 
 async def toggle_job(call: Call) -> Switched:
-    """Switch a job on or off, in its file."""
     return await to_thread.run_sync(_toggle, call.gateway.host.workspace, call.path["id"])
 
 
 async def reload_jobs(call: Call) -> Reloaded:
-    """What the files say now. The scheduler reads a file that has changed by itself, within half a second."""
+    """Return the jobs of the files. The scheduler reloads changed files by itself, within half a second."""
     found = await to_thread.run_sync(cron_list, call.gateway.host.workspace)
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 
 async def create_job(call: Call) -> JobWritten:
-    """Add a job to the file of the jobs."""
     fields = {name: value for name, value in to_builtins(call.body).items() if value != ""}
     job = await _written(partial(add_job, call.gateway.host.workspace, fields))
     return JobWritten(True, job.id, job.file)
 
 
 async def edit_job(call: Call) -> JobWritten:
-    """Change a job in its file; what the body does not name stays."""
+    """Change a job in its file; fields that the body leaves out keep their values."""
     workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
     job = await _written(partial(change_job, workspace, id, to_builtins(call.body)))
@@ -151,7 +147,6 @@ async def edit_job(call: Call) -> JobWritten:
 
 
 async def delete_job(call: Call) -> JobRemoved:
-    """Take a job out of its file."""
     workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
     await _written(partial(remove_job, workspace, id))
@@ -159,7 +154,7 @@ async def delete_job(call: Call) -> JobRemoved:
 
 
 async def preview(call: Call) -> Due:
-    """When a schedule is due next. Nothing is written."""
+    """Return the next times of a schedule, without writing it."""
     try:
         times, zone = await to_thread.run_sync(next_times, call.body.schedule, call.body.timezone, SHOWN)
     except ValueError as error:
@@ -169,10 +164,10 @@ async def preview(call: Call) -> Due:
 
 
 async def _written(change: Callable[[], Any]) -> Any:
-    """What a change of the file returns.
+    """Change the file, and return the result of `change`.
 
     Raises:
-        Refusal: the job is not right; the code names the field. Or the file cannot be changed.
+        Refusal: the job is invalid (the code names the field), or the file cannot be changed.
     """
     try:
         return await to_thread.run_sync(change)
@@ -187,10 +182,10 @@ def _toggle(workspace: Path, id: str) -> Switched:
 
 
 def _known(workspace: Path, id: str) -> bool:
-    """Whether a job is switched on.
+    """Return whether a job is enabled.
 
     Raises:
-        Refusal: there is none of that id.
+        Refusal: no job has this id.
     """
     found = read_jobs(workspace)
     if id not in found.jobs:

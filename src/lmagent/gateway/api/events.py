@@ -1,4 +1,4 @@
-"""Events: what happens, as server-sent events. A stream breaks off and is come back to with the last `id` it gave."""
+"""Events as server-sent events. A client resumes a broken stream with its last `id`."""
 
 from __future__ import annotations
 
@@ -17,37 +17,33 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 
 BEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that nobody in between takes the connection for dead."""
+"""Seconds of silence after which a comment is sent, so that proxies keep the connection open."""
 
 RETRY = b"retry: 1000\n\n"
-"""Milliseconds after which a browser comes back."""
+"""Milliseconds after which a browser reconnects."""
 
 HIGHEST = 2**53 - 1
-"""The largest number that every reader of JSON reads exactly."""
+"""The largest integer that all JSON readers read exactly."""
 
 
 class SessionEventsQuery(Struct, frozen=True):
-    """Where to go on: `seq` of the last event that the client has."""
+    """`seq` of the last event that the client has."""
 
     after: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
 
 
 class AllEventsQuery(Struct, frozen=True):
-    """Where to go on: the last `id` that the client was given; 0 begins with all that is on record, empty now."""
+    """The last `id` that the client received: "0" for all recorded events, empty for new ones only."""
 
     after: Annotated[str, Meta(max_length=64)] = ""
 
 
 Take = Callable[[], Awaitable[bytes]]
-"""Gives the next bytes of a stream, waiting for them; none at its end."""
+"""Waits for the next bytes of a stream; empty at its end."""
 
 
 class EventStream(Response):
-    """An answer that goes on until the client leaves or the stream ends.
-
-    Args:
-        opened: opens the stream.
-    """
+    """A response that lasts until the client leaves or the stream ends."""
 
     media_type = "text/event-stream"
 
@@ -56,7 +52,6 @@ class EventStream(Response):
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
         async with self._opened() as take, anyio.create_task_group() as tasks:
             tasks.start_soon(_until_gone, receive, tasks.cancel_scope)
@@ -80,7 +75,7 @@ async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
 
 
 async def stream_session(call: Call) -> Response:
-    """What happens in a session, after an event or from its beginning."""
+    """Stream a session's events, after an event or from its beginning."""
     gateway, session = call.gateway, call.path["session"]
     query: SessionEventsQuery = call.query
     last = call.request.headers.get("last-event-id", "")
@@ -92,10 +87,10 @@ async def stream_session(call: Call) -> Response:
 
 
 async def check_place(gateway: Gateway, session: str, after: int) -> None:
-    """Refuse to go on in a session where it cannot be gone on.
+    """Check that the session can be watched from `after` on.
 
     Raises:
-        SessionNotFound: there is none of that id.
+        SessionNotFound: no session has this id.
         Refusal: it has fewer events.
     """
     gateway.runner.require(session)
@@ -105,7 +100,7 @@ async def check_place(gateway: Gateway, session: str, after: int) -> None:
 
 
 async def stream_all(call: Call) -> Response:
-    """What is recorded in all sessions, after a cursor or from now on."""
+    """Stream the recorded events of all sessions, after a cursor or from now on."""
     query: AllEventsQuery = call.query
     after = call.request.headers.get("last-event-id", "") or query.after
     await call.gateway.broadcast.feed.check(after)

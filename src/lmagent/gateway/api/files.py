@@ -1,4 +1,4 @@
-"""Files of the workspace: listed, shown by pieces, served as they are where that can do no harm, found by name."""
+"""Files of the workspace: folders, text in parts, downloads, safe inline display, and search by name."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ MOST = 2000
 """Entries of a folder that are listed."""
 
 PIECE = 1_000_000
-"""Bytes of a text that are given at a time, at most."""
+"""Most bytes of a text per answer."""
 
 FARTHEST = 2**53
-"""Where a part may begin at most: the last number that every reader of JSON takes as it is (RFC 8259, section 6)."""
+"""Largest offset: the last integer that all JSON readers read exactly (RFC 8259, section 6)."""
 
 HEAD = 262_144
-"""Bytes by which a file is judged; a JPEG's size may stand behind a thumbnail."""
+"""Bytes that decide a file's type; a JPEG's size may come after a thumbnail."""
 
 BLOCK = 262_144
-"""Bytes that are read at a time while a file is sent."""
+"""Bytes per read while a file is sent."""
 
 PREVIEW = "; ".join(
     ("sandbox", "default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "frame-ancestors 'self'")
 )
-"""What an HTML file of the workspace may do where it is shown."""
+"""Policy for an HTML file of the workspace that the page displays."""
 
 LOOKED = 1.0
-"""Seconds of looking for names."""
+"""Seconds for a search by name."""
 
 Kind = Literal["file", "folder", "link", "other"]
 
 
 class FilesQuery(Struct, frozen=True):
-    """Which folder: relative to the workspace, empty for the workspace itself."""
+    """A folder: relative to the workspace, empty for the workspace itself."""
 
     path: str = ""
 
 
 class TextQuery(Struct, frozen=True):
-    """Which part of which file, in bytes."""
+    """A part of a file, in bytes."""
 
     path: Annotated[str, Meta(min_length=1)]
     offset: Annotated[int, Meta(ge=0, le=FARTHEST)] = 0
@@ -67,20 +67,18 @@ class TextQuery(Struct, frozen=True):
 
 
 class RawQuery(Struct, frozen=True):
-    """Which file."""
-
     path: Annotated[str, Meta(min_length=1)]
 
 
 class FindQuery(Struct, frozen=True):
-    """A part of a name, and how many to find."""
+    """A part of a name, and how many files to find."""
 
     q: str = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
 
 
 class FileEntry(Struct, frozen=True):
-    """A name in a folder; `size` in bytes, `modified` in Unix seconds, both 0 where they say nothing."""
+    """A name in a folder; `size` in bytes, `modified` in Unix seconds, both 0 if unknown."""
 
     name: str
     kind: Kind
@@ -89,9 +87,9 @@ class FileEntry(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """A folder: folders first, then files; `more` for entries that are left out because there are too many.
+    """A folder: folders first, then files; `more` if there are too many entries to list.
 
-    `largest` is how many bytes a file may have that is sent into the workspace.
+    `largest` is the most bytes that a file sent into the workspace may have.
     """
 
     path: str
@@ -104,14 +102,12 @@ class TextPiece(Struct, frozen=True):
     """A part of a file.
 
     Attributes:
-        path: of the file.
-        text: from `offset` on; empty for what is no text.
+        text: from `offset` on; empty for a binary file.
         offset: in bytes.
         next: where the next part begins, in bytes.
         size: of the whole file, in bytes.
-        more: there is something behind `next`.
-        binary: it is no text.
-        kind: what it can be shown as.
+        more: the file continues after `next`.
+        kind: how it can be displayed.
     """
 
     path: str
@@ -125,7 +121,7 @@ class TextPiece(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """Paths whose names fit, the best first."""
+    """Matching paths, the best first."""
 
     paths: tuple[str, ...]
 
@@ -134,7 +130,6 @@ class Found(Struct, frozen=True):
 
 
 async def list_files(call: Call) -> Listing:
-    """The entries of a folder."""
     return await beneath(call.gateway.host.workspace, call.query.path, _list)
 
 
@@ -158,7 +153,7 @@ def _entry(files: Beneath, entry: Entry) -> FileEntry:
         return FileEntry(name, kind)
     try:
         facts = files.stat(f"./{entry.path}")
-    except ToolError:  # gone meanwhile
+    except ToolError:  # deleted meanwhile
         return FileEntry(name, kind)
     return FileEntry(name, kind, facts.st_size if entry.kind == "file" else 0, facts.st_mtime)
 
@@ -171,7 +166,6 @@ def _name(entry: Entry) -> str:
 
 
 async def show_text(call: Call) -> TextPiece:
-    """A part of a file as text."""
     query: TextQuery = call.query
     return await beneath(call.gateway.host.workspace, query.path, partial(_text, query.offset, query.limit))
 
@@ -193,18 +187,18 @@ def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
 
 
 def _decoded(data: bytes, encoding: Encoding, offset: int, *, last: bool) -> tuple[str, int]:
-    """The text, and how many bytes it took: half a character at the end is left for the next part."""
+    """Return the text and the bytes that it took: a partial character at the end is left for the next part."""
     mark = encoding.mark if offset == 0 else b""
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     text = decoder.decode(data[len(mark) :], last)
     left, _ = decoder.getstate()
-    if len(left) >= len(data) - len(mark):  # a part smaller than a character: better half of one than none
+    if len(left) >= len(data) - len(mark):  # smaller than a character: without half of it, reading would not end
         text, left = data[len(mark) :].decode(encoding.codec, "replace"), b""
     return text.encode("utf-8", "replace").decode(), len(data) - len(left)
 
 
 async def show_raw(call: Call) -> Response:
-    """A file as it is: an image as such, a text as text, everything else to be saved."""
+    """Send a file: images and text inline, all others as a download."""
     descriptor, head, name = await beneath(call.gateway.host.workspace, call.query.path, _opened)
     kind, disposition = _served_as(head)
     ascii_name = "".join(char if char.isascii() and char.isprintable() and char not in '"\\' else "_" for char in name)
@@ -213,7 +207,7 @@ async def show_raw(call: Call) -> Response:
 
 
 async def show_page(call: Call) -> Response:
-    """An HTML file as the page that it is, in a sandbox: no script of it runs, and it loads nothing."""
+    """Show an HTML file in a sandbox: its scripts do not run, and it loads nothing."""
     piece = await beneath(call.gateway.host.workspace, call.query.path, partial(_text, 0, PIECE))
     if piece.binary:
         raise Refusal(415, "no_text", f"{piece.path} is no text", fix="download it")
@@ -239,7 +233,7 @@ def _served_as(head: bytes) -> tuple[str, str]:
 
 
 class _Sent(StreamingResponse):
-    """A file that is open, sent block by block; it is closed however that ends."""
+    """Sends an open file block by block, and closes it in any case."""
 
     def __init__(self, descriptor: int, media_type: str, headers: dict[str, str]) -> None:
         self._descriptor = descriptor
@@ -262,7 +256,6 @@ class _Sent(StreamingResponse):
 
 
 async def find_files(call: Call) -> Found:
-    """Paths for a mention, by a part of their name."""
     query: FindQuery = call.query
     return Found(await beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
 
@@ -274,7 +267,7 @@ def _find(wanted: str, limit: int, files: Beneath, _: str) -> tuple[str, ...]:
 
 
 def _ranked(words: str, files: Beneath) -> Iterator[tuple[int, int, str]]:
-    """Fitting paths with how well they fit (0 is best) and how long they are."""
+    """Yield matching paths with their rank (0 is best) and length."""
     deadline = time.monotonic() + LOOKED
     for entry in Walk(files):
         if time.monotonic() > deadline:

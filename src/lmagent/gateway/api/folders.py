@@ -1,4 +1,4 @@
-"""Folders: one as a ZIP file, made while it is sent, so that it takes neither memory nor disk here."""
+"""Folders as ZIP files, streamed without a copy in memory or on disk."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import is_below, is_internal
 
 MOST_BYTES = 2_000_000_000
-"""Bytes of all files of a folder that is sent as a ZIP file."""
+"""Most bytes of files in a ZIP file."""
 
 MOST_FILES = 20_000
-"""Files of such a folder."""
+"""Most files in a ZIP file."""
 
 DEEPEST = 200
-"""Folders in each other."""
+"""Most levels of folders."""
 
 BLOCK = 262_144
-"""Bytes of a file that are read at a time."""
+"""Bytes per read of a file."""
 
 LEFT_OUT = "LEFT-OUT.txt"
-"""The entry that names what could not be read while the ZIP file was made."""
+"""The entry that names the files that could not be read."""
 
 
 class FolderQuery(Struct, frozen=True):
-    """Which folder: relative to the workspace, empty for the workspace itself."""
+    """A folder: relative to the workspace, empty for the workspace itself."""
 
     path: str = ""
 
 
 class Sendable(Struct, frozen=True):
-    """A folder that can be sent, and how many files it has."""
+    """The number of files in a folder that can be sent."""
 
     files: int
 
 
 async def check_folder(call: Call) -> Sendable:
-    """Whether a folder can be sent: a browser shows no reason for a download that is refused."""
+    """Check that a folder can be sent: a browser shows no reason when a download fails."""
     _, paths = await beneath(call.gateway.host.workspace, call.query.path, _listed)
     return Sendable(len(paths))
 
 
 async def send_folder(call: Call) -> Response:
-    """A folder as a ZIP file, with all its files but links and what git and lmagent keep for themselves."""
+    """Send a folder as a ZIP file, without links and the internal files of git and lmagent."""
     workspace: Path = call.gateway.host.workspace
     name, paths = await beneath(workspace, call.query.path, _listed)
     name = f"{name.rpartition('/')[2] or workspace.name or 'workspace'}.zip"
@@ -66,10 +66,10 @@ async def send_folder(call: Call) -> Response:
 
 
 def _listed(files: Beneath, path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The folder as it is shown, and its files: the path on the disk and the name in the ZIP file.
+    """Return the folder's displayed name, and its files: the path on disk and the name in the ZIP file.
 
     Raises:
-        Refusal: they are too many or too large.
+        Refusal: there are too many files, or they are too large.
     """
     here, left = files.locate(path), [(path, 0)]
     found = list[tuple[str, str]]()
@@ -97,7 +97,7 @@ def _listed(files: Beneath, path: str) -> tuple[str, tuple[tuple[str, str], ...]
 
 
 class _Sink:
-    """Keeps what the ZIP writer has written, until it is taken."""
+    """Buffers the ZIP writer's output until it is taken."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -126,7 +126,7 @@ def _zipped(workspace: Path, paths: tuple[tuple[str, str], ...]) -> Iterator[byt
         for path, name in paths:
             try:
                 descriptor = files.open_read(path)
-            except ToolError as error:  # gone meanwhile, or not readable
+            except ToolError as error:  # deleted meanwhile, or not readable
                 left.append(f"{name}: {error.message}")
                 continue
             try:

@@ -1,4 +1,4 @@
-"""Loading: have the model server load, unload and download models, and start lmagent's own."""
+"""Loading: load, unload and download models on the model server, and start lmagent's own."""
 
 from __future__ import annotations
 
@@ -69,32 +69,31 @@ class DownloadRow(Struct, frozen=True):
 
 
 class DownloadList(Struct, frozen=True):
-    """The downloads, the newest first, and those that an earlier process left unfinished."""
+    """The downloads, newest first, including unfinished ones of earlier processes."""
 
     downloads: tuple[DownloadRow, ...]
 
 
 class Removed(Struct, frozen=True):
-    """The download is off the list; what it had fetched is deleted."""
+    """The download was removed, with its unfinished files."""
 
     ok: bool
 
 
 class OwnServer(Struct, frozen=True):
-    """lmagent's own model server runs, at this address."""
+    """The address of lmagent's own running model server."""
 
     ok: bool
     url: str
 
 
 async def load_model(call: Call) -> Resident:
-    """Load a model, and wait until it is in memory."""
     await _change(call.gateway.host, "load", call.body.model_id)
     return Resident(True, call.body.model_id, True)
 
 
 async def unload_model(call: Call) -> Resident:
-    """Take a model out of memory. Refused while a session here works with it."""
+    """Unload a model; refused while a session here uses it."""
     host, model = call.gateway.host, call.body.model_id
     if any(
         session.running and (session.state.model or host.agent.model) == model for session in host.sessions.values()
@@ -116,10 +115,10 @@ async def _change(host: Host, action: Action, model: str) -> None:
 
 
 async def _able(host: Host, provider: str, action: Action) -> str:
-    """The dialect of a server that can do it.
+    """Return the dialect of the provider's server if it supports the action.
 
     Raises:
-        Refusal: it cannot.
+        Refusal: it does not.
     """
     facts = await host.served.facts(f"{provider}:" if provider else "")
     if action not in actions(facts.dialect):
@@ -130,13 +129,12 @@ async def _able(host: Host, provider: str, action: Action) -> str:
 
 
 async def list_downloads(call: Call) -> DownloadList:
-    """What is being downloaded, and what can be resumed."""
     rows = await to_thread.run_sync(call.gateway.downloads.rows)
     return DownloadList(tuple(map(_row, rows)))
 
 
 async def start_download(call: Call) -> DownloadRow:
-    """Begin a download, or resume the one that was stopped. It runs on when this answers."""
+    """Start or resume a download, which continues after the answer."""
     wanted, gateway = call.body, call.gateway
     provider = provider_of(wanted.provider)
     if wanted.into == "server":
@@ -148,7 +146,7 @@ async def start_download(call: Call) -> DownloadRow:
 
 
 async def stop_download(call: Call) -> DownloadRow:
-    """Stop a download; what it has fetched is kept, and it can be resumed."""
+    """Stop a download; its parts are kept, so that it can be resumed."""
     row = call.gateway.downloads.stop(call.path["id"])
     if row is None:
         raise Refusal(404, "not_found", "no such download runs here", fix="GET /api/models/downloads lists them")
@@ -156,7 +154,6 @@ async def stop_download(call: Call) -> DownloadRow:
 
 
 async def remove_download(call: Call) -> Removed:
-    """Take a download that has ended off the list, and delete what is unfinished of it."""
     if not await to_thread.run_sync(call.gateway.downloads.forget, call.path["id"]):
         fix = "stop it first; GET /api/models/downloads lists them"
         raise Refusal(409, "running", "there is no download of that id that has ended", fix=fix)
@@ -164,7 +161,7 @@ async def remove_download(call: Call) -> Removed:
 
 
 async def start_server(call: Call) -> OwnServer:
-    """Start lmagent's own model server in the background, as `lmagent server start` does; nothing if it runs."""
+    """Start lmagent's own model server in the background, as `lmagent server start` does, unless it runs."""
     settings = call.gateway.host.settings
     if (running := running_server(settings)) is not None:
         return OwnServer(True, shown(running.llm_url))

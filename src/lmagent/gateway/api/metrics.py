@@ -1,4 +1,4 @@
-"""Metrics, in Prometheus' text format 0.0.4, and the count of requests behind them."""
+"""Metrics in Prometheus' text format 0.0.4, and the counters that they need."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 PAUSE = 0.01
-"""Seconds slept to see how late the event loop is."""
+"""Seconds slept to measure the event loop's lag."""
 
 _COUNTS, _RISING = "lmagent.requests", "lmagent.rising"
 
 
 class Rising:
-    """Counters from sums that can fall: a deleted session takes its tokens off the record, and not off a counter."""
+    """Counters made from sums that can fall: deleting a session lowers the sums, but counters must not fall."""
 
     def __init__(self) -> None:
         self._gone: Counter[str] = Counter()
         self._last: Counter[str] = Counter()
 
     def raised(self, sums: Mapping[str, int]) -> dict[str, int]:
-        """Return the counters for these sums."""
         for name, value in sums.items():
             self._gone[name] += max(0, self._last[name] - value)
             self._last[name] = value
@@ -44,7 +43,7 @@ class Rising:
 
 
 def counted(app: App) -> App:
-    """An application that counts its answers by the class of their status; `/metrics` in it tells them."""
+    """Return an application that counts the answers of `app` by class of status, for `/metrics`."""
     counts: dict[str, int] = dict.fromkeys(CLASSES, 0)
     rising = Rising()
 
@@ -67,7 +66,6 @@ def counted(app: App) -> App:
 
 
 async def show_metrics(call: Call) -> Response:
-    """What a monitor wants to know."""
     lag = await _lag()
     spent = (await to_thread.run_sync(spent_since, call.gateway.host.store.root, "")).total
     sums = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}

@@ -1,4 +1,4 @@
-"""Models: what the server lists, what is known of each, and which one new sessions begin with."""
+"""Models: the list of a server's models with their properties, and the model of new sessions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ from lmagent.providers.concealed import shown
 from lmagent.providers.loading import Action, actions
 
 USUAL = "usual"
-"""The server that was set up, where a provider is asked for."""
+"""The configured server, as the name of a provider."""
 
 
 class ModelsQuery(Struct, frozen=True):
-    """A provider; empty for the one of `current`, `usual` for the server that was set up."""
+    """A provider; empty for the one of `current`, `usual` for the configured server."""
 
     provider: Annotated[str, Meta(max_length=100)] = ""
 
 
 class SearchQuery(ModelsQuery, frozen=True):
-    """A part of the name."""
-
     q: Annotated[str, Meta(max_length=200)] = ""
 
 
@@ -39,8 +37,8 @@ class Select(Struct, frozen=True):
 
     Attributes:
         model_id: its name.
-        provider: where it is; may be left out for the server that was set up, and where the name says it.
-        sessions: `all` moves the sessions that have begun too, `new` leaves them their models.
+        provider: may be left out for the configured server, and if the name includes it.
+        sessions: `all` also switches existing sessions, `new` leaves them their models.
     """
 
     model_id: Annotated[str, Meta(min_length=1, max_length=300)]
@@ -49,18 +47,18 @@ class Select(Struct, frozen=True):
 
 
 class ModelRow(Struct, frozen=True):
-    """A model. None means that the server does not say.
+    """A model. None means that the server does not report it.
 
     Attributes:
         id: the name to ask for.
-        loaded: it is in memory.
+        loaded: in memory.
         context: tokens of its window.
-        vision: it takes images.
-        embeddings: it makes embeddings and cannot chat.
-        tools: it knows tool calls.
-        thinking: it can think before it answers.
-        quant: its quantisation, in the server's words.
-        size: number of its parameters, in the server's words.
+        vision: accepts images.
+        embeddings: makes embeddings and cannot chat.
+        tools: supports tool calls.
+        thinking: can think before it answers.
+        quant: its quantisation, as the server names it.
+        size: number of parameters, as the server writes it.
         bytes: size of its file or its memory.
     """
 
@@ -84,17 +82,17 @@ class ProviderRow(Struct, frozen=True):
 
 
 class Models(Struct, frozen=True):
-    """What the server lists.
+    """A server's models.
 
     Attributes:
         models: in the server's order.
         current: the model of new sessions; empty for the server's choice.
-        provider: what the server is.
-        endpoint: where it is.
+        provider: the kind of server.
+        endpoint: its address.
         vanished: the server does not list `current` any more.
-        listed: the provider that `models` are of; `usual` for the server that was set up.
-        providers: those that can be asked for, that server first.
-        actions: what the server can be asked to do with its models.
+        listed: the provider that `models` are of; `usual` for the configured server.
+        providers: the available ones, the configured server first.
+        actions: the operations on models that the server supports.
     """
 
     models: tuple[ModelRow, ...]
@@ -115,7 +113,7 @@ class FoundModels(Struct, frozen=True):
 
 
 class Selected(Struct, frozen=True):
-    """What new sessions begin with from now on."""
+    """The model of new sessions from now on."""
 
     ok: bool
     model: str
@@ -123,7 +121,6 @@ class Selected(Struct, frozen=True):
 
 
 async def list_models(call: Call) -> Models:
-    """The models that a server has now."""
     host, current = call.gateway.host, call.gateway.host.agent.model
     listed = provider_of(call.query.provider) if call.query.provider else split_name(current)[0]
     rows, dialect = await _listed(host, listed)
@@ -136,7 +133,6 @@ async def list_models(call: Call) -> Models:
 
 
 async def search_models(call: Call) -> FoundModels:
-    """Models by words of their names."""
     host, wanted = call.gateway.host, call.query.provider
     rows, _ = await _listed(host, provider_of(wanted) if wanted else split_name(host.agent.model)[0])
     words = call.query.q.lower().split()
@@ -144,7 +140,7 @@ async def search_models(call: Call) -> FoundModels:
 
 
 async def select_model(call: Call) -> Selected:
-    """Use another model, now and after a restart; sessions that have begun read their conversations once for it."""
+    """Switch the model, now and after a restart; existing sessions process their conversations once more for it."""
     host, wanted = call.gateway.host, call.body
     provider = "" if wanted.provider.lower() == USUAL else wanted.provider
     try:
@@ -168,7 +164,7 @@ async def select_model(call: Call) -> Selected:
 
 
 def provider_of(name: str) -> str:
-    """The provider of a query; empty for the usual server."""
+    """Return the provider of a query; empty for the configured server."""
     try:
         return "" if name in ("", USUAL) else provider_named(name)
     except ConfigError as error:
@@ -176,15 +172,15 @@ def provider_of(name: str) -> str:
 
 
 async def _listed(host: Host, provider: str) -> tuple[tuple[ModelRow, ...], str]:
-    """The models of a provider, and what its server is.
+    """Return a provider's models, and its server's kind.
 
     Raises:
-        ProviderError: it cannot be asked.
+        ProviderError: the server cannot be reached.
     """
     names, current = await host.models(provider), host.agent.model
     if split_name(current)[0] != provider:
         current = f"{provider}:" if provider else ""
-    # What is loaded changes. A server at work is not asked: a step that begins now would wait for its answers.
+    # Loaded models change. A busy server is not queried: a step that begins now would wait for the answers.
     busy = any(session.running for session in host.sessions.values())
     facts = await (host.served.facts(current) if busy else host.served.look_again(current))
     traits = host.traits()
@@ -202,7 +198,7 @@ async def _listed(host: Host, provider: str) -> tuple[tuple[ModelRow, ...], str]
 
 
 def _has(rows: tuple[ModelRow, ...], name: str) -> bool:
-    """Whether a model is listed; Ollama takes a name without its tag, too."""
+    """Whether a model is listed; Ollama also accepts a name without its tag."""
     return any(row.id in (name, f"{name}:latest") for row in rows)
 
 

@@ -1,7 +1,7 @@
-"""Paths: files of the workspace for the page. Opened beneath it, no link followed out of it, nothing of ours served.
+"""Paths: files of the workspace for the page, opened beneath it. Links out of it and lmagent's own files are refused.
 
-A name that is no UTF-8 cannot stand in JSON. Its bytes are shown as `\\xe9`, and a path in which they stand so is taken
-for the file that has them, unless there is one that is really called so.
+Names that are not UTF-8 cannot be in JSON. Their bytes are shown as `\\xe9`, and a path with such text means the file
+with those bytes, unless a file really has the text as its name.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ _STATUSES = {
 
 
 def shown(name: str) -> str:
-    """A name or path of the disk as it can stand in JSON."""
+    """Return a name or path of the disk in a form for JSON."""
     text = _ODD.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", name)
     return text.encode("utf-8", "replace").decode()
 
 
 def meant(path: str) -> str:
-    """A path that was shown, as it stands on the disk."""
+    """Return the path on disk of a shown path."""
     return _ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), path)
 
 
 async def beneath(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
-    """Do something at a path of the workspace, in a thread.
+    """Run `act` on a path of the workspace, in a thread.
 
     Args:
-        workspace: the workspace.
-        path: relative to it, as it was shown; empty for the workspace itself.
-        act: is given the open workspace and the path on the disk.
+        path: relative to the workspace, as shown; empty for the workspace itself.
+        act: receives the open workspace and the path on disk.
 
     Raises:
-        Refusal: there is no such file, it lies outside, it is ours, or it cannot be read.
+        Refusal: the file does not exist, is outside, is lmagent's own, or cannot be read.
     """
     return await to_thread.run_sync(_at, workspace, path, act)
 
@@ -61,7 +60,7 @@ async def beneath(workspace: Path, path: str, act: Callable[[Beneath, str], T]) 
 def _at(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
     if path.startswith("/"):
         raise Refusal(403, "outside", "the path is not relative to the workspace", fix="GET /api/files lists it")
-    named = f"./{path}"  # a name may begin with ~
+    named = f"./{path}"  # the name may begin with ~
     try:
         with Beneath(workspace) as files:
             try:
@@ -79,7 +78,7 @@ def _at(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
 
 
 def read_at(descriptor: int, offset: int, size: int) -> bytes:
-    """Up to `size` bytes from `offset` of an open file."""
+    """Return up to `size` bytes from `offset` of an open file."""
     pieces = list[bytes]()
     while size > 0 and (piece := os.pread(descriptor, size, offset)):
         pieces.append(piece)

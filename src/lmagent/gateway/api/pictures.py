@@ -1,4 +1,4 @@
-"""Pictures: which images the gateway takes and shows, judged by their bytes (`tools/pictures.py`)."""
+"""Pictures: the images that the gateway accepts and shows, judged by their bytes (`tools/pictures.py`)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ SANDBOX = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-"""Headers under which anybody's content can be served: whatever it is, it acts in no origin."""
+"""Headers that make untrusted content safe to serve: it runs in no origin."""
 
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every browser and every model server takes."""
+"""Formats that browsers and model servers support."""
 
 
 def image_of(data: bytes) -> Picture | None:
-    """The image that these bytes begin, if it can be shown; None for none, and for one that is too large."""
+    """Return the image that begins with these bytes; None if it is of another format or too large."""
     found = picture_of(data)
     return found if found is not None and found.media_type in _SHOWN and not found.is_too_large else None
 
 
 def judged(data: bytes) -> Picture:
-    """The image that these bytes are.
+    """Return the image that these bytes are.
 
     Raises:
-        Refusal: they are none (415), or one that is too large to decode (413).
+        Refusal: it is of another format (415), or too large to decode (413).
     """
     found = picture_of(data)
     if found is None or found.media_type not in _SHOWN:

@@ -1,8 +1,7 @@
-"""Saving: what the user writes into the workspace, a file that is sent or a text that was edited.
+"""Saving: the user's uploads and text edits in the workspace.
 
-The same guards hold as for the agent's `write`: nothing outside the workspace, nothing of git's or of lmagent's, no
-denied path, nothing over a file that is not the one the user has seen. A change is recorded in the session that the
-user is in, so `/undo` and the changes know it.
+The guards are those of the agent's `write`: no file outside the workspace, of git or of lmagent, no denied path, and no
+file that has changed since the user saw it. A change is recorded in the user's session, for `/undo` and the changes.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ EDITED = 1_000_000
 """Bytes of a text that can be edited on the page."""
 
 BODY = 8_000_000
-"""Bytes of a request that carries an edited text: JSON may need six bytes for one."""
+"""Bytes of a request with an edited text: JSON may need six bytes for one."""
 
 Path_ = Annotated[str, Meta(min_length=1, max_length=4096)]
 Over = Annotated[str, Meta(pattern=r"^(|any|[0-9a-f]{64})\Z")]
-"""What may be replaced: nothing (empty), whatever is there (`any`), or the content of this SHA-256."""
+"""The content that may be replaced: none (empty), any (`any`), or that of this SHA-256."""
 
 
 class SendQuery(Struct, frozen=True):
-    """Where a file goes.
+    """The target of a file.
 
     Attributes:
         path: relative to the workspace.
-        over: what may be replaced: nothing, `any`, or the content of this SHA-256.
-        sure: the user has been asked where a rule asks.
+        over: the content that may be replaced: none (empty), `any`, or that of this SHA-256.
+        sure: the user has confirmed, where a rule asks.
     """
 
     path: Path_
@@ -57,7 +56,7 @@ class SendQuery(Struct, frozen=True):
 
 
 class Edited(Struct, frozen=True):
-    """A text as the user has edited it; the rest as in `SendQuery`."""
+    """An edited text; the other fields as in `SendQuery`."""
 
     path: Path_
     text: str
@@ -66,8 +65,6 @@ class Edited(Struct, frozen=True):
 
 
 class EditQuery(Struct, frozen=True):
-    """Which file."""
-
     path: Path_
 
 
@@ -75,9 +72,8 @@ class Editable(Struct, frozen=True):
     """A whole text, to be edited.
 
     Attributes:
-        path: of the file.
-        text: with line feeds alone.
-        sha256: of the file as it is on the disk: `over` when it is saved.
+        text: with line feeds only.
+        sha256: of the file on disk: `over` when it is saved.
     """
 
     path: str
@@ -86,7 +82,7 @@ class Editable(Struct, frozen=True):
 
 
 class Saved(Struct, frozen=True):
-    """The file is on the disk; `changed` is False if it had this content already."""
+    """The file is on disk; `changed` is False if it had this content already."""
 
     path: str
     sha256: str
@@ -95,8 +91,6 @@ class Saved(Struct, frozen=True):
 
 
 class _Wanted(Struct, frozen=True):
-    """A file that is to be written."""
-
     path: str
     over: str
     sure: bool
@@ -104,20 +98,18 @@ class _Wanted(Struct, frozen=True):
 
 
 async def send_file(call: Call) -> Saved:
-    """Write the body into a file."""
     query: SendQuery = call.query
     data = await call.request.body()
     return await _save(call, _Wanted(query.path, query.over, query.sure, "upload"), data)
 
 
 async def save_text(call: Call) -> Saved:
-    """Write an edited text, in the encoding and with the line ends of its file."""
+    """Write an edited text, with the encoding and line ends of its file."""
     body: Edited = call.body
     return await _save(call, _Wanted(body.path, body.over, body.sure, "edit"), body.text)
 
 
 async def load_text(call: Call) -> Editable:
-    """A whole text, to be edited."""
     return await beneath(call.gateway.host.workspace, call.query.path, _editable)
 
 
@@ -130,7 +122,7 @@ def _editable(files: Beneath, path: str) -> Editable:
 
 
 def _text_of(data: bytes) -> tuple[str, Encoding, bool]:
-    """The text of a file with line feeds alone, its encoding, and whether its lines end in CRLF.
+    """Return the text of a file with line feeds only, its encoding, and whether its lines end in CRLF.
 
     Raises:
         Refusal: saving that text unchanged would not give the same bytes.
@@ -166,15 +158,15 @@ async def _save(call: Call, wanted: _Wanted, content: bytes | str) -> Saved:
     write = partial(beneath, workspace, path, partial(_write, wanted, content))
     try:
         return await change_for_user(known.session, change, f"{wanted.what} {one_line(shown(path), 300)}", write)
-    except ToolError as trouble:  # what is there cannot be kept
+    except ToolError as trouble:  # the old content cannot be kept for undo
         raise Refusal(507, "no_room", trouble.message, fix="free some space") from None
 
 
 def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
-    """The path on the disk, if the rules let the user write there.
+    """Return the path on disk, if the rules let the user write there.
 
     Raises:
-        Refusal: it is no path of a file, leads through a link, is denied, or a rule asks first.
+        Refusal: it is not a file's path, leads through a link, is denied, or a rule asks first.
     """
     if wanted.path.endswith("/"):
         raise Refusal(400, "a_folder", "the path names a folder", fix="give the path of a file")
@@ -190,7 +182,7 @@ def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
     if elsewhere:
         text = f"{shown(name)} leads through a symbolic link to {shown(elsewhere[0])}"
         raise Refusal(403, "link", text, fix="name the file that the link leads to")
-    for effect in ("write", "read"):  # the shipped rules on secrets are about reading
+    for effect in ("write", "read"):  # the default rules on secrets are about reading
         verdict = judge(Request(effect, effect, targets), "auto", session.wiring.rules)
         if verdict.decision == "deny":
             raise Refusal(403, "denied", f"{shown(name)} is not written: {verdict.reason}", fix="change the rule")
@@ -201,10 +193,10 @@ def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
 
 
 def _write(wanted: _Wanted, content: bytes | str, files: Beneath, path: str) -> Saved:
-    """Write a file that is as the user has seen it.
+    """Write a file that has not changed since the user saw it.
 
     Raises:
-        Refusal: it is not.
+        Refusal: it has changed, or the disk is full.
         ToolError: it is refused, or failed.
     """
     old = load_if_there(files, path, LIMIT)

@@ -1,4 +1,4 @@
-"""Sessions: listed, begun, deleted, exported; who works for whom."""
+"""Sessions: list, begin, delete and export them; their sub-agents and copies."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from lmagent.store.index import SessionIndex
 from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
-"""Content types of the forms of an export."""
+"""Content types of the export formats."""
 
 
 class SessionsQuery(Struct, frozen=True):
-    """Which sessions.
+    """A selection of sessions.
 
     Attributes:
-        search: only those that say all these words.
-        limit: how many at most; sub-agents' are not counted.
-        after: what follows this page: its `next`.
-        children: with those of sub-agents.
+        search: only those that contain all these words.
+        limit: at most so many; sub-agents' sessions are not counted.
+        after: `next` of the previous page.
+        children: include those of sub-agents.
         shelf: all, those that are not archived, or the archived ones.
     """
 
@@ -45,17 +45,17 @@ class SessionsQuery(Struct, frozen=True):
 
 
 class Row(SessionRow, frozen=True):
-    """A session in a list; `session_id` is its id once more, as earlier clients call it."""
+    """A session in a list; `session_id` repeats its id for earlier clients."""
 
     session_id: str = ""
 
 
 class SessionList(Struct, frozen=True):
-    """Sessions, pinned ones first, then the one that was written to last.
+    """Sessions, pinned ones first, then by last change.
 
     Attributes:
         sessions: the page.
-        next: `after` of the next page; empty where this is the last one.
+        next: `after` of the next page; empty on the last one.
     """
 
     sessions: tuple[Row, ...]
@@ -63,7 +63,7 @@ class SessionList(Struct, frozen=True):
 
 
 class NewSession(Struct, frozen=True):
-    """How a session begins; what is left out is as the settings say."""
+    """Options of a new session; by default those of the settings."""
 
     title: Annotated[str, Meta(max_length=200)] = ""
     model: Annotated[str, Meta(max_length=200)] = ""
@@ -72,37 +72,30 @@ class NewSession(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """The session that was begun."""
-
     session: str
 
 
 class Deleted(Struct, frozen=True):
-    """The session that is gone."""
-
     deleted: str
 
 
 class Nodes(Struct, frozen=True):
-    """A session and its sub-agents, each behind the one that it works for."""
+    """A session and its sub-agents, each after its parent."""
 
     nodes: tuple[Node, ...]
 
 
 class Branches(Struct, frozen=True):
-    """The turns in which a session parts from copies of it, and from those that it is a copy of."""
+    """The turns in which the session and its copies, or the originals that it is a copy of, diverge."""
 
     forks: tuple[Fork, ...]
 
 
 class ExportQuery(Struct, frozen=True):
-    """In which form."""
-
     format: Literal["md", "html", "jsonl"] = "md"
 
 
 async def list_sessions(call: Call) -> SessionList:
-    """Sessions, newest first."""
     from lmagent.app.records import session_rows  # opens the index
 
     query: SessionsQuery = call.query
@@ -128,7 +121,7 @@ def _read_cursor(text: str) -> ListPlace:
 
 
 async def begin_session(call: Call) -> Begun:
-    """Begin a session; it is on disk when this answers."""
+    """Begin a session; it is on disk before the answer."""
     body: NewSession = call.body
     known = await call.gateway.runner.begin()
     if body.mode is not None and body.mode != known.session.state.mode:
@@ -143,7 +136,6 @@ async def begin_session(call: Call) -> Begun:
 
 
 async def show_session(call: Call) -> Row:
-    """One session."""
     session = call.path["session"]
     call.gateway.runner.require(session)
     row = await to_thread.run_sync(_one, call.gateway, session)
@@ -153,28 +145,26 @@ async def show_session(call: Call) -> Row:
 
 
 async def delete_session(call: Call) -> Deleted:
-    """Delete a session; what runs in it is interrupted for good."""
+    """Delete a session; its running turn is interrupted for good."""
     await call.gateway.runner.delete(call.path["session"])
     return Deleted(call.path["session"])
 
 
 async def show_tree(call: Call) -> Nodes:
-    """Who works for a session, at any depth."""
+    """Return the session's sub-agents, at any depth."""
     session = call.path["session"]
     call.gateway.runner.require(session)
     return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.gateway.host.store, session).nodes())))
 
 
 async def show_branches(call: Call) -> Branches:
-    """Where a session and its copies part."""
     session = call.path["session"]
     call.gateway.runner.require(session)
     return Branches(await to_thread.run_sync(_branches, call.gateway, session))
 
 
 async def export(call: Call) -> Response:
-    """A session as a file."""
-    from lmagent.app.records import export_session  # rare, and not light
+    from lmagent.app.records import export_session  # rarely used, slow to import
 
     session, form = call.path["session"], call.query.format
     call.gateway.runner.require(session)
@@ -199,7 +189,7 @@ def _one(gateway: Gateway, session: str) -> SessionRow | None:
 
 
 def _row(gateway: Gateway, row: SessionRow) -> Row:
-    """What a sub-agent asks, its parent's log does not say."""
+    """Mark a session that waits for a sub-agent's approval: the parent's log does not say so."""
     facts = {name: getattr(row, name) for name in SessionRow.__struct_fields__}
     here = gateway.host.sessions.get(row.id)
     if here is not None and here.descendant(lambda child: bool(child.state.approvals)) is not None:

@@ -1,4 +1,4 @@
-"""Settings: every setting with its value and origin, and changes to the user's own configuration."""
+"""Settings: their values and origins, and changes to the user's own configuration."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from lmagent.gateway.http.route import Call, Route
 
 
 class SettingWarning(Struct, frozen=True):
-    """What the files say that was not taken over, and what to do about it."""
+    """A part of the files that was ignored, and how to fix that."""
 
     text: str
     fix: str = ""
 
 
 class SettingList(Struct, frozen=True):
-    """The settings, as the files have them now.
+    """The settings in the current files.
 
     Attributes:
         settings: in the order of the documentation.
         config_file: the user's own file, where changes go.
-        warnings: what was held back or not understood.
+        warnings: parts that were ignored or not understood.
     """
 
     settings: tuple[SettingRow, ...]
@@ -34,21 +34,21 @@ class SettingList(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A new value, as text; None takes the setting out of the user's configuration."""
+    """A new value, as text; None removes the setting from the user's configuration."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     value: Annotated[str, Meta(max_length=10_000)] | None
 
 
 async def list_settings(call: Call) -> SettingList:
-    """All settings with their origins. Of secrets only whether they are set."""
+    """Return all settings with their origins; of secrets only whether they are set."""
     rows, loaded = await to_thread.run_sync(setting_rows, call.gateway.host)
     warnings = tuple(SettingWarning(one.text, one.fix) for one in loaded.warnings)
     return SettingList(rows, str(loaded.config_file), warnings)
 
 
 async def change(call: Call) -> Changed:
-    """Change a setting. It is on disk when this answers, and the answer says when it takes effect."""
+    """Change a setting; it is on disk before the answer, which says when it takes effect."""
     wanted: Change = call.body
     return await to_thread.run_sync(partial(change_setting, call.gateway.host, wanted.name, wanted.value))
 

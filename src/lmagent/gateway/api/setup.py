@@ -1,4 +1,4 @@
-"""Setup: what is still missing before the agent can work, and what the page can do about it."""
+"""Setup: the parts that are missing before the agent can work, and how the page can add them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from lmagent.providers.concealed import shown
 
 
 class LookedAt(Struct, frozen=True):
-    """A server of this machine that was looked for.
+    """A usual server of this machine.
 
     Attributes:
         provider: its name in `PROVIDER:NAME`.
         title: its usual name.
-        url: its address.
         answers: it runs.
         models: the models that it lists.
     """
@@ -40,10 +39,9 @@ class ServerState(Struct, frozen=True):
 
     Attributes:
         state: it answers and has models; answers and has none; is silent.
-        endpoint: its address.
         problem: why it is silent.
-        fix: what to do about that.
-        looked_at: where else a server was looked for; empty if all is well.
+        fix: how to solve that.
+        looked_at: other places where a server may be; empty if all is well.
     """
 
     state: Literal["ready", "empty", "silent"]
@@ -65,10 +63,10 @@ class OwnEngine(Struct, frozen=True):
     """lmagent's own model server.
 
     Attributes:
-        installed: its engine is.
+        installed: whether its engine is installed.
         install: the command that installs the engine.
         running: it runs in the background.
-        model: the best model of its library for this machine; empty for none.
+        model: the best model of its library for this machine; may be empty.
         suggested: the model to download.
     """
 
@@ -80,24 +78,21 @@ class OwnEngine(Struct, frozen=True):
 
 
 class SandboxState(Struct, frozen=True):
-    """The sandbox that commands get; `fix` says what to do where the name is empty: then no command runs."""
+    """The sandbox of commands; if the name is empty, commands do not run, and `fix` says how to enable them."""
 
     name: str
     fix: str = ""
 
 
 class Setup(Struct, frozen=True):
-    """What new sessions find.
+    """The environment of new sessions.
 
     Attributes:
-        server: the model server.
-        own: lmagent's own one; None where the server is ready.
+        own: lmagent's own server; None if the server is ready.
         model: the model of new sessions; empty for the server's choice.
         models: how many the server lists.
-        sandbox: where commands run.
-        workspace: the folder of the agent.
-        writable: files can be made and changed in it.
-        complete: nothing is missing or weaker than it could be; the page then shows nothing of it.
+        writable: files in the workspace can be created and changed.
+        complete: nothing is missing or weaker than it could be; the page then hides the setup.
     """
 
     server: ServerState
@@ -111,12 +106,12 @@ class Setup(Struct, frozen=True):
 
 
 async def show_setup(call: Call) -> Setup:
-    """What is there and what is missing. Loads no model and runs no command of anybody."""
+    """Return the state of the setup, without loading a model or running the user's commands."""
     host = call.gateway.host
     server, count = await _server(host)
     own = None if server.state == "ready" else await to_thread.run_sync(_own, host)
     confined = host.registry.confined
-    name, fix = (confined.expected, "") if confined.expected else await confined.outlook()  # it starts a program
+    name, fix = (confined.expected, "") if confined.expected else await confined.outlook()  # `outlook` starts a program
     writable = await to_thread.run_sync(os.access, host.workspace, os.R_OK | os.W_OK | os.X_OK)
     chosen = bool(host.agent.model) or count <= 1
     complete = server.state == "ready" and chosen and name not in ("", "off", "landlock") and writable

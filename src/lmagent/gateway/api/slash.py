@@ -15,21 +15,21 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 
 NOT_HERE = frozenset({"quit", "copy", "theme"})
-"""Commands that mean the terminal."""
+"""Commands for the terminal only."""
 
 
 class SlashLine(Struct, frozen=True):
-    """What was typed, from the slash on."""
+    """The typed line, from the slash on."""
 
     line: Annotated[str, Meta(min_length=1, max_length=60_000)]
 
 
 class SlashAnswer(Struct, frozen=True):
-    """What came of it.
+    """The result of a command.
 
     Attributes:
-        text: Markdown for the person.
-        session: the session to go on with; empty for the one there is.
+        text: Markdown for the user.
+        session: the session to continue with; empty for the current one.
         fresh: the next message begins a new session.
     """
 
@@ -39,28 +39,24 @@ class SlashAnswer(Struct, frozen=True):
 
 
 class SlashRow(Struct, frozen=True):
-    """A command."""
-
     name: str
     usage: str
     help: str
 
 
 class SlashList(Struct, frozen=True):
-    """The commands."""
-
     commands: tuple[SlashRow, ...]
 
 
 async def list_slash(call: Call) -> SlashList:
-    """The commands, the workspace's own too."""
+    """Return the commands, including the workspace's own."""
     host = call.gateway.host
     rows = (command for name, command in all_commands(host).items() if name not in NOT_HERE)
     return SlashList(tuple(SlashRow(row.name, row.usage, row.help) for row in rows))
 
 
 async def run_slash(call: Call) -> SlashAnswer:
-    """Carry out a line that begins with a slash, in a session or where there is none yet."""
+    """Run a slash command in a session, or without one."""
     gateway, session, line = call.gateway, call.path.get("session", ""), call.body.line.strip()
     if not line.startswith("/"):
         raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
@@ -78,7 +74,7 @@ async def _carried_out(gateway: Gateway, session: str, line: str) -> SlashAnswer
     except LmagentError as unfit:
         if type(unfit) is not LmagentError:
             raise
-        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # nothing to undo, for one
+        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # such as nothing to undo
     told = await _gone_on(gateway, session, result)
     if known is not None and result.run:
         known.work()
@@ -86,7 +82,7 @@ async def _carried_out(gateway: Gateway, session: str, line: str) -> SlashAnswer
 
 
 async def _gone_on(gateway: Gateway, session: str, result: SlashResult) -> str:
-    """Go on as the command wants; the session to go on with."""
+    """Open the command's session and submit its message; return the session to continue with."""
     target = ""
     if result.session is not None:
         target = (await gateway.runner.open(result.session.state.session)).id

@@ -1,8 +1,8 @@
-"""`/api/socket`: events over one WebSocket, of as many sessions as a client wants to watch.
+"""`/api/socket`: events over one WebSocket, of as many sessions as a client watches.
 
-Browsers keep six HTTP/1.1 connections to one address, and every stream of server-sent events takes one of them for
-good; sockets are counted apart. What is watched here is the same streams with the same promises: each has a name that
-the client chose, begins where the client says, and ends with one message, after which it may be begun again.
+Browsers keep six HTTP/1.1 connections to one address, and each stream of server-sent events occupies one; sockets are
+counted apart. The streams and their guarantees are the same: the client chooses a stream's name and where it begins;
+the stream ends with one message, and may then be started again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from lmagent.gateway.http.route import Socket, Talk, decode
 from lmagent.gateway.http.sockets import read_message, until_gone
 
 MOST = 64
-"""Streams that one socket may watch at a time; what waits for a slow client is bounded for each of them."""
+"""Streams per socket; the queue of a slow client is bounded for each of them."""
 
 PIECE = 256_000
-"""Bytes of events after which the next message is begun, so that a long history does not hold up the other streams."""
+"""Bytes of events per message, so that a long history does not hold up the other streams."""
 
 LOOK = 1.0
-"""Seconds between two looks whether the client's login still counts."""
+"""Seconds between two checks of the client's login."""
 
 LOGGED_OUT = 4401
-"""Code that a socket is closed with whose client's login has ended (RFC 6455, 7.4.2: 4000 to 4999 are ours)."""
+"""Close code for a login that has ended (RFC 6455, 7.4.2: 4000 to 4999 are for applications)."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
-"""How a client calls what it watches."""
+"""The client's name for a stream."""
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
-    """What a client says."""
+    """A message from a client."""
 
 
 class Watch(_Said, frozen=True, tag="watch"):
-    """Watch a session: what was recorded after `after`, then what happens."""
+    """Watch a session: the recorded events after `after`, then live ones."""
 
     id: Name
     session: str
@@ -53,32 +53,31 @@ class Watch(_Said, frozen=True, tag="watch"):
 
 
 class WatchAll(_Said, frozen=True, tag="watch_all"):
-    """Watch what is recorded in all sessions: after a cursor, "0" for the beginning, or from now on."""
+    """Watch the recorded events of all sessions: after a cursor, "0" for the beginning, or from now on."""
 
     id: Name
     after: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Unwatch(_Said, frozen=True, tag="unwatch"):
-    """Watch something no longer."""
+    """Stop watching a stream."""
 
     id: Name
 
 
-class Ping(_Said, frozen=True, tag="ping"):
-    """Is anybody there?"""
+class Ping(_Said, frozen=True, tag="ping"): ...
 
 
 Said = Watch | WatchAll | Unwatch | Ping
 Found = Sequence[tuple[str, bytes]]
-"""Events as JSON, each with its cursor where the stream has cursors."""
+"""Events as JSON, each with its cursor if the stream has cursors."""
 
 Take = Callable[[], Awaitable[Found]]
-"""Gives the next events of a stream, waiting for them; none at its end."""
+"""Waits for the next events of a stream; empty at its end."""
 
 
 async def tell(talk: Talk) -> None:
-    """Tell one client what it watches, until it goes, its login ends, or the gateway does."""
+    """Send a client its streams until it leaves, its login ends, or the gateway stops."""
     await talk.socket.accept()
     line = _Line(talk)
     with until_gone():
@@ -90,11 +89,7 @@ async def tell(talk: Talk) -> None:
 
 
 class _Line:
-    """One socket, and what is watched through it.
-
-    Args:
-        talk: the socket, accepted.
-    """
+    """One accepted socket, and its streams."""
 
     def __init__(self, talk: Talk) -> None:
         self._gateway = talk.gateway
@@ -104,7 +99,7 @@ class _Line:
         self._watched: dict[str, anyio.CancelScope] = {}
 
     async def stay(self, scope: anyio.CancelScope) -> None:
-        """Say every so often that the line stands, and end it with the client's login."""
+        """Send a heartbeat, and cancel the scope when the client's login ends."""
         told = time.monotonic()
         while self._is_known():
             await anyio.sleep(LOOK)
@@ -114,7 +109,7 @@ class _Line:
         scope.cancel()
 
     async def listen(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Take what the client says, for as long as it is there."""
+        """Handle the client's messages until it leaves."""
         while True:
             text = await read_message(self._socket)
             try:
@@ -130,17 +125,17 @@ class _Line:
                 await self._say({"type": "error", **_told(error)})
 
     def _is_known(self) -> bool:
-        """Whether who opened the socket would still be let in."""
+        """Whether the client would still be admitted."""
         headers = self._visitor.headers
         try:
             return self._access.caller(headers.get(b"authorization"), headers.cookies) != "anyone"
-        except LmagentError:  # it cannot be told which cookies count: none does
+        except LmagentError:  # the revoked cookies cannot be read, so no cookie counts
             return False
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(msgspec.json.encode(message).decode())
 
-    # --- what is watched --------------------------------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------------------------
 
     def _begin(self, said: Watch | WatchAll, tasks: anyio.abc.TaskGroup) -> None:
         if said.id in self._watched:
@@ -153,7 +148,7 @@ class _Line:
         tasks.start_soon(self._follow, said)
 
     async def _follow(self, said: Watch | WatchAll) -> None:
-        """Tell what happens in a stream until it ends, and that it did."""
+        """Send the events of a stream and the message about its end."""
         end: dict[str, Any] = {"type": "ended", "id": said.id}
         with self._watched[said.id]:
             try:
@@ -164,7 +159,7 @@ class _Line:
                             await self._socket.send_text(_message(said.id, piece))
             except (LmagentError, OSError) as error:
                 end |= _told(error)
-        del self._watched[said.id]  # before it is told, so that the client may use the name again
+        del self._watched[said.id]  # before the message, so that the client may use the name again
         await self._say(end)
 
     def _opened(self, said: Watch | WatchAll) -> AbstractAsyncContextManager[Take]:
@@ -195,7 +190,7 @@ def _told(error: Exception) -> dict[str, Any]:
 
 
 def _pieces(found: Found) -> list[Found]:
-    """The events, as many together as one message takes."""
+    """Split the events into messages."""
     pieces: list[list[tuple[str, bytes]]] = [[]]
     size = 0
     for one in found:
@@ -208,7 +203,7 @@ def _pieces(found: Found) -> list[Found]:
 
 
 def _message(id: str, piece: Found) -> str:
-    """A message of events, put together from their JSON as it is."""
+    """Build a message from the JSON of its events, without decoding them."""
     cursor = b'"cursor":%b,' % msgspec.json.encode(piece[-1][0]) if piece[-1][0] else b""
     head = b'{"type":"events","id":%b,%b"events":[' % (msgspec.json.encode(id), cursor)
     return (head + b",".join(data for _, data in piece) + b"]}").decode()

@@ -1,4 +1,4 @@
-"""Status: how the gateway is, in the words of earlier clients."""
+"""Status: the gateway's state, with the field names of earlier clients."""
 
 from __future__ import annotations
 
@@ -16,21 +16,18 @@ STARTED = time.monotonic()
 
 
 class Status(Struct, frozen=True):
-    """How the gateway is.
+    """The gateway's state.
 
     Attributes:
         status: `running`.
-        agent: name of the agent.
-        version: of lmagent.
         model: of new sessions; empty for the server's choice.
         endpoint: the model server.
         mode: permission mode of new sessions.
-        workspace: where the agent works.
         uptime: seconds since the start.
-        sessions: how many there are.
-        open: how many are open here.
-        running: in how many a turn runs.
-        tools: how many there are.
+        sessions: number of sessions.
+        open: number of sessions open here.
+        running: number of running turns.
+        tools: number of tools.
     """
 
     status: str
@@ -48,7 +45,7 @@ class Status(Struct, frozen=True):
 
 
 async def show_status(call: Call) -> Status:
-    """How the gateway is. Asks neither the model server nor any log."""
+    """Return the state, without querying the model server or reading logs."""
     host = call.gateway.host
     here = list(host.sessions.values())
     return Status(

@@ -1,4 +1,4 @@
-"""Tools: what the agent can call, with the arguments of each."""
+"""Tools: the agent's tools with their arguments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ class ToolRow(Struct, frozen=True):
     """A tool.
 
     Attributes:
-        name: as it is advertised.
-        description: what the model is told about it.
-        effect: what it can do to the world.
+        description: for the model.
+        effect: its kind of side effects.
         parameters: JSON schema of its arguments.
-        aliases: other names that are understood.
-        deferred: it is not in every prompt; it stands in a catalogue.
+        aliases: other accepted names.
+        deferred: listed in a catalogue instead of in every prompt.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Tools(Struct, frozen=True):
 
 
 async def list_tools(call: Call) -> Tools:
-    """The tools of this program, those of plugins included."""
     return Tools(
         tuple(
             ToolRow(tool.name, tool.description, tool.effect, tool.spec.parameters, tool.aliases, tool.deferred)

@@ -1,7 +1,7 @@
-"""Uploads: images that wait for the message they belong to, in `.lmagent/uploads`.
+"""Uploads: images in `.lmagent/uploads` that wait for their message.
 
-An upload is judged by its bytes before it is kept, and once more when a message takes it: nothing in the folder is
-believed. The message then holds the image itself, so what nobody takes can go after a day.
+An upload is checked by its bytes when it arrives and again when a message takes it: files in the folder are not
+trusted. The message then holds the image itself, so uploads without a message are deleted after a day.
 """
 
 from __future__ import annotations
@@ -30,30 +30,29 @@ MAX_UPLOAD = 20_000_000
 """Bytes of an upload."""
 
 MAX_WAITING = 1_000_000_000
-"""Bytes of all uploads that wait."""
+"""Bytes of all waiting uploads."""
 
 PIECE = 300_000
-"""Bytes of an image, a multiple of three, that are put into base64 or taken out of it in one go: a thread that does it
-keeps the event loop waiting till the next."""
+"""Bytes of an image that are converted to or from base64 at once, a multiple of three. The conversion
+keeps the event loop waiting, even from a thread.
+"""
 
 KEPT = 86_400.0
 """Seconds for which an upload waits for its message."""
 
 SCHEME = "upload:"
-"""How an image part names an upload instead of holding its bytes."""
+"""Prefix of an image part that names an upload instead of holding its bytes."""
 
 _FOLDER = (".lmagent", "uploads")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Upload(Struct, frozen=True):
-    """An image that was taken in.
+    """An accepted image.
 
     Attributes:
         id: names it in a message, as `upload:ID`.
         media_type: for example `image/png`, by its bytes.
-        width: in pixels.
-        height: in pixels.
         size: in bytes.
     """
 
@@ -65,7 +64,6 @@ class Upload(Struct, frozen=True):
 
 
 async def take_in(call: Call) -> Upload:
-    """Keep an image for the message that follows."""
     data = await call.request.body()
     picture = judged(data)
     id = os.urandom(16).hex()
@@ -93,7 +91,7 @@ def _keep(workspace: Path, id: str, data: bytes) -> None:
 
 
 def _sweep(folder: int) -> int:
-    """Remove what nobody took; returns the bytes of what is left."""
+    """Delete expired uploads; return the bytes of the others."""
     left, oldest = 0, time.time() - KEPT
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -109,14 +107,10 @@ def _sweep(folder: int) -> int:
 
 
 async def taken(workspace: Path, message: Message) -> Message:
-    """A message with its uploads in their places, every image in it judged and called what it is.
-
-    Args:
-        workspace: the workspace.
-        message: image parts may say `upload:ID` instead of holding base64.
+    """Return a message with its uploads filled in, and all images checked and typed by their bytes.
 
     Raises:
-        Refusal: an upload is gone or was never there, or something is no image.
+        Refusal: an upload is missing, or a part is not an image.
     """
     if not any(isinstance(part, Image) for part in message.parts):
         return message
@@ -142,7 +136,7 @@ def _decoded(text: str) -> bytes:
             raise ValueError
         size = PIECE // 3 * 4
         data = b"".join(base64.b64decode(text[at : at + size], validate=True) for at in range(0, len(text), size))
-    except ValueError:  # binascii.Error is one
+    except ValueError:  # includes binascii.Error
         raise Refusal(
             400, "invalid", "an image is neither base64 nor upload:ID", fix="POST /api/uploads gives an ID"
         ) from None
@@ -173,7 +167,7 @@ def _read(workspace: Path, id: str) -> bytes:
 
 @contextmanager
 def _folder(workspace: Path, *, make: bool) -> Generator[int]:
-    """The folder of the uploads, open; no link leads to it."""
+    """Open the folder of the uploads without following links."""
     root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

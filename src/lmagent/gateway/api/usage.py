@@ -1,4 +1,4 @@
-"""Usage: what was spent, by day, model and session."""
+"""Usage: tokens by day, model and session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lmagent.store.spent import Spending, UsageSums, day_of
 Range = Literal["today", "7d", "30d", "all"]
 
 _DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}
-"""Days of a range; today is one of them."""
+"""Days of a range, including today."""
 
 
 class UsageQuery(Struct, frozen=True):
@@ -34,14 +34,14 @@ class ContextPart(Struct, frozen=True):
 
 
 class ContextUse(Struct, frozen=True):
-    """What fills a session's window, in tokens.
+    """The use of a session's window, in tokens.
 
     Attributes:
         parts: the parts of the prompt.
         used: the whole prompt.
         window: the window that the model's server serves, or the assumed one.
-        trigger: the size of the prompt at which the conversation is shortened.
-        compactions: how often it was shortened so far.
+        trigger: the size of the prompt at which the conversation is compacted.
+        compactions: number of compactions so far.
     """
 
     parts: tuple[ContextPart, ...]
@@ -52,7 +52,7 @@ class ContextUse(Struct, frozen=True):
 
 
 class UsageTotals(Struct, frozen=True):
-    """All that was spent; tokens, and `steps` are model calls."""
+    """The total usage, in tokens; `steps` are model calls."""
 
     steps: int
     prompt_tokens: int
@@ -62,8 +62,6 @@ class UsageTotals(Struct, frozen=True):
 
 
 class DayUsage(Struct, frozen=True):
-    """What a day took."""
-
     day: str
     steps: int
     prompt_tokens: int
@@ -72,7 +70,7 @@ class DayUsage(Struct, frozen=True):
 
 
 class ModelUsage(Struct, frozen=True):
-    """What a model took; no name where the server gave none."""
+    """Usage of a model; the name is empty if the server gave none."""
 
     model: str
     steps: int
@@ -82,8 +80,6 @@ class ModelUsage(Struct, frozen=True):
 
 
 class SessionUsage(Struct, frozen=True):
-    """What a session took."""
-
     session: str
     session_id: str
     title: str
@@ -94,7 +90,7 @@ class SessionUsage(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Usage of a range. Days in their order, those without any left out; the rest from the highest down."""
+    """Usage of a range. Days in order, without empty ones; models and sessions by falling usage."""
 
     range: Range
     totals: UsageTotals
@@ -104,7 +100,7 @@ class Usage(Struct, frozen=True):
 
 
 async def show_usage(call: Call) -> Usage:
-    """What was spent in a range of days. Sessions that were deleted do not count any more."""
+    """Return the usage in a range of days, without deleted sessions."""
     wanted: Range = call.query.range
     since = first_day(wanted, call.gateway.host.clock.now())
     found = await to_thread.run_sync(spent_since, call.gateway.host.store.root, since)
@@ -118,7 +114,7 @@ async def show_usage(call: Call) -> Usage:
 
 
 def first_day(wanted: Range, now: float) -> str:
-    """The first local day of a range that ends today; empty for the beginning of all times."""
+    """Return the first local day of a range that ends today; empty for all time."""
     days = _DAYS.get(wanted)
     if days is None:
         return ""
@@ -126,7 +122,7 @@ def first_day(wanted: Range, now: float) -> str:
 
 
 def spent_since(root: Path, since: str) -> Spending:
-    """What was spent in the sessions below `root` from a local day on.
+    """Return the usage of the sessions below `root` from a local day on.
 
     Raises:
         StoreError: the index cannot be read.
@@ -141,7 +137,6 @@ def _counts(row: UsageSums) -> tuple[int, int, int, int]:
 
 
 async def show_context(call: Call) -> ContextUse:
-    """What fills a session's window."""
     from lmagent.app.charts import window_parts
 
     gateway, session = call.gateway, call.path["session"]

@@ -1,4 +1,4 @@
-"""Views: what a person sees of a session, and the parts that are fetched when somebody looks at them."""
+"""Views: the display of a session, and the parts that are fetched on demand."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from lmagent.store.jsonl import JsonlStore
 T = TypeVar("T")
 
 SHOWN = 8_000
-"""Characters of a result that a view has; the whole one is fetched by its call."""
+"""Characters of a result in a view; the rest is fetched with its call."""
 
 PIECE = 1_000_000
-"""Bytes of an artifact that are given at a time."""
+"""Bytes of an artifact per answer."""
 
 
 class ViewQuery(Struct, frozen=True):
@@ -51,21 +51,21 @@ class ViewQuery(Struct, frozen=True):
 
 
 class BlocksQuery(Struct, frozen=True):
-    """Blocks in front of one."""
+    """Blocks before an index."""
 
     before: Annotated[int, Meta(ge=0)]
     count: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
 class ArtifactQuery(Struct, frozen=True):
-    """Which part of it, in bytes."""
+    """A part of an artifact, in bytes."""
 
     offset: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=PIECE)] = PIECE
 
 
 class ShownTool(ToolBlock, frozen=True, tag_field="kind", tag="tool"):
-    """A call, as `ToolBlock`; `cut`: its result is longer than what is given here."""
+    """A call, as `ToolBlock`; `cut`: its result is longer than the content here."""
 
     cut: bool = False
 
@@ -80,13 +80,13 @@ class ShownView(View, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """What is seen of a session.
+    """The display of a session.
 
     Attributes:
-        seq: the last event that is in it; the stream of events goes on after it.
-        view: what is seen, with the last blocks.
-        first: index of the first block that is given.
-        total: blocks in all.
+        seq: its last event; the stream of events continues after it.
+        view: the display, with the last blocks.
+        first: index of its first block.
+        total: number of all blocks.
     """
 
     seq: int
@@ -103,17 +103,16 @@ class Blocks(Struct, frozen=True):
 
 
 class WholeCall(Struct, frozen=True):
-    """A call with all that is kept of it.
+    """A call with its whole record.
 
     Attributes:
-        tool: the tool.
         arguments: as the model wrote them.
         summary: the call in one line.
         status: how it ended; pending or running before.
-        content: what the model was told.
-        artifact: blob of the whole output, where `content` is a part of it; empty for none.
+        content: the result as the model received it.
+        artifact: blob of the whole output, if `content` is a part of it, else empty.
         size: bytes of the whole output.
-        diff: what it changed.
+        diff: its changes to files.
         duration: seconds.
     """
 
@@ -129,14 +128,13 @@ class WholeCall(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What a session changed, as a unified diff; `redo`: whether something that was undone can be done again."""
+    """A session's changes, as a unified diff; `redo`: whether an undone change can be redone."""
 
     text: str
     redo: bool = False
 
 
 async def show_view(call: Call) -> Page:
-    """What is seen of a session now."""
     gateway, session = call.gateway, call.path["session"]
     gateway.runner.require(session)
     seq, view, blocks = await gateway.views.look(session)
@@ -150,7 +148,6 @@ async def show_view(call: Call) -> Page:
 
 
 async def show_blocks(call: Call) -> Blocks:
-    """Earlier blocks."""
     gateway, session = call.gateway, call.path["session"]
     gateway.runner.require(session)
     query: BlocksQuery = call.query
@@ -171,7 +168,7 @@ def _cut(block: ToolBlock) -> ShownTool:
 
 
 def _asked_below(session: Session | None) -> Iterator[Pending]:
-    """What sub-agents at work ask, which the log of the session that they work for does not have."""
+    """Yield the open approvals of running sub-agents, which are not in their parent's log."""
     for child in session.children.values() if session is not None else ():
         for asked in child.state.approvals.values():
             yield Pending(asked.id, asked.call_id, asked.tool, asked.summary, asked.preview, asked.reason, asked.grant)
@@ -182,7 +179,6 @@ def _asked_below(session: Session | None) -> Iterator[Pending]:
 
 
 async def show_call(call: Call) -> WholeCall:
-    """A call with all of its result."""
     found = await _in_thread(call, _call, call.path["call_id"])
     if found is None:
         raise _missing("call", call.path["call_id"])
@@ -218,7 +214,7 @@ def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
 
 
 async def show_artifact(call: Call) -> Response:
-    """A part of an output that was too long for the model."""
+    """Send a part of an output that was too long for the model."""
     query: ArtifactQuery = call.query
     content = await _in_thread(call, _artifact, call.path["sha"])
     piece = content[query.offset : query.offset + query.limit]
@@ -238,7 +234,6 @@ def _artifact(store: JsonlStore, session: str, sha: str) -> bytes:
 
 
 async def show_image(call: Call) -> Response:
-    """An image of an input."""
     number = call.path["number"]
     data = await _in_thread(call, _image, call.path["input"], int(number) if number.isdecimal() else -1)
     if data is None:
@@ -255,7 +250,6 @@ def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | 
 
 
 async def show_diff(call: Call) -> Changes:
-    """What a session changed, as a unified diff."""
     return await _in_thread(call, _diff, call.gateway)
 
 
@@ -272,7 +266,7 @@ def _diff(store: JsonlStore, session: str, gateway: Gateway) -> Changes:
 
 
 async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:
-    """Read in a session's records; they may be long."""
+    """Run `work` on a session's records in a thread; they may be long."""
     session = call.path["session"]
     call.gateway.runner.require(session)
     return await to_thread.run_sync(partial(work, call.gateway.host.store, session, *arguments))

@@ -1,4 +1,4 @@
-"""Work: where a session's long work stands, beyond the tasks that its view has."""
+"""Work: the state of a session's long work, in addition to the tasks in its view."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lmagent.gateway.seed.http import state_of
 
 
 class Work(Struct, frozen=True):
-    """What the tasks are for.
+    """The purpose of the tasks.
 
     Attributes:
-        state: where a batch stands, in the model's words; None for nothing.
-        plan: the plan that was approved last, whose steps are tasks; None for none.
+        state: the state of a batch, as the model wrote it; may be None.
+        plan: the last approved plan, whose steps are tasks; may be None.
     """
 
     state: TaskState | None
@@ -22,7 +22,6 @@ class Work(Struct, frozen=True):
 
 
 async def show_work(call: Call) -> Work:
-    """The task state, and the plan that was approved."""
     session = call.path["session"]
     call.gateway.runner.require(session)
     work = (await state_of(call.gateway, session)).work

@@ -1,1 +1,1 @@
-"""Distributes the events of sessions to the clients that watch them; `broadcast.py` comes first."""
+"""Distributes the events of sessions to the clients that watch them. Read `broadcast.py` first."""

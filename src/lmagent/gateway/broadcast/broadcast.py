@@ -1,4 +1,4 @@
-"""Gives every watcher the recorded events of a session, then everything that happens in it, each event once."""
+"""Gives each watcher the recorded events of a session, then its live events, each once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from lmagent.store.log import EVENTS
 
 
 class Broadcast:
-    """The streams of a workspace's sessions.
-
-    Args:
-        runner: its open sessions are listened to; the others are read from their logs.
+    """The streams of a workspace's sessions, those open in this process and those read from their logs.
 
     Attributes:
         streams: the stream of each session that is open here or watched, by the session's id.
@@ -39,19 +36,17 @@ class Broadcast:
         runner.is_watched = self.is_watched
 
     async def run(self) -> None:
-        """Work until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._flusher.run)
             self._tasks.start_soon(self.feed.run)
 
     def end_all(self) -> None:
-        """End the stream of every watcher."""
         for stream in list(self.streams.values()):
             stream.stream.end()
         self.feed.stream.end()
 
     def end(self, session: str) -> None:
-        """End the streams of a session, which was deleted or put aside."""
+        """End the stream of a session that was deleted or cleared."""
         if (stream := self.streams.pop(session, None)) is not None:
             stream.stream.end()
 

@@ -1,4 +1,4 @@
-"""Frames: events as they go out, encoded once for all who watch."""
+"""Frames: outgoing events, encoded once for all watchers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lmagent.core import events as ev
 
 
 class Frame(Struct, frozen=True):
-    """An event on its way out.
+    """An outgoing event.
 
     Attributes:
-        seq: its place in what is watched; 0 for one that is not recorded.
-        data: the event as JSON, with the session that it belongs to.
+        seq: its number in the watched stream; 0 if it is not recorded.
+        data: the event as JSON, with its session.
     """
 
     seq: int
@@ -23,17 +23,12 @@ class Frame(Struct, frozen=True):
 
 
 def framed(event: ev.Event, session: str) -> Frame:
-    """The frame of an event.
-
-    Args:
-        event: durable or live.
-        session: id of the session in whose stream it goes out.
-    """
+    """Return the frame of an event in the stream of `session`."""
     if isinstance(event, ev.SessionCreated | ev.SessionForked):  # a copy still names the session it was copied from
         return Frame(event.seq, ev.encode(msgspec.structs.replace(event, session=session)))
     try:
         line = ev.encode(event)
-    except UnicodeEncodeError:  # half of a character, as a model may write one
+    except UnicodeEncodeError:  # half of a surrogate pair, as a model may write
         line = msgspec.json.encode(_whole(msgspec.to_builtins(event)))
     return Frame(event.seq, b'%b,"session":"%b"}' % (line[:-1], session.encode()))
 

@@ -1,4 +1,4 @@
-"""IndexFeed: what is recorded in all sessions, in the order in which the index has read it."""
+"""IndexFeed: the recorded events of all sessions, in the order in which the index has read them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from lmagent.store.log import EVENTS
 from lmagent.store.numbered import EventPlace
 
 PAUSE = 0.1
-"""Seconds between two looks at the logs, at least: what is recorded faster goes out together."""
+"""Shortest time between two reads of the logs, in seconds: faster events are sent together."""
 
 LOOK = 1.0
-"""Seconds between two looks where nothing is recorded in this process."""
+"""Seconds between two reads if no events are recorded in this process."""
 
 BATCH = 256
-"""Events that are read at a time."""
+"""Events per read."""
 
 
 BEGINNING = "0"
-"""The cursor before all events, of any index."""
+"""The cursor before all events of any index."""
 
 
 class Numbered(Struct, frozen=True):
-    """A recorded event of any session: where a watcher goes on from, and the event as JSON."""
+    """A recorded event of any session as JSON, and the cursor from which a watcher resumes."""
 
     cursor: str
     data: bytes
@@ -52,11 +52,10 @@ class FeedWatcher:
         return self
 
     async def __anext__(self) -> Numbered:
-        """The next event."""
         return self._named(await anext(self._watching))
 
     async def take(self) -> list[Numbered]:
-        """All events that there are now, waiting for the first; none where there will be no more."""
+        """Return all available events after waiting for the first; empty at the end of the stream."""
         return [self._named(frame) for frame in await self._watching.take()]
 
     def _named(self, frame: Frame) -> Numbered:
@@ -64,12 +63,6 @@ class FeedWatcher:
 
 
 class IndexFeed:
-    """The stream of all sessions.
-
-    Args:
-        root: the folder of the sessions.
-    """
-
     def __init__(self, root: Path) -> None:
         self.stream = Stream(self._reader, _nothing)
         self._root = root
@@ -77,24 +70,23 @@ class IndexFeed:
         self._news = anyio.Event()
 
     def notice(self, event: ev.Event) -> None:
-        """Something happened in a session that is open here."""
+        """Note that an event of an open session was recorded."""
         if event.seq and self.stream.watchers:
             self._news.set()
 
     async def run(self) -> None:
-        """Look for what is recorded, for as long as somebody watches, until cancelled."""
+        """Read new events while there are watchers, until cancelled."""
         while True:
             if not self.stream.watchers:
                 await self._news.wait()
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
             self._news = anyio.Event()
-            with suppress(LmagentError, OSError):  # the index cannot be read now; who asks for something is told why
+            with suppress(LmagentError, OSError):  # if the index cannot be read now, the next request reports it
                 await self._look()
             await anyio.sleep(PAUSE)
 
     async def _look(self) -> None:
-        """Hand on what the logs have gained."""
         while self.stream.watchers:
             mark, last, places = await anyio.to_thread.run_sync(self._gained, self.stream.last)
             self._take_mark(mark, last)
@@ -106,17 +98,17 @@ class IndexFeed:
                 return
 
     def _take_mark(self, mark: str, last: int) -> None:
-        """An index that was filled anew counts anew: whoever watched the old one has to come back."""
+        """Begin a new stream if the index was rebuilt: its numbers changed, so watchers have to reconnect."""
         if mark != self._mark:
             self.stream.end()
             self.stream, self._mark = Stream(self._reader, _nothing, last), mark
 
     @asynccontextmanager
     async def watch(self, after: str) -> AsyncGenerator[FeedWatcher]:
-        """A watcher from a cursor on, which may be `BEGINNING`; from now on without one.
+        """Watch from a cursor on, which may be `BEGINNING`; without one, from now on.
 
         Raises:
-            Refusal: the cursor is none of this index.
+            Refusal: the cursor is not of this index.
         """
         mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
         self._take_mark(mark, last)
@@ -125,11 +117,7 @@ class IndexFeed:
             yield FeedWatcher(watching, mark)
 
     async def check(self, cursor: str) -> None:
-        """Refuse a cursor that is none of this index.
-
-        Raises:
-            Refusal: it is not.
-        """
+        """Raise `Refusal` for a cursor that is not of this index."""
         mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
         self._take_mark(mark, last)
         self._number(cursor, last)
@@ -148,7 +136,7 @@ class IndexFeed:
     # --- reading, in threads ----------------------------------------------------------------------------------------
 
     def _gained(self, after: int | None) -> tuple[str, int, list[EventPlace]]:
-        """The numbering's mark, the last number, and the next places behind `after`; None wants none."""
+        """Return the index's mark, its last number, and the next places after `after` (no places for None)."""
         with SessionIndex(self._root) as index:
             index.refresh()
             mark, last = index.numbering()
@@ -172,7 +160,7 @@ class IndexFeed:
         return next_frames
 
     def _frames(self, places: Sequence[EventPlace]) -> list[Frame]:
-        """The events themselves, from the logs; what was deleted meanwhile is left out."""
+        """Read the events from the logs; deleted ones are left out."""
         files: dict[str, int] = {}
         found: list[Frame] = []
         try:
@@ -192,5 +180,5 @@ class IndexFeed:
 
 
 def _nothing() -> list[Frame]:
-    """What a watcher is given beside what is recorded."""
+    """Return no frames besides the recorded ones."""
     return []

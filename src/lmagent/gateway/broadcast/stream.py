@@ -1,7 +1,7 @@
-"""SessionStream: the stream of one session, whoever writes it.
+"""SessionStream: the stream of one session, whichever process writes it.
 
-A session that is open in this process is listened to; one that is not is read from its log, as other processes append
-to it. Pieces of text that arrive within one beat are handed on as one.
+An open session is listened to; other sessions are read from their logs, as other processes append to them. Pieces of
+text that arrive within one beat are joined.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lmagent.gateway.broadcast.watchers import Reader, Stream
 from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
 BEAT = 0.015
-"""Seconds within which pieces of text are joined. A person sees no difference; a browser draws every 0.016."""
+"""Seconds within which pieces of text are joined. Users see no difference; a browser draws every 0.016 s."""
 
 SLOWEST = 0.5
-"""Seconds between two looks at a log that nobody seems to write."""
+"""Seconds between two reads of a log that does not seem to grow."""
 
 MOST_OUTPUT = 64_000
-"""Characters of a running call's output that somebody who joins late is given: its end."""
+"""Characters of a running call's output that a late watcher receives: its end."""
 
 Key = tuple[str, ...]
 Live = ev.EphemeralEvent
@@ -42,12 +42,12 @@ class JoinedText(Struct):
     texts: list[str]
 
     def joined(self) -> ev.EphemeralEvent:
-        """One event for all."""
+        """Return one event with all texts."""
         return _with_text(self.event, "".join(self.texts)) if len(self.texts) > 1 else self.event
 
 
 class Flusher:
-    """Hands on what was joined, of all channels together."""
+    """Flushes the joined texts of all streams."""
 
     def __init__(self) -> None:
         self._ready: list[SessionStream] = []
@@ -55,12 +55,12 @@ class Flusher:
         self._beaten = 0.0
 
     def wants(self, channel: SessionStream) -> None:
-        """Let a channel hand on what it has with the next beat."""
+        """Flush a stream with the next beat."""
         self._ready.append(channel)
         self._news.set()
 
     async def run(self) -> None:
-        """Beat until cancelled: at once after a silence, then with a pause between two beats."""
+        """Flush until cancelled: at once after a silence, then with a pause between two beats."""
         while True:
             await self._news.wait()
             await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
@@ -71,18 +71,7 @@ class Flusher:
 
 
 class SessionStream:
-    """The stream of one session.
-
-    Args:
-        session: its id.
-        log: its log.
-        flusher: when to hand on what was joined.
-        last: `seq` of the last event that is known to be recorded.
-
-    Attributes:
-        stream: who watches.
-        is_followed: its log is being read for those who watch.
-    """
+    """The stream of one session; `last` is the `seq` of the last event known to be recorded."""
 
     def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
         self.session = session
@@ -110,7 +99,7 @@ class SessionStream:
         self.stream.moved(session.state.seq)
 
     def deafen(self) -> None:
-        """The session is not open here any more."""
+        """Stop listening: the session was closed here."""
         if self._stop is not None:
             self._stop()
             self._stop = None
@@ -119,7 +108,7 @@ class SessionStream:
             self._asked.clear()
 
     async def follow(self) -> None:
-        """Take the events from the log for as long as somebody watches and the session is not open here."""
+        """Take the events from the log while there are watchers and the session is not open here."""
         if self.is_followed:
             return
         self.is_followed = True
@@ -128,7 +117,7 @@ class SessionStream:
             while self.stream.watchers and not self.is_heard and not self.stream.is_over:
                 found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
                 if self.is_heard:
-                    break  # what was read is behind what it says itself
+                    break  # the session itself is ahead of the log
                 for event in found:
                     self.stream.push(framed(event, self.session))
                 self._remember(tail)
@@ -138,7 +127,7 @@ class SessionStream:
                 if not found:
                     await anyio.sleep(pause)
         except OSError:
-            self.stream.end()  # it cannot be read: who watches comes back, and is told why
+            self.stream.end()  # the log cannot be read: watchers come back and receive the error
         finally:
             self.is_followed = False
 
@@ -149,7 +138,7 @@ class SessionStream:
         if isinstance(event, ev.SubagentEvent):
             self._note_child(event)
         if not isinstance(event, Live):
-            if event.seq > self.stream.last:  # an approval that waits is told again to who was not there; we were
+            if event.seq > self.stream.last:  # a waiting approval is repeated for late watchers, and known here
                 self.flush()
                 self._forget_said(event)
                 self._push(event)
@@ -180,16 +169,16 @@ class SessionStream:
             _add(self._waiting, key, event, text)
 
     def flush(self) -> None:
-        """Hand on what was joined."""
+        """Push the joined texts."""
         if self._waiting:
             pieces, self._waiting = self._waiting, {}
             for piece in pieces.values():
                 self.stream.push(framed(piece.joined(), self.session))
 
-    # --- who joins late ---------------------------------------------------------------------------------------------
+    # --- late watchers ----------------------------------------------------------------------------------------------
 
     def _joined(self) -> list[Frame]:
-        """What was said of the running step, as one piece a kind, and what sub-agents ask."""
+        """Return the text of the running step, joined by kind, and the open approvals of sub-agents."""
         self.flush()
         events = [*self._asked.values(), *(piece.joined() for piece in self._said.values())]
         return [framed(event, self.session) for event in events]
@@ -222,7 +211,7 @@ class SessionStream:
             case _:
                 pass
 
-    # --- what is recorded -------------------------------------------------------------------------------------------
+    # --- recorded events --------------------------------------------------------------------------------------------
 
     def _reader(self, after: int) -> Reader:
         tail = LogTail(self._log, after, self._known(after))
@@ -241,13 +230,13 @@ class SessionStream:
         return self._mark if self._mark.seq <= after else NOWHERE
 
     def _remember(self, tail: LogTail) -> None:
-        """Where reading has come to, so that who comes back need not begin at the beginning."""
+        """Keep the position of a reader, so that later readers need not begin at the beginning."""
         if tail.mark.seq > self._mark.seq:
             self._mark = tail.mark
 
 
 def _key(event: ev.EphemeralEvent) -> Key | None:
-    """What belongs together: kind and call, behind the sub-agents' calls; None for what is handed on at once."""
+    """Return the key of texts to join: the sub-agents' calls, kind and call; None for an event to push at once."""
     match event:
         case ev.TextDelta():
             return ("text", "")
@@ -276,7 +265,7 @@ def _with_text(event: ev.EphemeralEvent, text: str) -> ev.EphemeralEvent:
 
 
 def _add(pieces: dict[Key, JoinedText], key: Key, event: ev.EphemeralEvent, text: str | None) -> None:
-    """Add a text to those of its kind, which come behind the others now."""
+    """Append a text to its piece, and move the piece to the end."""
     piece = pieces.pop(key, None)
     if piece is None or text is None:
         piece = JoinedText(event, [] if text is None else [text])
@@ -287,7 +276,7 @@ def _add(pieces: dict[Key, JoinedText], key: Key, event: ev.EphemeralEvent, text
 
 
 def _shorten(piece: JoinedText) -> None:
-    """Keep the end of a long output."""
+    """Keep only the end of a long output."""
     if len(piece.texts) > 64:
         piece.texts = ["".join(piece.texts)[-MOST_OUTPUT:]]
         piece.event = _with_text(piece.event, piece.texts[0])

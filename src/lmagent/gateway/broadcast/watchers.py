@@ -1,8 +1,7 @@
-"""Stream: one stream of frames for any number of watchers, each from where it left off.
+"""Stream: a stream of frames for many watchers, each from where it left off.
 
-A watcher reads what is on disk until it has caught up, and is handed everything from then on. Nothing is awaited
-between the look that finds it has caught up and the moment from which it is handed frames, so there is no gap; a frame
-that it has already is not given to it again.
+A watcher reads from disk until it has caught up, and receives each new frame from then on. There is no await between
+the check that it has caught up and the first frame, so there is no gap; frames that it already has are not repeated.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ import anyio
 from lmagent.gateway.broadcast.frames import Frame
 
 MOST_FRAMES = 4096
-"""Frames that may wait for a watcher; who does not read is cut off, and comes back with the last one it has."""
+"""Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame."""
 
 MOST_BYTES = 8_000_000
 """The same in bytes."""
 
 Reader = Callable[[], Awaitable[Sequence[Frame]]]
-"""Gives the next recorded frames, each time from where it left off; none where there are no more."""
+"""Returns the next recorded frames on each call; empty at the end."""
 
 
 class Watcher:
-    """One watcher's place in a stream: an iterator of frames that ends with the stream, or where it is cut off.
+    """One watcher's position in a stream: an iterator of frames that ends with the stream or when it is cut off.
 
     Attributes:
-        at: `seq` of the last recorded frame that it was given.
-        lagged: it was cut off, because it did not read.
+        at: `seq` of the last recorded frame that it received.
+        lagged: it was cut off because it did not read.
     """
 
     def __init__(self, stream: Stream, after: int) -> None:
@@ -47,7 +46,6 @@ class Watcher:
         return self
 
     async def __anext__(self) -> Frame:
-        """The next frame."""
         if not self._queue:
             self._queue.extend(await self.take())
             if not self._queue:
@@ -55,7 +53,7 @@ class Watcher:
         return self._queue.popleft()
 
     async def take(self) -> list[Frame]:
-        """All frames that there are now, waiting for the first; none where there will be no more."""
+        """Return all available frames after waiting for the first; empty at the end of the stream."""
         while True:
             if self._queue:
                 frames = list(self._queue)
@@ -75,8 +73,8 @@ class Watcher:
         frames = [frame for frame in await self._read() if frame.seq > self.at]
         if frames:
             self.at = frames[-1].seq
-        elif self._stream.last == there:  # all that can be read has been
-            frames = self._stream.joined()  # which hands the others what waits, and gives it to this one with the rest
+        elif self._stream.last == there:  # all recorded frames are read
+            frames = self._stream.joined()  # also flushes waiting text to the other watchers
             self._live = True
             self.at = max(self.at, there)
         return frames
@@ -84,7 +82,7 @@ class Watcher:
     # --- for the stream -----------------------------------------------------------------------------------------------
 
     def put(self, frame: Frame) -> None:
-        """Hand it a frame, unless it is not there yet, or has it."""
+        """Queue a frame, unless the watcher is still catching up or already has it."""
         if not self._live or 0 < frame.seq <= self.at:
             return
         self.at = frame.seq or self.at
@@ -97,26 +95,22 @@ class Watcher:
         self._news.set()
 
     def fall_behind(self) -> None:
-        """Let it read on from disk: something was recorded that nobody handed it."""
+        """Read from disk again: events were recorded that were not pushed."""
         self._live = False
         self._news.set()
 
     def wake(self) -> None:
-        """Let it see that the stream is over."""
+        """Let it notice that the stream is over."""
         self._news.set()
 
 
 class Stream:
-    """One stream.
+    """A stream of frames.
 
     Args:
-        reader: gives a reader of what is recorded after a `seq`.
-        joined: what somebody who has caught up is given beside it; it hands on first what waits to be handed on.
+        reader: makes a reader of the frames recorded after a `seq`.
+        joined: flushes waiting text, then returns the unrecorded frames for a watcher that has caught up.
         last: `seq` of the last recorded frame.
-
-    Attributes:
-        is_over: there will be no more.
-        watchers: who watches.
     """
 
     def __init__(self, reader: Callable[[int], Reader], joined: Callable[[], list[Frame]], last: int = 0) -> None:
@@ -127,35 +121,30 @@ class Stream:
         self.watchers: set[Watcher] = set()
 
     def push(self, frame: Frame) -> None:
-        """Hand a frame to everybody."""
+        """Hand a frame to all watchers."""
         self.last = frame.seq or self.last
         for watcher in tuple(self.watchers):
             watcher.put(frame)
 
     def moved(self, last: int) -> None:
-        """Let everybody read on from disk, where more is recorded than was handed on.
-
-        Args:
-            last: `seq` of the last recorded frame.
-        """
+        """Let all watchers read from disk if more is recorded than was pushed; `last` is the last recorded `seq`."""
         if last != self.last:
             self.last = last
             for watcher in self.watchers:
                 watcher.fall_behind()
 
     def end(self) -> None:
-        """There will be no more; what was handed on is still given out."""
+        """End the stream; frames in the queues are still delivered."""
         self.is_over = True
         for watcher in self.watchers:
             watcher.wake()
 
     def leave(self, watcher: Watcher) -> None:
-        """Hand a watcher nothing more."""
         self.watchers.discard(watcher)
 
     @asynccontextmanager
     async def watch(self, after: int) -> AsyncGenerator[Watcher]:
-        """A watcher that has everything up to `after`."""
+        """Watch the frames after `after`."""
         watcher = Watcher(self, after)
         self.watchers.add(watcher)
         try:

@@ -1,1 +1,1 @@
-"""HTTP: what stands before every route, the table of routes, and serving."""
+"""HTTP: the guard, the table of routes, and the server. Read `app.py` first."""

@@ -1,7 +1,7 @@
-"""Access: who somebody is. A PIN opens a browser's session, a bearer token is a program's, a link works once.
+"""Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once.
 
-What is kept lies in the user's data folder, readable by its owner alone: the token, the key that cookies are signed
-with, and the cookies that were given back. A cookie holds nothing but when it was made and its own number.
+Token, cookie key and the numbers of revoked cookies are files in the user's data folder, readable by their owner alone.
+A cookie holds only its time and its own number.
 """
 
 from __future__ import annotations
@@ -26,39 +26,32 @@ from lmagent.gateway.http.tries import Tries
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
 
 Caller = Literal["page", "token", "anyone"]
-"""Who asks: a browser that has logged in, a program with the bearer token, or anybody, where a route is open."""
+"""The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes)."""
 
 COOKIE = "lmagent"
 
 AGE = 30 * 86400
-"""Seconds that a browser stays logged in."""
+"""Seconds until a browser's login expires."""
 
 LINK = 60.0
-"""Seconds that a link which opens the page without the PIN lives."""
+"""Seconds until a login link expires."""
 
 DEVICE_COOKIE = "lmagent-device"
-"""Says that somebody has logged in on this device before; it lets in nobody, and logging out leaves it."""
+"""Marks a device that has logged in before. It gives no access, and logging out does not remove it."""
 
 DEVICE_AGE = 90 * 86400
-"""Seconds that a device is known after it logged in."""
 
 LOGIN = "/api/login"
-"""Where a PIN is given, and the only path that a device's cookie is sent to."""
+"""Route that takes the PIN; the device cookie is sent only here."""
 
 NO_COOKIES: Mapping[str, str] = {}
 
 WEAK = 16
-"""Characters below which a token can be guessed, for nothing limits how often it is tried."""
+"""Characters below which a token can be guessed: the number of tries is not limited."""
 
 
 class Keys(Struct, frozen=True):
-    """What lets somebody in.
-
-    Attributes:
-        token: of programs.
-        signer: the key that cookies are signed with.
-        returned: file of the numbers of cookies that were given back.
-    """
+    """Secrets that give access; `returned` is the file with the numbers of revoked cookies."""
 
     token: str
     signer: bytes
@@ -66,15 +59,7 @@ class Keys(Struct, frozen=True):
 
 
 class Access:
-    """Who somebody is.
-
-    Args:
-        keys: see `Keys`.
-        pin: what a person types.
-        secure: cookies are for TLS alone.
-        clock: Unix time.
-        monotonic: seconds that never go back.
-    """
+    """Identifies the sender of a request; issues and revokes cookies."""
 
     def __init__(
         self,
@@ -97,14 +82,10 @@ class Access:
         self._read_at: tuple[int, int] | None = None
 
     def caller(self, authorization: bytes, cookies: Mapping[str, str]) -> Caller:
-        """Who sends these headers. Who shows a token is who the token says, whatever cookies came along.
-
-        Args:
-            authorization: the header's value; empty for none.
-            cookies: by name.
+        """Return the sender of these headers. A bearer token counts before any cookie.
 
         Raises:
-            StoreError: it cannot be told which cookies count.
+            StoreError: the revoked cookies cannot be read.
         """
         if authorization:
             scheme, _, given = authorization.partition(b" ")
@@ -112,15 +93,12 @@ class Access:
         return "page" if self._is_ours(cookies.get(COOKIE, "")) else "anyone"
 
     def login(self, pin: str, address: str = "", cookies: Mapping[str, str] = NO_COOKIES) -> tuple[str, str]:
-        """The `Set-Cookie`s of somebody who knows the PIN: of the device, and of the login, which comes last.
+        """Return the `Set-Cookie` values for a correct PIN: the device's, then the login's.
 
-        Args:
-            pin: as it was typed.
-            address: of who typed it.
-            cookies: by name; that of a device which has logged in before gives it tries of its own.
+        A device that has logged in before has tries of its own.
 
         Raises:
-            Refusal: it is wrong (401), or too many tries were made (429).
+            Refusal: the PIN is wrong (401), or there were too many tries (429).
         """
         device = cookies.get(DEVICE_COOKIE, "")
         device = device if self._is_signed("device", device, DEVICE_AGE) else ""
@@ -136,21 +114,21 @@ class Access:
         return self._let_in()
 
     def key_of(self, caller: Caller) -> bytes:
-        """A secret of one caller: with another token another one. Who finds it learns nothing of the token."""
+        """Return a secret that identifies the caller; it changes with the token, and reveals nothing of it."""
         who = f"{caller} {self.token if caller == 'token' else ''}"
         return hmac.digest(self._keys.signer, f"caller {who}".encode(), "sha256")
 
     def link(self) -> str:
-        """A ticket that opens the page once, without the PIN, within `LINK` seconds."""
+        """Return a ticket that logs a browser in once, within `LINK` seconds."""
         ticket = secrets.token_urlsafe(24)
         self._links[_digest(ticket.encode())] = self._monotonic() + LINK
         return ticket
 
     def follow(self, ticket: str) -> tuple[str, str]:
-        """The `Set-Cookie`s of who comes with a ticket, as of `login`.
+        """Return the `Set-Cookie` values for a ticket, as `login` does.
 
         Raises:
-            Refusal: it was used already, or is too old, or never was one (404).
+            Refusal: the ticket is used, expired or unknown (404).
         """
         ends = self._links.pop(_digest(ticket.encode()), 0.0)
         if self._monotonic() > ends:
@@ -159,10 +137,10 @@ class Access:
         return self._let_in()
 
     def logout(self, cookies: Mapping[str, str]) -> str:
-        """The `Set-Cookie` that takes a browser's cookie; whoever kept a copy of it has nothing, either.
+        """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it.
 
         Raises:
-            StoreError: that cannot be recorded; the cookie still counts.
+            StoreError: the revocation cannot be recorded; the cookie still counts.
         """
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
@@ -181,7 +159,7 @@ class Access:
         return urlsafe_b64encode(hmac.digest(self._keys.signer, f"{kind} {body}".encode(), "sha256")).decode()
 
     def _is_signed(self, kind: str, value: str, age: float) -> bool:
-        """Whether we made this, as this and no other kind of cookie, and not too long ago."""
+        """Check signature, kind and age of a cookie."""
         body, _, signature = value.partition("~")
         if not (value.isascii() and signature and same(signature.encode(), self._signature(kind, body).encode())):
             return False
@@ -191,10 +169,10 @@ class Access:
         return self._is_signed("cookie", value, AGE) and value.partition("~")[0] not in self._given_back()
 
     def _given_back(self) -> frozenset[str]:
-        """Numbers of cookies that were given back, at this gateway or at another one of the same user.
+        """Return the numbers of revoked cookies, those of the user's other gateways included.
 
         Raises:
-            StoreError: that cannot be told, so that no cookie counts.
+            StoreError: they cannot be read, so no cookie counts.
         """
         file = self._keys.returned
         try:
@@ -215,7 +193,7 @@ class Access:
 
 
 def same(given: bytes, right: bytes) -> bool:
-    """Compared in constant time, and by digests, so that not even the length is told."""
+    """Compare in constant time, and by digests, so that the time does not reveal the length."""
     return hmac.compare_digest(_digest(given), _digest(right))
 
 
@@ -224,20 +202,17 @@ def _digest(text: bytes) -> bytes:
 
 
 def new_pin() -> str:
-    """Six digits."""
     return f"{secrets.randbelow(1_000_000):06d}"
 
 
 def keys_in(folder: Path, token: str = "") -> Keys:
-    """The keys that are kept in a folder; those that are missing are made.
+    """Return the keys in `folder`; missing ones are created.
 
-    Args:
-        folder: of the gateway, in the user's data folder.
-        token: the one that the settings name; it is not kept. Empty: one of our own.
+    A `token` from the settings is used but not saved.
 
     Raises:
-        ConfigError: no request can carry the token.
-        StoreError: they cannot be read or kept.
+        ConfigError: the token has characters that a request cannot carry.
+        StoreError: the keys cannot be read or saved.
     """
     if token and (not token.isascii() or not token.isprintable() or " " in token):
         raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
@@ -249,7 +224,7 @@ def keys_in(folder: Path, token: str = "") -> Keys:
 
 
 def _kept(file: Path, fresh: str) -> str:
-    """What a file holds; where there is none, it is made. Of several processes that make it at once, one wins."""
+    """Return the file's content, created from `fresh` if missing. If several processes create it at once, one wins."""
     try:
         make_private(file.parent)
         if not (known := _read(file)):

@@ -1,4 +1,4 @@
-"""App: the one table of routes and sockets, and the application that serves it behind the guard."""
+"""App: the table of all routes and sockets, and the application that serves it inside the guard."""
 
 from __future__ import annotations
 
@@ -75,16 +75,15 @@ TABLE: tuple[Route, ...] = (
     *seed.ROUTES,
     *facade.ROUTES,
 )
-"""Every route. Of several that fit a path, the first counts."""
+"""All routes. If several match a path, the first counts."""
 
 SOCKETS: tuple[Socket, ...] = (*socket.SOCKETS, *live.SOCKETS)
-"""Every socket."""
 
 Say = Callable[[str], None]
 
 
 class _Line(Struct, frozen=True):
-    """What answers on one path."""
+    """The routes of one path, by method."""
 
     pattern: Any
     methods: dict[str, Route]
@@ -95,16 +94,7 @@ class _Line(Struct, frozen=True):
 
 
 class Table:
-    """Answer by the routes. A client gets each error as a sentence; an unexpected one is also logged and printed.
-
-    Args:
-        gateway: the sessions.
-        access: PIN, token, cookies.
-        routes: see `TABLE`.
-        sockets: see `SOCKETS`.
-        say: where faults are said.
-        patience: how long bodies may take.
-    """
+    """Answers requests by the table. Clients get errors as a sentence; unexpected ones are also logged and printed."""
 
     def __init__(
         self,
@@ -127,7 +117,6 @@ class Table:
         self._sockets = [(compile_path(line.path)[0], line) for line in sockets]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         begun = False
 
         async def sender(message: Any) -> None:
@@ -149,7 +138,7 @@ class Table:
             failure = unexpected(fault, host.workspace, host.settings)
             self._say(f"{scope.get('method', 'socket')} {scope['path'][:200]}: {failure}")
             if begun:
-                raise  # the server closes the connection, so that half an answer does not look like a whole one
+                raise  # the server closes the connection, so that half an answer does not look complete
             await refuse(fault, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,16 +191,5 @@ def build_app(
     sockets: Sequence[Socket] = SOCKETS,
     patience: Patience = PATIENCE,
 ) -> App:
-    """The gateway as an ASGI application.
-
-    Args:
-        gateway: the sessions.
-        access: PIN, token, cookies.
-        rules: which names are ours.
-        say: where unexpected errors are said.
-        routes: what it serves.
-        sockets: the same for sockets.
-        patience: how long bodies may take.
-    """
     table = Table(gateway, access, routes=routes, sockets=sockets, say=say, patience=patience)
     return metrics.counted(Guard(table, access, rules))

@@ -1,4 +1,4 @@
-"""Bodies: what a request carries, cut off where it is too large or comes too slowly, whatever it said of its length."""
+"""Bodies of requests: refused if too large or too slow, whatever Content-Length says."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ class Patience(Struct, frozen=True):
     """How long a body may take.
 
     Attributes:
-        silence: seconds in which some of it has to come.
-        whole: seconds for all of it, besides what its size needs.
-        rate: bytes a second that even a slow client sends.
+        silence: seconds between two pieces.
+        whole: seconds for the whole body, plus the time that its size takes at `rate` bytes a second.
     """
 
     silence: float = 20.0
@@ -31,7 +30,7 @@ PATIENCE = Patience()
 def limited(
     limit: int, headers: Any, receive: Callable[[], Awaitable[MutableMapping[str, Any]]], patience: Patience
 ) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
-    """A `receive` that refuses a body which is larger than `limit` bytes (413) or comes too slowly (408)."""
+    """Return a `receive` that refuses a body larger than `limit` bytes (413) or too slow (408)."""
     told = headers.get(b"content-length")
     too_large = Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", fix="send less")
     taken = 0
@@ -40,7 +39,7 @@ def limited(
 
     async def receiver() -> MutableMapping[str, Any]:
         nonlocal taken, ended, ends
-        if ended:  # what comes now is that the client has gone
+        if ended:  # the next message can only be that the client has gone
             return await receive()
         if told.isdigit() and int(told) > limit:
             raise too_large

@@ -1,7 +1,7 @@
-"""Compact: the page's modules are sent without comments and without the spaces that a program does not need.
+"""Compact: the page's modules without comments and needless spaces.
 
-Both are a third of the sources, and a sixth of what is sent after compression. Statements stay in lines of their own,
-so that the page can be read in a browser. A test compares every module with what a parser reads in its source.
+They make up a third of the sources, and a sixth of the compressed transfer. Statements keep their own lines, so that
+the page can be read in a browser. A test compares each module with a parser's reading of its source.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _PATTERN = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[\n])+/\w*")
-"""A regular expression."""
+"""A JavaScript regular expression."""
 
 _TEXT = re.compile(r"((?:\\.|\$(?!\{)|[^\\`$])*)(`|\$\{)", re.DOTALL)
 """The text of a template up to its end, or up to the next value."""
 
 _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+-*%<>~^") | {"", "return", "typeof", "case", "in", "of", "await"}
-"""Tokens after which a slash begins a regular expression, and no division."""
+"""Tokens after which a slash begins a regular expression and is not a division."""
 
 _INDENT = re.compile(r"\n[ \t]+")
 
@@ -30,11 +30,11 @@ def compact(source: str) -> str:
     Indentation also goes from `html` templates, where it means as much as a line break.
     """
     sent: list[str] = []
-    holes: list[tuple[int, str]] = []  # values of templates that are open: braces open within, and the template's tag
+    holes: list[tuple[int, str]] = []  # open template values: open braces within, and the template's tag
     braces, before, place = 0, "", 0
 
     def text(place: int, tag: str) -> int:
-        """Take the text of a template; returns where it ends."""
+        """Take the text of a template and return where it ends."""
         nonlocal braces, before
         found = _TEXT.match(source, place)
         if found is None:
@@ -68,7 +68,7 @@ def compact(source: str) -> str:
 
 
 def _needs_space(before: str, after: str) -> bool:
-    """Tell whether two tokens would be one without a space between them."""
+    """Tell whether two tokens would merge without a space between them."""
     return (_is_word(before) and _is_word(after)) or (before == after and before in ("+", "-"))
 
 

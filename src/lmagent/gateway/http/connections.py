@@ -1,7 +1,7 @@
-"""Connections: how many there may be, of one client and in all, and which has to go when there are too many.
+"""Connections: limits per client and in total, and which connection is dropped beyond them.
 
-Whoever has not shown who he is can be sent away: the one that came first goes first, so that somebody who comes and
-asks is served however many sockets others hold open.
+Only connections without credentials are dropped, the oldest first, so that a new client is served however many sockets
+others hold open.
 """
 
 from __future__ import annotations
@@ -15,23 +15,13 @@ PER_CLIENT = 256
 """Connections that one address may hold without credentials."""
 
 RESERVE = 512
-"""Open files that are not connections: logs, pipes of commands, the model server, what is being accepted."""
+"""Open files that are not connections: logs, pipes of commands, the model server, sockets being accepted."""
 
 MOST = 20_000
-"""Connections in all, where the system would allow more."""
+"""Connections in total, even if the system would allow more."""
 
 
 class Connection:
-    """One connection.
-
-    Args:
-        transport: its transport.
-        ledger: where it is counted.
-
-    Attributes:
-        address: of the client.
-    """
-
     def __init__(self, transport: Any, ledger: Connections) -> None:
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
@@ -51,35 +41,22 @@ class Connection:
             self._ledger.vouch(self)
 
     def drop(self) -> None:
-        """Close it now."""
         self._transport.abort()
 
     def gone(self) -> None:
-        """It is closed."""
+        """Remove it from the ledger; its transport is closed."""
         self._ledger.remove(self)
 
 
 class Caps(Struct, frozen=True):
-    """How many connections there may be.
-
-    Attributes:
-        client: of one address, without credentials.
-        total: in all.
-    """
+    """Limits on connections: per address without credentials, and in total."""
 
     client: int = PER_CLIENT
     total: int = MOST
 
 
 class Connections:
-    """Those that are open.
-
-    Args:
-        caps: how many there may be.
-
-    Attributes:
-        dropped: connections that had to go so far.
-    """
+    """The open connections; `dropped` counts those closed because of the limits."""
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
@@ -92,7 +69,7 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection) -> None:
-        """One more; another one goes where there are too many, and if none can go, this one."""
+        """Add a connection, and drop the oldest one without credentials if there are too many."""
         self._all.add(connection)
         self._strangers[connection] = None
         same = self._by_address.setdefault(connection.address, OrderedDict())
@@ -103,11 +80,10 @@ class Connections:
             self._drop(next(iter(self._strangers)))
 
     def vouch(self, connection: Connection) -> None:
-        """It has shown credentials: it is not sent away any more."""
+        """Exempt a connection from being dropped: it has shown credentials."""
         self._forget(connection)
 
     def remove(self, connection: Connection) -> None:
-        """It is closed."""
         self._all.discard(connection)
         self._forget(connection)
 
@@ -126,10 +102,10 @@ class Connections:
 
 
 def raise_limit() -> int:
-    """Let this process have as many open files as it may; returns how many connections that leaves room for."""
+    """Raise this process's limit of open files; return how many connections that leaves room for."""
     try:
         import resource
-    except ImportError:  # Windows: there is no such limit
+    except ImportError:  # Windows has no such limit
         return MOST
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST + RESERVE if hard == resource.RLIM_INFINITY else min(hard, MOST + RESERVE)
@@ -137,6 +113,6 @@ def raise_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
-        except (OSError, ValueError):  # macOS names a hard limit that the kernel does not give
+        except (OSError, ValueError):  # macOS names a hard limit that the kernel does not grant
             pass
     return max(64, min(MOST, soft - RESERVE))

@@ -1,4 +1,4 @@
-"""Door: logging in and out, and who one is."""
+"""Door: logging in and out, and the caller's identity."""
 
 from __future__ import annotations
 
@@ -15,32 +15,21 @@ from lmagent.gateway.http.route import Call, Route, json
 
 
 class Login(Struct, frozen=True):
-    """What a person types.
-
-    Attributes:
-        pin: as `lmagent web` printed it.
-    """
+    """The PIN, as `lmagent web` printed it."""
 
     pin: Annotated[str, Meta(max_length=256)]
 
 
 class Done(Struct, frozen=True):
-    """It is done."""
-
     ok: bool = True
 
 
 class Me(Struct, frozen=True):
-    """Who asks, and what serves.
+    """The caller, and the gateway's version, workspace, model server and defaults of new sessions.
 
     Attributes:
-        caller: a browser or a program.
-        version: of lmagent.
-        workspace: the folder the agent works in.
-        model: the model of new sessions; empty for what the server has loaded.
-        mode: the permission mode of new sessions.
-        endpoint: the model server.
-        models_url: whether the model server can be asked for its models.
+        model: empty for the model that the server has loaded.
+        models_url: whether the model server lists its models.
     """
 
     caller: Caller
@@ -67,7 +56,7 @@ async def _logout(call: Call) -> Response:
 
 
 async def _open(call: Call) -> Response:
-    if call.request.method == "HEAD":  # a look ahead must not use the link up
+    if call.request.method == "HEAD":  # a link preview must not use the link up
         return Response(media_type="text/html")
     try:
         cookies = call.access.follow(call.path["ticket"])
@@ -83,7 +72,7 @@ async def _open(call: Call) -> Response:
 
 
 async def _health(_: Call) -> Response:
-    return PlainTextResponse("ok")  # whoever asks learns nothing else
+    return PlainTextResponse("ok")  # open to anyone, so it says nothing else
 
 
 async def _me(call: Call) -> Me:

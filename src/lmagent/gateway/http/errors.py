@@ -1,4 +1,4 @@
-"""Errors: how the gateway says no, in one shape on every route of ours.
+"""Errors: their shape on all of the gateway's own routes.
 
 {"error": {"code": "not_found", "message": "there is no session abc", "fix": "GET /api/sessions lists them"}}
 """
@@ -29,15 +29,7 @@ from lmagent.core.errors import (
 
 
 class Refusal(LmagentError):
-    """A request that is not carried out.
-
-    Args:
-        status: HTTP status, 4xx.
-        code: what is wrong, for programs.
-        message: the same in words.
-        fix: what to do.
-        headers: of the answer.
-    """
+    """A request that is not carried out; `status` is 4xx, `code` is for programs."""
 
     def __init__(
         self, status: int, code: str, message: str, *, fix: str = "", headers: Mapping[str, str] | None = None
@@ -49,13 +41,7 @@ class Refusal(LmagentError):
 
 
 class Told(Struct, frozen=True):
-    """What is wrong.
-
-    Attributes:
-        code: for programs.
-        message: in words.
-        fix: what to do; empty where nothing can be.
-    """
+    """An error: `code` for programs, a message, and `fix`, the next step (may be empty)."""
 
     code: str
     message: str
@@ -63,7 +49,7 @@ class Told(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """The body of every answer that is no success."""
+    """The body of all answers that are not a success."""
 
     error: Told
 
@@ -85,12 +71,12 @@ _STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status that an error is told with; 500 for a fault of ours."""
+    """Return the HTTP status of an error; 500 for an internal fault."""
     return _placed(error)[0]
 
 
 def failure_of(error: Exception) -> Failure:
-    """The body that tells an error. A fault of ours is named by its type alone: its words may hold anything."""
+    """Return the body of an error. An internal fault is named by its type alone: its text may hold secrets."""
     _, code = _placed(error)
     if isinstance(error, LmagentError):
         return Failure(Told(code, error.message, error.fix))

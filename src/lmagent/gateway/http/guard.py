@@ -1,8 +1,8 @@
-"""Guard: what stands before every route, for requests and for sockets: Host, Origin, what may be in a request at all.
+"""Guard: checks Host, Origin and the head of each request and socket before its route.
 
 Any web site can have a browser send requests to this machine. The browser says so (`Origin`, `Sec-Fetch-Site`), or
-believes that we are the site's own server (DNS rebinding: then `Host` is a name that is not ours). Sources: WHATWG
-Fetch, section 3.2; W3C Fetch Metadata, section 2.3; RFC 9110, section 7.2; RFC 9112, section 6.3 (framing).
+takes this server for the site's own (DNS rebinding: `Host` is then a foreign name). Sources: WHATWG Fetch, section 3.2;
+W3C Fetch Metadata, section 2.3; RFC 9110, section 7.2; RFC 9112, section 6.3 (framing).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_HEAD = 64 * 1024
 """Bytes of a request's head."""
 
 WROTE = b"x-lmagent-request"
-"""A header that no form and no link can send, so that a write is known to be meant: `X-LMAgent-Request: 1`."""
+"""A header that forms and links cannot send; it proves that a write is intended: `X-LMAgent-Request: 1`."""
 
 POLICY = "; ".join(
     (
@@ -45,8 +45,9 @@ POLICY = "; ".join(
         "trusted-types worker",
     )
 )
-"""What a page of ours may do: only what came from here, and nothing that turns text into code. The only
-exception is the address of worker.js, which a policy of the page names."""
+"""Policy of the page: only resources from this server, and no evaluation of text as code.
+The only exception is the address of worker.js, for which the page has its own policy.
+"""
 
 _USED = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb", "serial", "hid")
 PROTECTION: tuple[tuple[bytes, bytes], ...] = (
@@ -58,7 +59,7 @@ PROTECTION: tuple[tuple[bytes, bytes], ...] = (
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _USED).encode()),
     (b"cache-control", b"no-store"),
 )
-"""Headers of every answer that does not set them itself."""
+"""Headers of answers that do not set them themselves."""
 
 _SECRET_NAMES = frozenset(
     {
@@ -67,18 +68,18 @@ _SECRET_NAMES = frozenset(
     }
 )
 _LAST = {"connection": "close"}
-"""Nobody can tell where such a request ends, so that nothing behind it is one."""
+"""The end of such a request is unknown, so the bytes after it are not read as another request."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SAFE = frozenset({"GET", "HEAD"})
 
 
 class Rules(Struct, frozen=True):
-    """Which names are ours.
+    """The names of this server.
 
     Attributes:
         is_local: the server listens on loopback only.
-        names: names under which it is reached besides localhost and the address that a connection came in by.
+        names: names besides localhost and the address that the connection came in by.
     """
 
     is_local: bool = True
@@ -89,11 +90,7 @@ LOOPBACK = Rules()
 
 
 class Headers:
-    """The headers of a request, the first of each name; names are lower-case.
-
-    Attributes:
-        size: bytes of all of them.
-    """
+    """The headers of a request, the first of each name, with lower-case names; `size` in bytes."""
 
     def __init__(self, scope: Scope) -> None:
         self._first: dict[bytes, bytes] = {}
@@ -103,11 +100,10 @@ class Headers:
             self.size += len(name) + len(value) + 4
 
     def get(self, name: bytes) -> bytes:
-        """A header's value; empty for none."""
+        """Return a header's value, empty if missing."""
         return self._first.get(name, b"")
 
     def text(self, name: bytes) -> str:
-        """The same as text."""
         return self.get(name).decode("latin-1")
 
     def __contains__(self, name: bytes) -> bool:
@@ -115,18 +111,11 @@ class Headers:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Cookies by name."""
         return cookie_parser(self.text(b"cookie")) if b"cookie" in self else {}
 
 
 class Guard:
-    """An ASGI application that lets through to another what may come in, and says who asks (`scope["lmagent"]`).
-
-    Args:
-        app: the other.
-        access: who somebody is.
-        rules: which names are ours.
-    """
+    """An ASGI middleware that refuses unsafe requests and adds the caller as `scope["lmagent"]`."""
 
     def __init__(self, app: App, access: Access, rules: Rules) -> None:
         self._app = app
@@ -135,7 +124,6 @@ class Guard:
         self._names = frozenset(name.lower().rstrip(".") for name in rules.names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         headers = Headers(scope)
         sender = protected(send)
         try:
@@ -176,7 +164,7 @@ class Guard:
         raise Refusal(421, "wrong_host", text, fix=fix)
 
     def _came_in_by(self, scope: Scope, name: str) -> bool:
-        """Whether this is the very address that the connection was made to: no page of another site can be there."""
+        """Whether `name` is the address that the connection was made to: a foreign page cannot be served from there."""
         if self._rules.is_local or not scope.get("server"):
             return False
         try:
@@ -194,21 +182,14 @@ class Guard:
 
 
 class Visitor(Struct, frozen=True):
-    """Who asks, and with what headers.
-
-    Attributes:
-        caller: who.
-        headers: the request's.
-    """
-
     caller: Caller
     headers: Headers
 
     def admit(self, method: str, *, is_open: bool) -> None:
-        """Let in to a route who may use it.
+        """Check that the caller may use a route.
 
         Raises:
-            Refusal: 401 without credentials; 403 where another site may have sent it, or a form.
+            Refusal: credentials are missing (401), or another site or a form may have sent the request (403).
         """
         if is_open:
             return
@@ -225,7 +206,7 @@ class Visitor(Struct, frozen=True):
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """A page of our own. A proxy before us may speak TLS where we do not, so the scheme says nothing."""
+    """Whether the origin is this server's page. The scheme is ignored: a proxy may add TLS."""
     try:
         parts = urlsplit(origin)
         return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
@@ -234,7 +215,7 @@ def _is_same(origin: str, host: str) -> bool:
 
 
 def protected(send: Send) -> Send:
-    """A `send` that adds the headers of `PROTECTION`."""
+    """Return a `send` that adds the headers of `PROTECTION`."""
 
     async def sender(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):

@@ -1,4 +1,4 @@
-"""LAN: where this machine is reached from its network, and how that gets to a phone."""
+"""LAN: this machine's addresses and names in its network, and the QR code for a phone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import socket
 from contextlib import suppress
 
 _ELSEWHERE = ("192.0.2.1", "10.0.0.1", "172.16.0.1", "192.168.0.1")
-"""Addresses of which the system says by which of its own it would reach them: RFC 5737, RFC 1918. Nothing is sent."""
+"""Addresses for which the system names its outgoing address: RFC 5737, RFC 1918. Nothing is sent to them."""
 
 
 def addresses() -> list[str]:
-    """This machine's addresses in its networks, the likeliest first; empty without a network."""
+    """Return this machine's addresses in its networks, the likeliest first; empty without a network."""
     found: list[str] = []
     for there in _ELSEWHERE:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -24,7 +24,7 @@ def addresses() -> list[str]:
 
 
 def names() -> tuple[str, ...]:
-    """What other machines of the network may call this one (RFC 6762: `.local`)."""
+    """Return the names that other machines of the network have for this one (RFC 6762: `.local`)."""
     name = socket.gethostname().partition(".")[0].lower()
     return (name, f"{name}.local") if name else ()
 
@@ -35,7 +35,7 @@ def _is_outward(address: str) -> bool:
 
 
 def qr_text(url: str) -> str:
-    """A QR code for a terminal, two rows a line, with the quiet zone that readers need (ISO/IEC 18004)."""
+    """Return a QR code for a terminal, two rows a line, with the quiet zone that readers need (ISO/IEC 18004)."""
     import segno
 
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""OpenAPI: the table of routes as OpenAPI 3.1 tells it. The schemas are those of the Structs themselves.
+"""OpenAPI: the table of routes as an OpenAPI 3.1 document. The schemas come from the Structs.
 
 Source of the form: OpenAPI Specification 3.1.0, sections 4.8.9 to 4.8.24.
 """
@@ -21,16 +21,15 @@ from lmagent.gateway.http.route import Call, Route
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"\{(\w+)(?::path)?\}")
 _ALWAYS = (400, 413)
-"""Statuses that any route may answer: what is no request, and a body that none of them takes."""
+"""Errors of all routes: a malformed request, and a body that is too large."""
 
 _GUARDED = (401, 403)
 
 
 def describe(routes: Sequence[Route]) -> dict[str, Any]:
-    """The description of some routes."""
     kinds = [kind for route in routes for kind in (route.body, route.answer) if kind is not None]
     made, components = msgspec.json.schema_components([Failure, *kinds], ref_template=_REFERENCE)
-    schemas = iter(made[1:])  # of all at once, for two Structs of one name have longer ones there
+    schemas = iter(made[1:])  # all at once, because two Structs with the same name get longer names
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         body, answer = (None if kind is None else next(schemas) for kind in (route.body, route.answer))
@@ -52,7 +51,6 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route, body: Any, answer: Any, failure: Any) -> dict[str, Any]:
-    """A route, with the schemas of what it takes, answers and refuses with."""
     told: dict[str, Any] = {
         "summary": route.summary,
         "operationId": _id(route),
@@ -72,7 +70,7 @@ def _operation(route: Route, body: Any, answer: Any, failure: Any) -> dict[str, 
 
 
 def _id(route: Route) -> str:
-    """A name for clients that make methods of routes."""
+    """Return a method name for generated clients."""
     words = re.findall(r"\w+", f"{route.method.lower()} {route.path.replace(':path', '')}")
     return "_".join(words)
 
@@ -115,7 +113,7 @@ def _failure(status: int, failure: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _whole() -> bytes:
-    from lmagent.gateway.http.app import TABLE  # the table has this route in it
+    from lmagent.gateway.http.app import TABLE  # a cycle: the table contains this route
 
     return msgspec.json.encode(describe(TABLE))
 

@@ -1,7 +1,7 @@
-"""Route: one line of the table that is the API.
+"""Route: one row of the table that is the API.
 
-The table decodes what comes in, encodes what goes out and tells errors; `openapi.py` describes it from the same
-Structs. A handler that streams, or answers something that is no JSON, returns a Starlette response.
+The table decodes requests, encodes answers and reports errors; `openapi.py` describes it from the same Structs. A
+handler that streams, or whose answer is not JSON, returns a Starlette response.
 """
 
 from __future__ import annotations
@@ -40,16 +40,12 @@ Method = Literal["GET", "POST", "DELETE"]
 
 
 class Call(Struct, frozen=True):
-    """A request, decoded.
+    """A decoded request.
 
     Attributes:
-        gateway: the sessions.
-        request: as it came.
         path: parts of the path, by name.
-        query: the route's `query` Struct; None where it has none.
-        body: the route's `body` Struct; None where it has none.
-        caller: who asks.
-        access: PIN, token, cookies.
+        query: the route's `query` Struct, None if it has none.
+        body: the route's `body` Struct, None if it has none.
     """
 
     gateway: Gateway
@@ -65,15 +61,7 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 
 class Talk(Struct, frozen=True):
-    """A WebSocket whose sender may be here; it is not accepted yet.
-
-    Attributes:
-        gateway: the sessions.
-        socket: the socket.
-        path: parts of the path, by name.
-        caller: who it is.
-        access: PIN, token, cookies.
-    """
+    """A WebSocket whose caller is admitted; it is not accepted yet."""
 
     gateway: Gateway
     socket: WebSocket
@@ -83,35 +71,29 @@ class Talk(Struct, frozen=True):
 
 
 class Socket(Struct, frozen=True):
-    """One line of the table of sockets. A handler accepts the socket and returns when it is closed.
-
-    Attributes:
-        path: as in `Route`; of several that fit the first counts.
-        handler: what talks.
-    """
+    """A row of the table of sockets. Its handler accepts the socket and returns when it is closed."""
 
     path: str
     handler: Callable[[Talk], Awaitable[None]]
 
 
 class Route(Struct, frozen=True):
-    """One line.
+    """A row of the table.
 
     Attributes:
-        method: HTTP method.
-        path: with `{name}` for its parts; `{name:path}` takes slashes, `{session}` a session's id only.
-        handler: what answers: a Struct (sent as JSON), or a response.
+        path: with `{name}` for its parts; `{name:path}` takes slashes, `{session}` only a session's id.
+        handler: returns a Struct (sent as JSON), or a response.
         summary: one line, for the description.
         query: Struct of the query; its fields are decoded from text.
         body: Struct of the JSON body.
-        answer: type of the answer; None for one that is no JSON.
+        answer: type of a JSON answer, else None.
         status: of a success.
-        media: content type of an answer that is no JSON; several stand behind each other, ", " between them.
+        media: content types of an answer that is not JSON, separated by ", ".
         errors: statuses that a well-formed request may meet beyond 400, 401, 403 and 413.
         raw: the handler reads the body itself, within limits of its own.
         is_open: needs no credentials.
         limit: bytes of the body.
-        tell: how errors are told, where that is not in our shape.
+        tell: makes the error response of a route with its own error format.
     """
 
     method: Method
@@ -131,12 +113,10 @@ class Route(Struct, frozen=True):
 
 
 def json(value: Any, status: int = 200) -> Response:
-    """A value as an answer."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def told(error: Exception) -> Response:
-    """An error as an answer."""
     answer = json(failure_of(error), status_of(error))
     if isinstance(error, Refusal):
         answer.headers.update(error.headers)
@@ -144,7 +124,7 @@ def told(error: Exception) -> Response:
 
 
 async def carry_out(route: Route, gateway: Gateway, request: Request, caller: Caller, access: Access) -> Response:
-    """Answer a request by its route; whatever is wrong with it becomes an answer."""
+    """Answer a request by its route; errors become responses."""
     try:
         path = path_of(request.path_params)
         query, body = _query(route, request), await _body(route, request)
@@ -157,10 +137,10 @@ async def carry_out(route: Route, gateway: Gateway, request: Request, caller: Ca
 
 
 def path_of(parts: dict[str, Any]) -> dict[str, str]:
-    """The parts of a path, looked at.
+    """Return the parts of a path, checked.
 
     Raises:
-        Refusal: one has characters that nothing here has, or is no session's id.
+        Refusal: a part has control characters, or is not a session's id.
     """
     for name, value in parts.items():
         if not value.isprintable() and name != "path":
@@ -194,10 +174,10 @@ async def _body(route: Route, request: Request) -> Any:
 
 
 def must_be_json(request: Request) -> None:
-    """Refuse a body that says of itself that it is something else.
+    """Refuse a body whose Content-Type is not JSON.
 
     Raises:
-        Refusal: it does (415).
+        Refusal: 415.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind != "application/json" and not kind.endswith("+json"):
@@ -207,12 +187,12 @@ def must_be_json(request: Request) -> None:
 
 
 def decode(text: bytes, kind: Any) -> Any:
-    """A JSON body as its Struct.
+    """Decode a JSON body.
 
     Raises:
-        Refusal: it is nested too deep.
-        msgspec.ValidationError: it is JSON, but not what the route takes.
-        msgspec.DecodeError: it is not JSON.
+        Refusal: the JSON is nested too deep.
+        msgspec.ValidationError: the JSON does not fit the Struct.
+        msgspec.DecodeError: the body is not JSON.
     """
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise Refusal(400, "too_deep", f"the JSON is nested deeper than {MAX_DEPTH} levels")
@@ -223,9 +203,9 @@ def decode(text: bytes, kind: Any) -> Any:
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets are nested, at most; those inside strings do not count.
+    """Return the greatest depth of brackets outside of strings.
 
-    Looked at in a few sweeps, because one byte after the other would take seconds of a large body.
+    A few sweeps over all bytes; a loop over the bytes of a large body would take seconds.
     """
     steps = _STRING.sub(b"", text).translate(_STEPS, _NO_BRACKETS)
     return max(accumulate(map((-1).__add__, steps)), default=0)

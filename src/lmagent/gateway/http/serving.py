@@ -1,4 +1,4 @@
-"""Serving: the gateway on a port, until a signal ends it: HTTP with time limits, sockets, TLS, an orderly stop."""
+"""Serving: HTTP with time limits, sockets and TLS on a port, and an orderly stop on a signal."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 FRAME = 4_000_000
 """Bytes of a socket's message."""
 
-# The head of an upgrade is read twice, first as plain HTTP. The second reader takes all that the first one took: the
-# guard refuses what is too large, here as everywhere.
+# An upgrade's head is read twice, first as plain HTTP. The second reader takes all that the first took; the guard
+# refuses a head that is too large.
 http11.MAX_LINE_LENGTH = http11.MAX_NUM_HEADERS = 1 << 20
 
 QUEUE = 512
-"""Connections that the kernel keeps until they are taken."""
+"""Connections that wait in the kernel to be accepted."""
 
 
 class Limits(Struct, frozen=True):
-    """What a connection may cost.
+    """Limits of a connection.
 
     Attributes:
-        head: seconds in which a request's head has to come.
-        stall: seconds in which who has shown no credentials has to take what was sent; others have ten times as long.
+        head: seconds for a request's head.
+        stall: seconds for a client without credentials to take sent data; others have ten times as long.
         idle: seconds that a connection is kept for the next request.
-        linger: seconds in which a client may read why its body was not wanted.
-        ping: seconds between two questions whether a socket's client is still there, and for the answer.
+        linger: seconds in which a client may read why its body was refused.
+        ping: seconds between two pings of a socket, and for the answer.
         grace: seconds that streams have to end when the gateway stops.
-        caps: how many connections there may be; None for what the system allows.
+        caps: limits on connections, None for those of the system.
     """
 
     head: float = 20.0
@@ -70,7 +70,7 @@ TOO_SLOW = Refusal(408, "too_slow", "the socket was not opened in time")
 
 
 class _Http(H11Protocol):
-    """HTTP that is counted, does not wait for ever, and says what is wrong in our own shape."""
+    """HTTP with limits on connections and time, and errors in the gateway's shape."""
 
     limits: Limits
     ledger: Connections
@@ -96,7 +96,7 @@ class _Http(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a client. Those of a request that was answered already are not wanted any more."""
+        """Drop the bytes that follow a refused request."""
         if self._refused:
             return
         cycle = self.cycle
@@ -107,24 +107,24 @@ class _Http(H11Protocol):
             self._expect_head()
 
     def on_response_complete(self) -> None:
-        """What follows an answer: the next request, or the end, where the rest of a body was never read."""
+        """Wait for the next request, or close the connection if the rest of a body was not read."""
         self._stop_timer()
-        super().on_response_complete()  # which may have begun the next one
+        super().on_response_complete()  # this may have begun the next request
         unread = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
         if unread and not self.transport.is_closing():
             self._refused = True
             self._unset_keepalive_if_required()
-            self.flow.resume_reading()  # else the client would not get to reading
+            self.flow.resume_reading()  # otherwise the client would never begin to read
             self._timer = self.loop.call_later(self.limits.linger, self.transport.close)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From here on it is a socket's protocol that is told what happens."""
+        """Stop the timers: the socket's protocol takes over."""
         self._stop_timer()
         self._is_socket = True
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets an answer all the same, and the connection is closed."""
+        """Answer bytes that are not HTTP, and close."""
         hint = getattr(sys.exc_info()[1], "error_status_hint", 400)
         if hint == 431:
             self._tell(Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB"))
@@ -148,13 +148,12 @@ class _Http(H11Protocol):
             self._tell(Refusal(408, "too_slow", f"no request came in {self.limits.head:.0f} s"))
 
     def pause_writing(self) -> None:
-        """The client takes less than is sent: what it leaves lies in our memory."""
+        """Limit the time: data that the client does not take stays in memory."""
         super().pause_writing()
         known = self.connection is not None and self.connection.known
         self._stall = self.loop.call_later(self.limits.stall * (10 if known else 1), self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has taken it."""
         self._end_stall()
         super().resume_writing()
 
@@ -164,20 +163,20 @@ class _Http(H11Protocol):
             self._stall = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing came for a while; who has not even taken the last answer is not waited for."""
+        """Close an idle connection, at once if the client has not taken the last answer."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
     def _tell(self, refusal: Refusal) -> None:
-        """Answer past h11, which may be in any state, and close."""
+        """Write an answer without h11, whose state is unknown here, and close."""
         if self._between_requests() or not self.cycle.response_started:
             self.transport.write(_written(refusal))
         self.transport.close()
 
 
 def _written(refusal: Refusal) -> bytes:
-    """The whole answer of a refusal, for a client whose request no parser has taken."""
+    """Return the whole answer of a refusal, for a request that no parser has taken."""
     answer = told(refusal)
     fields = [*answer.raw_headers, *PROTECTION, (b"connection", b"close")]
     head = b"HTTP/1.1 %d Refused\r\n" % status_of(refusal)
@@ -186,7 +185,7 @@ def _written(refusal: Refusal) -> bytes:
 
 
 class _Talk(WebSocketsSansIOProtocol):
-    """A socket that is counted as what it was before: a connection. Who breaks the protocol may read that."""
+    """A socket, counted like an HTTP connection. A client that breaks the protocol is sent the reason."""
 
     limits: Limits
     _is_over = False
@@ -204,7 +203,7 @@ class _Talk(WebSocketsSansIOProtocol):
             self._refuse(NO_HTTP)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer a handshake that nothing else has answered."""
+        """Answer a handshake that has no answer yet."""
         if not self.handshake_complete:
             self._is_over = self.handshake_complete = self.close_sent = True
             self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
@@ -212,7 +211,7 @@ class _Talk(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def handle_parser_exception(self) -> None:
-        """Say why it ends, and read on for a moment: closed at once, the client would be told nothing."""
+        """Send the reason, and read on for a moment: if closed at once, the client would not receive it."""
         self._is_over = True
         if (closing := self.conn.close_sent) is not None:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": closing.code, "reason": closing.reason})
@@ -222,7 +221,7 @@ class _Talk(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(self.limits.linger, self.transport.close)
 
     def keepalive_timeout(self) -> None:
-        """Nobody answers: it ends now, and not when what waits for the client has been taken."""
+        """Abort now: a client that does not answer pings will not take the remaining data."""
         super().keepalive_timeout()
         self.transport.abort()
 
@@ -233,15 +232,7 @@ class _Talk(WebSocketsSansIOProtocol):
 
 
 class Serving(uvicorn.Server):
-    """The server, which lets the gateway leave first when it stops.
-
-    Args:
-        app: what answers.
-        gateway: the sessions.
-        tasks: whose tasks handshakes are.
-        limits: what a connection may cost.
-        tls: certificate and key; None for none.
-    """
+    """The server; when it stops, it ends the gateway's sessions first."""
 
     def __init__(
         self,
@@ -281,7 +272,6 @@ class Serving(uvicorn.Server):
         self.connections = ledger
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
         if self._tls is None:
             await super().startup(sockets)
             return
@@ -294,7 +284,7 @@ class Serving(uvicorn.Server):
         return cast("Any", self.config.http_protocol_class)(self.config, self.server_state, {})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: the sessions first, so that what streams ends by itself; then what is left."""
+        """Stop the sessions first, so that their streams end by themselves, then the connections that are left."""
         for server in self.servers:
             server.close()
         await self._gateway.end()
@@ -312,13 +302,7 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set.
 
-    Args:
-        app: what answers.
-        gateway: the sessions; it runs as long.
-        listener: a bound socket; closed at the end.
-        limits: what a connection may cost.
-        tls: certificate and key; None for none.
-        started: called with the server before it begins.
+    The bound `listener` is closed at the end; `started` is called with the server before it begins.
     """
     with ungrouped():
         async with anyio.create_task_group() as tasks:

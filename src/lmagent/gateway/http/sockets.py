@@ -1,4 +1,4 @@
-"""Sockets: what every WebSocket of the gateway has in common."""
+"""Sockets: helpers for all WebSockets of the gateway."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 
 async def read_message(socket: WebSocket) -> bytes:
-    """The next message of an accepted socket, of either kind.
+    """Return the next message of an accepted socket, text or bytes.
 
     Raises:
         WebSocketDisconnect: the client has gone.
@@ -24,11 +24,11 @@ async def read_message(socket: WebSocket) -> bytes:
 
 @contextmanager
 def until_gone() -> Generator[None]:
-    """Work on a socket, which ends quietly when the client goes."""
+    """End the work on a socket quietly when the client goes."""
     try:
         yield
     except (WebSocketDisconnect, anyio.BrokenResourceError):
         return
-    except RuntimeError as closed:  # Starlette's word for a send after the end
+    except RuntimeError as closed:  # raised by Starlette for a send after the end
         if "close" not in str(closed):
             raise

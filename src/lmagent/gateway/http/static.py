@@ -1,4 +1,4 @@
-"""Static: the page and its modules, as they lie in the package. Nothing else of the disk can be asked for."""
+"""Static: the page and its modules, from the package. No other files can be requested."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 
 WEB = Path(__file__).parents[1] / "web"
-"""The folder of the page."""
 
 VENDOR = WEB / "vendor"
-"""What others wrote: sent to the byte as its licence came with it."""
+"""Third-party files, sent unchanged, as their licences require."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -34,10 +33,10 @@ TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
 }
-"""What is served, by the ending of its name; types of the WHATWG MIME Sniffing standard."""
+"""Content types of the served files by suffix, as in the WHATWG MIME Sniffing standard."""
 
 DRAWING = ("vendor/mermaid.js", "drawing.js")
-"""The scripts of the frame in which a diagram is drawn."""
+"""Scripts of the frame that draws a diagram."""
 
 SMALL = 1000
 """Bytes below which compressing gains nothing."""
@@ -46,14 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)
 
 
 class File(Struct, frozen=True):
-    """A file as it is sent.
-
-    Attributes:
-        media: its type.
-        etag: of its content.
-        content: as it is sent; our own modules are compact.
-        packed: with gzip; empty where that gains nothing.
-    """
+    """A file of the page; `packed` is its gzip form, empty if not smaller."""
 
     media: str
     etag: str
@@ -62,10 +54,10 @@ class File(Struct, frozen=True):
 
 
 def find(name: str) -> File:
-    """A file of the page.
+    """Return a file of the page.
 
     Raises:
-        Refusal: there is none of that name.
+        Refusal: the page has no such file (404).
     """
     media = TYPES.get(Path(name).suffix)
     path = WEB / name
@@ -80,7 +72,7 @@ def find(name: str) -> File:
 
 @lru_cache(maxsize=256)
 def _read(path: Path, media: str, changed: int, size: int) -> File:
-    """A file, kept until it changes."""
+    """Read a file; the cache holds it until it changes."""
     content = path.read_bytes()
     if path.suffix == ".js" and VENDOR not in path.parents:
         content = compact(content.decode()).encode()
@@ -90,7 +82,7 @@ def _read(path: Path, media: str, changed: int, size: int) -> File:
 
 
 def answer(call: Call, name: str) -> Response:
-    """The file, unless the browser has it as it is: it asks each time, so that an update is whole at once."""
+    """Return the file, or 304. The browser asks each time, so that all files of an update arrive together."""
     return _answered(call, find(name))
 
 
@@ -121,16 +113,16 @@ async def _page(call: Call) -> Response:
 
 async def _file(call: Call) -> Response:
     name = call.path["path"]
-    found = await to_thread.run_sync(answer, call, name)  # packing a large one takes its time
+    found = await to_thread.run_sync(answer, call, name)  # compressing a large file takes its time
     if name == "worker.js":
-        found.headers["service-worker-allowed"] = "/"  # it keeps the whole page, not only its own folder
+        found.headers["service-worker-allowed"] = "/"  # the worker caches the whole page, not only its own folder
     return found
 
 
 async def _diagram(call: Call) -> Response:
-    """The frame in which a diagram is drawn: its own scripts run in it, and reach nothing of the page or the gateway.
+    """Return the frame that draws a diagram: its scripts run in it, but cannot reach the page or the gateway.
 
-    It has no origin, so it could load nothing from here; the scripts are in it, and are named by their hashes.
+    It has no origin, so it cannot load files from here; its scripts are inline, and allowed by their hashes.
     """
     page, hashes = await to_thread.run_sync(_drawing)
     found = _answered(call, page)
@@ -141,7 +133,7 @@ async def _diagram(call: Call) -> Response:
 
 @lru_cache(maxsize=1)
 def _drawing() -> tuple[File, str]:
-    """The frame, and the hashes of its scripts as a policy names them."""
+    """Return the frame, and the hashes of its scripts for the content security policy."""
     scripts = [find(name).content.decode().replace("</script", "<\\/script") for name in DRAWING]
     sums = [b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     inside = "".join(f"<script>{script}</script>" for script in scripts)

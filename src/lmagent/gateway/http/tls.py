@@ -1,4 +1,4 @@
-"""TLS: the handshake of connections that are counted from their first byte on, and the files that it needs."""
+"""TLS: the handshake of connections, counted from their first byte, and the certificate files."""
 
 from __future__ import annotations
 
@@ -15,27 +15,17 @@ from lmagent.gateway.http.connections import Connection, Connections
 
 
 class Speaker(Protocol):
-    """What goes on with a connection when its handshake is done."""
+    """The protocol that takes over after the handshake."""
 
     connection: Connection | None
 
-    def connection_made(self, transport: Any) -> None:
-        """It is there."""
+    def connection_made(self, transport: Any) -> None: ...
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes of the client."""
+    def data_received(self, data: bytes) -> None: ...
 
 
 class Knock(asyncio.Protocol):
-    """A connection before its handshake is done.
-
-    Args:
-        make: makes what goes on with it.
-        ledger: where it is counted.
-        context: certificate and key.
-        tasks: whose task the handshake is.
-        seconds: that it may take.
-    """
+    """A connection during its handshake; `make` makes the protocol that takes over."""
 
     def __init__(
         self,
@@ -54,18 +44,17 @@ class Knock(asyncio.Protocol):
         self._is_lost = False
 
     def connection_made(self, transport: Any) -> None:
-        """Somebody is there: nothing is read until the handshake reads it."""
+        """Pause reading until the handshake reads."""
         transport.pause_reading()
         self._connection = Connection(transport, self._ledger)
         self._ledger.add(self._connection)
         self._tasks.start_soon(self._greet, transport)
 
     def data_received(self, data: bytes) -> None:
-        """What came in the same breath as the end of the handshake."""
+        """Keep the bytes that arrive together with the end of the handshake."""
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They are gone."""
         self._is_lost = True
         self._connection.gone()
 
@@ -75,7 +64,7 @@ class Knock(asyncio.Protocol):
             secure = await loop.start_tls(
                 transport, self, self._context, server_side=True, ssl_handshake_timeout=self._seconds
             )
-        except OSError:  # no TLS, none that we speak, too slow, or gone
+        except OSError:  # not TLS, an unsupported version, too slow, or gone
             transport.abort()
             self._connection.gone()
             return
@@ -90,11 +79,7 @@ class Knock(asyncio.Protocol):
 
 
 def tls_of(cert: Path, key: Path | None) -> ssl.SSLContext:
-    """What TLS needs.
-
-    Args:
-        cert: certificate chain, PEM.
-        key: private key, PEM; None where it stands in the same file.
+    """Return the context for a certificate chain and its key (None if the same file has it), both PEM.
 
     Raises:
         ConfigError: a file cannot be read, or they do not belong together.
@@ -103,7 +88,7 @@ def tls_of(cert: Path, key: Path | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(cert, key, password=lambda: b"")
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         text = f"TLS cannot be served with {cert}{f' and {key}' if key else ''}: {error.strerror or error}"
         fix = "AGENT_CERT and AGENT_KEY (--cert, --key) name PEM files that belong together, without a passphrase"
         raise ConfigError(text, fix=fix) from None

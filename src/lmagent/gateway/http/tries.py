@@ -1,7 +1,7 @@
-"""Tries: how often a PIN may be tried, by whom.
+"""Tries: limits on how often the PIN may be tried.
 
-Who makes them is told by the network that they come from, or by the cookie of a device that has logged in before. Each
-has a small share of what all have together, so that who guesses uses up nothing but a share.
+Clients are distinguished by their network, or by the cookie of a device that has logged in before. Each has a small
+share of a common budget, so that a guessing client uses up only its share.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Clock = Callable[[], float]
 
 
 class Rate(Struct, frozen=True):
-    """How often something may be done: in a span of `t` seconds `burst + t / every` times.
+    """A limit: `burst + t / every` times in `t` seconds.
 
     Attributes:
-        burst: at most so many at once.
+        burst: most at once.
         every: seconds until there is one more.
     """
 
@@ -28,26 +28,19 @@ class Rate(Struct, frozen=True):
 
 
 STRANGERS = Rate(10, 2.0)
-"""Tries that are judged of all who never logged in: of a million PINs half are tried in eleven days at the earliest."""
+"""Tries of all unknown clients together: guessing half of a million PINs takes at least eleven days."""
 
 ADDRESS = Rate(5, 10.0)
-"""What one address has of that: four of them that guess all the time leave something to the others."""
+"""The share of one address: four addresses that guess all the time leave some tries to others."""
 
 DEVICES = Rate(5, 2.0)
-"""Tries that are judged besides, of devices that have logged in before."""
+"""Tries of all devices that have logged in before, in addition."""
 
 DEVICE = Rate(3, 10.0)
-"""What one of these has of that."""
+"""The share of one device."""
 
 
 class Budget:
-    """Tries that may be made: a few at once, then one now and again.
-
-    Args:
-        rate: how often.
-        clock: seconds that never go back.
-    """
-
     def __init__(self, rate: Rate, clock: Clock = time.monotonic) -> None:
         self._rate = rate
         self._clock = clock
@@ -55,39 +48,33 @@ class Budget:
         self._seen = clock()
 
     def wait(self) -> float:
-        """Seconds until there will be one; 0 if there is."""
+        """Return the seconds until there is a try; 0 if there is one."""
         now = self._clock()
         self._left = min(self._rate.burst, self._left + (now - self._seen) / self._rate.every)
         self._seen = now
         return 0.0 if self._left >= 1 else (1 - self._left) * self._rate.every
 
     def take(self) -> float:
-        """Take one; returns 0, or the seconds until there will be one."""
+        """Take a try; return 0, or the seconds until there is one."""
         wait = self.wait()
         if not wait:
             self._left -= 1
         return wait
 
     def give_back(self) -> None:
-        """One that was taken does not count."""
         self._left = min(self._rate.burst, self._left + 1)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it is used."""
+        """Whether none of it is used."""
         return not self.wait() and self._left >= self._rate.burst
 
 
 class Shares:
-    """One budget of all, and of each a share of it.
+    """A common budget, and a share of it for each client.
 
-    Only who was judged is remembered, and only until the share is whole again. So there are never more of them than the
-    budget of all admits in that time, however many addresses somebody sends from.
-
-    Args:
-        whole: of all together.
-        share: of each.
-        clock: seconds that never go back.
+    Only clients with a used share are remembered, so their number is bounded by the common budget, however many
+    addresses an attacker has.
     """
 
     def __init__(self, whole: Rate, share: Rate, clock: Clock = time.monotonic) -> None:
@@ -100,7 +87,7 @@ class Shares:
         return len(self._used)
 
     def take(self, who: str) -> float:
-        """Take a try of somebody's share; returns 0, or the seconds until there will be one."""
+        """Take a try of a client's share; return 0, or the seconds until there is one."""
         own = self._used.get(who) or Budget(self._share, self._clock)
         if wait := own.wait() or self._whole.take():
             return wait
@@ -111,18 +98,13 @@ class Shares:
         return 0.0
 
     def give_back(self, who: str) -> None:
-        """A try that was taken does not count."""
         self._whole.give_back()
         if (own := self._used.get(who)) is not None:
             own.give_back()
 
 
 class Tries:
-    """The tries of a server's PIN: in ten seconds 25 at most are judged.
-
-    Args:
-        clock: seconds that never go back.
-    """
+    """The tries of a server's PIN: at most 25 in ten seconds."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._strangers = Shares(STRANGERS, ADDRESS, clock)
@@ -132,16 +114,10 @@ class Tries:
         return len(self._strangers) + len(self._devices)
 
     def take(self, address: str, device: str) -> float:
-        """Take one; returns 0, or the seconds until there will be one.
-
-        Args:
-            address: where it comes from.
-            device: the device that it comes from, once that is proved; empty for none.
-        """
+        """Take a try; return 0, or the seconds until there is one. `device` is empty unless its cookie is valid."""
         return self._devices.take(device) if device else self._strangers.take(network_of(address))
 
     def give_back(self, address: str, device: str) -> None:
-        """One that was taken does not count."""
         if device:
             self._devices.give_back(device)
         else:
@@ -149,9 +125,9 @@ class Tries:
 
 
 def network_of(address: str) -> str:
-    """What an address counts as: itself, or of an IPv6 one the /64 that its owner picks from (RFC 4291, 2.5.4).
+    """Return the network that an address counts as: itself, or the /64 of an IPv6 address (RFC 4291, 2.5.4).
 
-    What is no address, such as the name of a local socket, counts as one.
+    Text that is not an address, such as the name of a local socket, counts as "".
     """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])

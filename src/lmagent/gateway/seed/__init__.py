@@ -1,1 +1,1 @@
-"""The HTTP and socket protocol of earlier clients, as translations of commands and events."""
+"""The HTTP and socket protocol of earlier clients, translated to commands and events. Read `words.py` first."""

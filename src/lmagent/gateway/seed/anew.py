@@ -1,10 +1,11 @@
-"""Anew: `clear`. A session's id begins a new conversation; the old one stays on record, under another id.
+"""Anew: `clear` begins a new conversation under the session's id; the old one is kept under another id.
 
-How the session works is a property of the session, not of what was said in it: deep work goes on as deep work.
+The way of working belongs to the session, so deep work remains deep work.
 
-The old log is copied under its new id, whole and at once, before a new one takes its place, at once too (`store/anew`).
-A crash in between leaves both, and the conversation as it was; nothing was answered then. The new log counts on behind
-the old one, so whoever was away comes back to all of it; its first event says that nothing from before belongs to it.
+The old log is copied to its new id, whole and atomically, before a new log atomically takes its place (`store/anew`). A
+crash in between leaves both, and the conversation unchanged; nothing was answered yet. The numbers of the new log
+follow those of the old one, so a client that comes back receives all of it; the first event says that earlier events do
+not belong to it.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ LONGEST = 64
 """Characters of a session's id."""
 
 GLANCE, PAUSE = 2.0, 0.05
-"""Seconds for which somebody else may have a session whom we wait for, and between two tries."""
+"""Seconds to wait for another process that has the session, and between two tries."""
 
 
 async def begin_anew(gateway: Gateway, session: str) -> str:
-    """Interrupt what runs in a session, put its conversation aside and begin a new one under its id.
+    """Interrupt the session, move its conversation to another id and begin a new one under its id.
 
-    Who watches it waits till all of that is done (`Gateway.renewed`), and finds the new one as it is meant to be.
+    Watchers wait until all is done (`Gateway.renewed`), so that they never see a half-made conversation.
 
     Returns:
-        The id under which the old conversation stays; empty where nothing has been said.
+        The id of the old conversation; empty if the session had none.
 
     Raises:
-        SessionBusy: another process writes it, or it is a sub-agent's at work; it is as it was.
-        StoreError: it cannot be copied.
+        SessionBusy: another process or a running sub-agent has it; it is unchanged.
+        StoreError: the log cannot be copied.
     """
     while (other := gateway.renewed.get(session)) is not None:
         await other.wait()
@@ -65,15 +66,13 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
         return ""
     chosen = _chosen(state.work)
     with ExitStack() as ending:
-        async with gateway.runner.lock(session):  # what comes meanwhile is of the new conversation
+        async with gateway.runner.lock(session):  # messages that arrive meanwhile belong to the new conversation
             await gateway.runner.end_work(session)
             now = new_session_id(host.clock.now())
             aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
             log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
             if (old := gateway.broadcast.streams.pop(session, None)) is not None:
-                ending.callback(
-                    old.stream.end
-                )  # who watched finds the new conversation there, whatever comes of the rest
+                ending.callback(old.stream.end)  # watchers then find the new conversation, even if the rest fails
             gateway.views.forget(session)
             try:
                 known = await gateway.runner.open_log(log)
@@ -87,7 +86,7 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
 
 
 async def _put_aside(host: Host, session: str, opening: SessionCreated) -> JsonlLog:
-    """The new log. Another gateway may look at the session in the moment in which it was let go here."""
+    """Return the new log. Another gateway may briefly read the session that was released here."""
     until = host.clock.monotonic() + GLANCE
     while True:
         try:
@@ -99,6 +98,6 @@ async def _put_aside(host: Host, session: str, opening: SessionCreated) -> Jsonl
 
 
 def _chosen(work: WorkState) -> Mode | None:
-    """How somebody has chosen that a session works; None where nobody has."""
+    """Return the mode that was chosen for the session; None if it has the default."""
     mode = mode_of(work)
     return mode if mode == "deep_work" or work.mode == "bounded" else None

@@ -1,4 +1,4 @@
-"""The routes of earlier clients that ours do not cover: a chat that blocks, history and tasks of a session."""
+"""Routes that only earlier clients use: a blocking chat, and a session's history and tasks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from lmagent.store.jsonl import JsonlStore
 
 
 class Chat(Struct, frozen=True):
-    """A message, and how the session is to work from here on; None leaves that.
+    """A message, and the mode of the session from here on (None leaves it).
 
     Attributes:
-        message: what the agent is told.
         mode: `bounded` for a chat, `deep_work` for long work that begins with a plan.
-        id: the client's own id of the message: the same one is taken only once.
-        approval_timeout: seconds for which an approval waits for another surface, then it is denied; None is the
+        id: the client's own id of the message: the same one is accepted only once.
+        approval_timeout: seconds that an approval waits for another client before it is denied; None is the
             shorter of 300 and the setting of that name.
     """
 
@@ -41,8 +40,6 @@ class Chat(Struct, frozen=True):
 
 
 class ChatUsage(Struct, frozen=True):
-    """Tokens that a turn took."""
-
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -50,15 +47,10 @@ class ChatUsage(Struct, frozen=True):
 
 
 class ChatAnswer(Struct, frozen=True):
-    """What came of a message.
+    """The result of a message.
 
     Attributes:
-        response: the answer.
-        session_id: in which session.
-        mode: how it works.
         iterations: model calls.
-        usage: tokens.
-        model: which model answered.
         outcome: how the turn ended: done, question, blocked, limit, waiting, interrupted or error.
         plan: the plan that waits for a decision: `approve_plan` on the socket, or the command `decide_plan`.
     """
@@ -74,11 +66,11 @@ class ChatAnswer(Struct, frozen=True):
 
 
 class HistoryQuery(Struct, frozen=True):
-    """Which messages.
+    """A page of messages.
 
     Attributes:
-        limit: how many at most, the newest.
-        before: only those that come before this one: the `first` of the page that was read last.
+        limit: at most so many, the newest.
+        before: only messages before this one: the `first` of the previous page.
     """
 
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
@@ -90,12 +82,9 @@ class HistoryMessage(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         role: user, assistant or tool.
-        content: its text.
         timestamp: Unix seconds.
-        tool_calls: what the model called.
-        tool_call_id: of which call this is the result.
-        tool: whose result it is.
-        success: whether the call went well.
+        tool_call_id: the call whose result this is.
+        tool: the tool whose result this is.
     """
 
     role: str
@@ -108,13 +97,11 @@ class HistoryMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class History(Struct, frozen=True):
-    """A conversation.
+    """A page of a conversation, the oldest message first.
 
     Attributes:
-        session_id: whose it is.
-        messages: the oldest first.
-        more: whether there are older ones: `before` is then `first`.
-        first: which message of the conversation the first one is, from 0.
+        more: whether there are older messages; ask for them with `before` = `first`.
+        first: index of the first message in the conversation, from 0.
     """
 
     session_id: str
@@ -124,19 +111,17 @@ class History(Struct, frozen=True):
 
 
 class TaskList(Struct, frozen=True):
-    """Tasks of a session."""
-
     session_id: str
     mode: Mode
     tasks: list[dict[str, Any]]
     summary: str
 
 
-# --- chat -----------------------------------------------------------------------------------------------------------
+# --- chat -------------------------------------------------------------------------------------------------------------
 
 
 async def chat(call: Call) -> Response:
-    """Send a message and wait for the end of its turn. Who goes away stops waiting; the turn goes on."""
+    """Send a message and wait for the end of its turn. If the client leaves, the turn continues."""
     gateway, session, body = call.gateway, call.path["session"], call.body
     input = await _accept(gateway, session, body)
     patience = body.approval_timeout or approval_patience(gateway)
@@ -158,9 +143,9 @@ async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, pat
         end, proposed = await _ended(gateway, session, following, patience, spent)
         plan = proposed.plan if proposed is not None else plan
         begun = None
-        if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved, as the settings say
+        if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved by the settings
             begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
-        steps, spent.steps = steps + spent.steps, 0  # a turn counts its own
+        steps, spent.steps = steps + spent.steps, 0  # each turn counts its own steps
         if begun is None:
             spent.steps = steps
             return await _answer(gateway, session, end, spent, plan)
@@ -170,7 +155,7 @@ async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, pat
 async def _ended(
     gateway: Gateway, session: str, input: ev.InputReceived, patience: float, spent: Spent
 ) -> tuple[ev.TurnFinished, ev.PlanProposed | None]:
-    """How the turn of an input ended, and the plan that it came to."""
+    """Return how the turn of an input ended, and the plan that it made."""
     proposed = None
     async with aclosing(followed(gateway, session, input, patience=patience)) as events:
         async for event in events:
@@ -185,7 +170,7 @@ async def _ended(
 async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
     raise_for_server(end)
     work = (await state_of(gateway, session)).work
-    if plan is None and work.proposal is not None:  # it waits since an earlier turn
+    if plan is None and work.proposal is not None:  # waiting since an earlier turn
         plan = work.proposal.plan
     return ChatAnswer(
         response=end.answer or end.reason,
@@ -203,7 +188,7 @@ async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: S
 
 
 async def show_history(call: Call) -> History:
-    """What was said in a session, tool results included, the whole of it however often it was shortened."""
+    """Return the whole conversation with tool results, messages from before a compaction included."""
     session, query = call.path["session"], call.query
     messages = (await to_thread.run_sync(_history, call.gateway.host.store, session))[: query.before]
     first = max(0, len(messages) - query.limit)
@@ -238,7 +223,7 @@ def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
 
 
 def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryMessage:
-    """A message as it was said: what a person sent, and when, without the words that come with it for the model."""
+    """Return a message as the user sent it, with its time and without the notes for the model."""
     calls = [(call.id, *input_of(call)) for call in event.message.tool_calls]
     told = tuple({"id": id, "tool": tool, "input": arguments} for id, tool, arguments in calls)
     said, message = (event, spoken(event)) if input is None else (input, input.message)
@@ -246,7 +231,7 @@ def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryM
 
 
 async def show_tasks(call: Call) -> TaskList:
-    """The tasks of a session: of deep work, of a plan, and the model's own list."""
+    """Return the session's tasks: of deep work, of a plan, and the model's own list."""
     session = call.path["session"]
     state = await state_of(call.gateway, session)
     tasks = list(state.work.tasks.values())
@@ -254,10 +239,10 @@ async def show_tasks(call: Call) -> TaskList:
 
 
 async def state_of(gateway: Gateway, session: str) -> SessionState:
-    """What is known of a session; folded from its log, where it is not open here.
+    """Return a session's state, read from its log if it is not open here.
 
     Raises:
-        SessionNotFound: there is none of that id.
+        SessionNotFound: no session has this id.
     """
     if (known := gateway.runner.usable(session)) is not None:
         return known.session.state

@@ -1,4 +1,4 @@
-"""`/ws/activity`: what happens in all sessions, live. A route of its own: no session can be called so."""
+"""`/ws/activity`: live activity of all sessions. A separate route: `activity` cannot be a session's id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lmagent.gateway.seed.words import Told
 from lmagent.store.activity import Activity, activity_of
 
 REMEMBERED = 4096
-"""Events of which it is known that they were told."""
+"""Events remembered so that each is sent only once."""
 
 
 class _Named(Struct, frozen=True):
@@ -33,7 +33,7 @@ class _Any(Struct, frozen=True):
 
 
 async def show(talk: Talk) -> None:
-    """Tell what happens in all sessions, from the moment in which the socket opens, until the client goes."""
+    """Send the activity of all sessions, from the opening of the socket until the client leaves."""
     feed = _Feed(talk.gateway)
     async with AsyncExitStack() as watching:
         following = await watching.enter_async_context(talk.gateway.broadcast.watch_all())
@@ -42,7 +42,7 @@ async def show(talk: Talk) -> None:
         async def work(telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
             async def tell() -> None:
                 nonlocal following
-                with suppress(ShuttingDown):  # the gateway is about to end
+                with suppress(ShuttingDown):  # the gateway is about to stop
                     while True:
                         await feed.tell(following, telling)
                         following = await watching.enter_async_context(talk.gateway.broadcast.watch_all(BEGINNING))
@@ -57,15 +57,13 @@ async def show(talk: Talk) -> None:
 
 
 class _Feed:
-    """What one client is told, each event once: a session that is copied or put aside brings its old ones along, and
-    so does an index that is made anew."""
+    """Sends each event once to a client: copied sessions, cleared conversations and rebuilt indexes repeat events."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._since = gateway.host.clock.now()
         self._known: dict[tuple[str, float], None] = {}
 
     async def tell(self, following: FeedWatcher, telling: MemoryObjectSendStream[Told]) -> None:
-        """Tell what happens until the stream ends."""
         while numbered := await following.take():
             for one in numbered:
                 event, session = decode(one.data), decode_json(one.data, _Named).session

@@ -1,7 +1,7 @@
-"""`/ws/{session}`: one conversation over a socket, in the words of earlier clients.
+"""`/ws/{session}`: one conversation over a socket, in the protocol of earlier clients.
 
-What is read and what is told go on side by side, so approvals, plans and `stop` are taken while a turn runs. Closing
-the socket ends nothing but the socket.
+Reading and sending run side by side, so approvals, plans and `stop` are accepted while a turn runs. Closing the socket
+does not stop the turn.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.jsonl import JsonlStore
 
 LOOK = 1.0
-"""Seconds between two looks for a session that is not there."""
+"""Seconds between two checks for a session that does not exist."""
 
 GONE = 3
-"""Looks after which a session that was there counts as deleted: one that is begun anew is back at once."""
+"""Checks after which a vanished session counts as deleted; one that is cleared reappears at once."""
 
 AGAIN = 1012
-"""Code with which a socket is closed whose client should come back (RFC 6455's registry: Service Restart)."""
+"""Close code that asks the client to reconnect (RFC 6455's registry: Service Restart)."""
 
 WAITING = 256
-"""Messages that may wait for a client; the session's own stream cuts off who does not read at all."""
+"""Messages that may wait for a client; the session's own stream cuts off a client that does not read at all."""
 
 LAST = 5.0
-"""Seconds in which a client can take what was told last."""
+"""Seconds for a client to take the last messages."""
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
-    """What a client says."""
+    """A message from a client."""
 
 
 class SaidMessage(_Said, frozen=True, tag="message"):
@@ -58,39 +58,30 @@ class SaidMessage(_Said, frozen=True, tag="message"):
 
 
 class SaidMode(_Said, frozen=True, tag="set_mode"):
-    """Work otherwise from here on."""
+    """Change the session's mode."""
 
     mode: Mode
 
 
-class SaidClear(_Said, frozen=True, tag="clear"):
-    """Begin a new conversation."""
+class SaidClear(_Said, frozen=True, tag="clear"): ...
 
 
-class SaidPing(_Said, frozen=True, tag="ping"):
-    """Is anybody there?"""
+class SaidPing(_Said, frozen=True, tag="ping"): ...
 
 
-class SaidStop(_Said, frozen=True, tag="stop"):
-    """Interrupt the turn."""
+class SaidStop(_Said, frozen=True, tag="stop"): ...
 
 
 class SaidApproval(_Said, frozen=True, tag="approval_response"):
-    """The answer to an approval."""
-
     tool_call_id: str
     approved: bool
 
 
 class SaidYes(_Said, frozen=True, tag="approve_plan"):
-    """The plan is approved."""
-
     feedback: str = ""
 
 
 class SaidOtherwise(_Said, frozen=True, tag="revise_plan"):
-    """The plan is to be revised."""
-
     feedback: Annotated[str, Meta(min_length=1)]
 
 
@@ -98,7 +89,6 @@ Said = SaidMessage | SaidMode | SaidClear | SaidPing | SaidStop | SaidApproval |
 
 
 async def converse(talk: Talk) -> None:
-    """Talk with one client until it goes."""
     await talk.socket.accept()
     await run_socket(talk, _Conversation(talk.gateway, talk.path["session"]).run)
 
@@ -106,7 +96,7 @@ async def converse(talk: Talk) -> None:
 async def run_socket(
     talk: Talk, work: Callable[[MemoryObjectSendStream[Told], Callable[[], Awaitable[bytes]]], Awaitable[None]]
 ) -> None:
-    """Run what talks on an accepted socket, with a queue for what is told; ends with it, or when the client goes."""
+    """Run `work` on an accepted socket, with a queue of outgoing messages, until it ends or the client leaves."""
     telling, told = anyio.create_memory_object_stream[Told](WAITING)
 
     async def write() -> None:
@@ -120,17 +110,12 @@ async def run_socket(
                 tasks.start_soon(write)
                 await work(telling, partial(read_message, talk.socket))
                 await telling.aclose()
-                tasks.cancel_scope.deadline = anyio.current_time() + LAST  # what was told is still sent
+                tasks.cancel_scope.deadline = anyio.current_time() + LAST  # so that the queue can still be sent
         await talk.socket.close(AGAIN)
 
 
 class _Conversation:
-    """One socket's side of a session.
-
-    Args:
-        gateway: the sessions.
-        session: the id that the client chose.
-    """
+    """One socket's conversation; the client chose the session's id."""
 
     def __init__(self, gateway: Gateway, session: str) -> None:
         self._gateway = gateway
@@ -140,7 +125,7 @@ class _Conversation:
         self._lagged = False
 
     async def run(self, telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
-        """Take what the client says, and tell what happens, until it goes."""
+        """Handle the client's messages and send the session's events until the client leaves."""
         self._telling = telling
 
         async def tell() -> None:
@@ -149,7 +134,7 @@ class _Conversation:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tell)
-            await self._ready.wait()  # what comes of the first message is told, too
+            await self._ready.wait()  # otherwise the first message's events could be missed
             while True:
                 text = await read()
                 try:
@@ -162,12 +147,12 @@ class _Conversation:
     async def _error(self, error: LmagentError) -> None:
         await self._telling.send({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- outgoing -----------------------------------------------------------------------------------------------------
 
     async def _tell(self) -> None:
-        """Tell what happens in the session, from now on; of one that is not there yet, from its beginning.
+        """Send the session's events from now on; those of a session that does not exist yet from its beginning.
 
-        Ends for a client that has missed something: it has to come back.
+        Returns when the client has missed events: it has to reconnect.
         """
         late, missed = True, 0
         while not self._lagged:
@@ -188,14 +173,13 @@ class _Conversation:
                 await opening.wait()
 
     async def _watch(self, *, late: bool) -> None:
-        """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew.
+        """Send events until the stream ends: the session was deleted or cleared.
 
-        Args:
-            late: from now on, with what waits; else from the beginning of the conversation.
+        If `late`, begin now, with the pending requests, else at the beginning of the conversation.
         """
         if (renewed := self._gateway.renewed.get(self._session)) is not None:
             await renewed.wait()
-        # A state of an open session goes on changing: what is needed of it is taken before anything is awaited.
+        # The state of an open session keeps changing, so it is read before the first await.
         state = await state_of(self._gateway, self._session)
         begun = state if late else SessionState(session=self._session)
         after, turn, telling = begun.seq, begun.turn, Telling(begun)
@@ -223,7 +207,7 @@ class _Conversation:
         known = self._gateway.runner.usable(self._session)
         return known.session if known is not None else None
 
-    # --- what the client says -----------------------------------------------------------------------------------------
+    # --- incoming -----------------------------------------------------------------------------------------------------
 
     async def _take(self, said: Said) -> None:
         match said:
@@ -233,7 +217,7 @@ class _Conversation:
                 await self._mode(said.mode)
             case SaidClear():
                 if not await begin_anew(self._gateway, self._session):
-                    await self._telling.send({"type": "cleared"})  # there was nothing: no stream ends with it
+                    await self._telling.send({"type": "cleared"})  # an empty session has no stream that would end
             case SaidPing():
                 await self._telling.send({"type": "pong"})
             case SaidStop():
@@ -261,7 +245,7 @@ class _Conversation:
         before = mode_of(session.state.work)
         if (change := change_of(session, mode, planning=self._gateway.host.settings.deep_planning)) is not None:
             await self._gateway.runner.send(self._session, change)
-        if before == mode:  # no event says so
+        if before == mode:  # then no event reports it
             await self._telling.send({"type": "mode_changed", "mode": mode})
 
     async def _approve(self, said: SaidApproval) -> None:
@@ -273,7 +257,6 @@ class _Conversation:
 
 
 def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:
-    """What a turn has taken, up to an event; nothing where nobody joins late."""
     spent = Spent()
     for event in store.read(session) if through else ():
         if event.turn == turn and event.seq <= through:
@@ -282,7 +265,7 @@ def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:
 
 
 def _approval(session: Session, call: str) -> str | None:
-    """The id of the approval that waits for a call, in the session or in a sub-agent at work below it."""
+    """Return the id of the approval that waits for a call, in the session or in a running sub-agent."""
     for id, asked in session.state.approvals.items():
         if asked.call_id == call:
             return id
@@ -290,10 +273,10 @@ def _approval(session: Session, call: str) -> str | None:
 
 
 def _said(text: bytes) -> Said:
-    """What a client says.
+    """Decode a client's message.
 
     Raises:
-        msgspec.DecodeError: it is no message.
+        msgspec.DecodeError: the message is invalid.
         Refusal: it is nested too deep.
     """
     return decode(text, Said)

@@ -21,31 +21,25 @@ from lmagent.engine.worktext import counted
 from lmagent.gateway.turns import Spent
 
 Mode = Literal["bounded", "deep_work"]
-"""How earlier clients have a session work: as in a chat, or long, within a budget."""
+"""A session's mode for earlier clients: a chat, or long work within a budget."""
 
 ANSWERED = ("question", "blocked", "waiting")
-"""Ends of a turn behind which a message is an answer."""
+"""Outcomes of a turn after which the next message is an answer."""
 
 PREVIEW = 500
-"""Characters of a result that are shown."""
+"""Characters of a result that are sent."""
 
 Told = dict[str, Any]
 
 
 def mode_of(work: WorkState) -> Mode:
-    """How a session works."""
     return "deep_work" if "deep" in (work.mode, work.then if work.mode == "plan" else "") else "bounded"
 
 
 def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None:
-    """What makes a session work so from now on; None where it does already.
+    """Return the command that sets the mode from now on; None if the session has it.
 
-    A turn that runs is not made to plan what it is in the middle of: the next message is planned, see `way_of`.
-
-    Args:
-        session: the session.
-        mode: how it is to work.
-        planning: deep work begins with a plan.
+    A running turn is not planned halfway: the next message is, see `way_of`.
     """
     work = session.state.work
     if mode == "bounded":
@@ -57,15 +51,10 @@ def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None
 
 
 def way_of(session: Session, mode: Mode | None, *, planning: bool) -> Way | None:
-    """How the session is to work on a message that comes now; None as it does.
+    """Return how the session works on a message that comes now; None leaves it.
 
-    In deep work every message is a new task, which is planned and has a budget of its own, but for two: one about a
-    plan that is made or waits, and the answer to what the agent has asked. What is used up is begun anew in any case.
-
-    Args:
-        session: the session.
-        mode: how it is to work; None as the session does.
-        planning: deep work begins with a plan.
+    In deep work each message is a new task with a budget of its own, and begins with a plan if `planning`. Exceptions
+    are a message about a pending plan and the answer to the agent's question, unless the budget is used up.
     """
     state = session.state
     if (mode or mode_of(state.work)) == "bounded":
@@ -86,7 +75,7 @@ def _is_at_work(state: SessionState) -> bool:
 
 
 def input_of(call: ToolCall) -> tuple[str, dict[str, Any]]:
-    """The tool that a call is for, and its arguments; what is no JSON object is shown as it is."""
+    """Return a call's tool and arguments; arguments that are not a JSON object are returned as text."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -101,7 +90,6 @@ def input_of(call: ToolCall) -> tuple[str, dict[str, Any]]:
 
 
 def tasks_of(tasks: Iterable[Task]) -> list[Told]:
-    """Tasks as they are shown."""
     return [
         {"id": task.id, "title": task.title, "status": task.status, "kind": task.kind, "parent_id": task.parent or None}
         | {"notes": task.notes, "result": task.result, "depends_on": list(task.depends_on)}
@@ -110,7 +98,6 @@ def tasks_of(tasks: Iterable[Task]) -> list[Told]:
 
 
 def usage_of(spent: Spent) -> Told:
-    """Tokens of a turn."""
     total = spent.prompt + spent.completion
     return {
         "prompt_tokens": spent.prompt,
@@ -121,15 +108,7 @@ def usage_of(spent: Spent) -> Told:
 
 
 class Telling:
-    """Translates the events of one session, from a state on.
-
-    Args:
-        state: what was known of the session then.
-
-    Attributes:
-        spent: what the turn that runs has taken so far.
-        mode: how the session works.
-    """
+    """Translates the events of one session, from a state on; `spent` is the usage of the running turn."""
 
     def __init__(self, state: SessionState) -> None:
         self._tasks = dict(state.work.tasks)
@@ -141,19 +120,14 @@ class Telling:
             self._note(message.tool_calls)
 
     def pending(self, state: SessionState) -> list[Told]:
-        """What waits for somebody, for a client that joins late."""
+        """Return the messages for pending approvals and plans, for a client that joins late."""
         told = [self._approval(asked) for asked in state.approvals.values()]
         if state.work.proposal is not None:
             told.append({"type": "plan_ready", "plan": msgspec.to_builtins(state.work.proposal.plan)})
         return told
 
     def tell(self, event: ev.Event, session: Session | None) -> list[Told]:
-        """The messages for an event.
-
-        Args:
-            event: the event.
-            session: the session, where it is open here: it knows the budget.
-        """
+        """Return the messages for an event. `session`, which knows the budget, is None if it is not open here."""
         self.spent.take(event)
         _, inner = ev.innermost(event)
         match inner:
@@ -199,7 +173,7 @@ class Telling:
         if event.outcome == "error":
             return [{"type": "error", "message": f"{event.reason}\n{event.fix}".strip()}]
         if event.cause == "plan":
-            return []  # the run goes on with the decision
+            return []  # the run continues with the decision on the plan
         text = event.answer or event.reason
         done = {"type": "done", "text": text, "iterations": self.spent.steps, "model": self.spent.model or self.model}
         return [{**done, "usage": usage_of(self.spent), "mode": self.mode, "outcome": event.outcome}]
