@@ -339,8 +339,8 @@ class Runner:
             way: see `Submit`.
 
         Raises:
-            SessionNotFound, SessionBusy: see `open`.
-            ConfigError: the id is not valid, or that sub-agent is not at work.
+            SessionNotFound, SessionBusy: see `open`; the sub-agent that is meant is not at work.
+            ConfigError: the id is not valid.
         """
         by, job = by or self.surface, job_of(id or new_id())
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
@@ -493,8 +493,8 @@ def _find_sent(store: JsonlStore, session: str, job: str) -> InputReceived | Non
     return next((event for event in events if isinstance(event, InputReceived) and event.job == job), None)
 
 
-def _not_at_work(child: str) -> ConfigError:
-    return ConfigError(f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
+def _not_at_work(child: str) -> SessionBusy:
+    return SessionBusy(f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
 
 
 def _records(host: Host) -> WorkspaceRecords:

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from lmagent.config.files import decode_env, parse_env, read_small, save_env, save_settings, toml_of, write_private
 from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
 from lmagent.config.settings import BY_NAME, PLACEHOLDER_KEYS, PROVIDERS
-from lmagent.core.decoding import json_fault
+from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
 
 Pairs = tuple[tuple[str, str], ...]
@@ -321,7 +321,7 @@ def _sorted_out(
     left: list[tuple[str, str]] = []
     for name, entry in entries:
         try:
-            msgspec.convert(entry, needs)
+            convert(entry, needs)
         except msgspec.ValidationError as error:
             left.append((name, f"it cannot be used: {error}"))
         else:

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args, get_origin
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, field
 from msgspec.structs import fields, replace
 
 from lmagent.config.paths import expand_path
+from lmagent.core.decoding import convert
 
 Kind = Literal["text", "secret", "path", "url", "integer", "number", "switch", "presence", "choice", "rules"]
 
