@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 LONGEST_CYCLE = 2000
-"""Characters of a repeated piece at most."""
+"""Characters of the longest repeated piece."""
 
 REPEATED = 12_000
-"""Characters at the end of a reply that are one piece, repeated: from there on nothing new is expected."""
+"""Characters at the end of a reply that are one repeated piece: no more content is expected from there on."""
 
 
 class EndlessMeter:
     """Watches one reply.
 
     Args:
-        longest: characters after which a reply counts as endless, whatever they are.
+        longest: characters after which a reply counts as endless in any case.
 
     Attributes:
         endless: the reply does not end.
@@ -41,7 +41,7 @@ class EndlessMeter:
 
 
 def repeats(tail: str) -> bool:
-    """Whether a text of `REPEATED` characters is one piece of at most `LONGEST_CYCLE`, over and over."""
+    """Return whether a text of `REPEATED` characters is one piece of at most `LONGEST_CYCLE`, repeated."""
     if len(tail) < REPEATED:
         return False
     before = tail.rfind(tail[-LONGEST_CYCLE:], -2 * LONGEST_CYCLE, -1)
