@@ -286,7 +286,6 @@ def _is_refusal(failure: ProviderError) -> bool:
 
 
 def _square() -> bytes:
-    """Return a red picture of 32 × 32 pixels, as PNG."""
     side = 32
     rows = (b"\0" + b"\xff\0\0" * side) * side
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)

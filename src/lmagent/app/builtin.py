@@ -92,8 +92,7 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
 
 
 def best_of(entries: Sequence[ModelEntry], free: int) -> ModelEntry | None:
-    """Return the largest chat model that fits into `free` bytes; the smallest if none fits; None if no model can
-    chat."""
+    """Return the largest chat model that fits into `free` bytes, else the smallest; None if no model can chat."""
     able = [
         entry
         for entry in entries

@@ -90,8 +90,7 @@ def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
 
 
 def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
-    """Return the parent's agent with tighter limits; tokens and time are shared with the parent, and a review
-    watches them."""
+    """Return the parent's agent with tighter limits; tokens and time are shared, and a review watches them."""
     own = limits(parent)
     tighter = replace(
         own,
@@ -106,8 +105,7 @@ def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
 
 
 def _above(parent: Session) -> Fence:
-    """Return a fence: tools that the parent may not use now are closed to its sub-agent too. Only a sub-agent may
-    report."""
+    """Return a fence: the sub-agent may not use tools that its parent may not use now; only it may report."""
 
     def judge(_: SessionState, tool: Tool) -> str:
         if tool.name == "report_result":

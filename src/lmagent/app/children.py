@@ -80,7 +80,7 @@ class Children:
         return self._registry.records.events(session)
 
     async def place(self, parent: Session) -> PromptPlace:
-        """The conversation is inherited if the server keeps few prompts and half of the room stays free for the
+        """Inherit the conversation if the server keeps few prompts and half of the room stays free for the
         sub-agent."""
         from lmagent.agents.childhost import PromptPlace
 

@@ -65,7 +65,6 @@ Up, Down, Tab            earlier input; choose from a menu, take what it offers
 
 
 def commands() -> Iterator[SlashCommand]:
-    """Yield the built-in commands, in the order of `/help`."""
     table: dict[str, tuple[tuple[str, str, str, Run], ...]] = {
         CONVERSATION: (
             ("new", "", "start a new session", _new),
@@ -215,7 +214,6 @@ async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
 
 
 def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
-    """Return how undoing or redoing a turn changed its tasks."""
     changed = session.state.work.others[-1] if session.state.work.others else None
     if changed is None or changed.seq != event.seq - 1:
         return []

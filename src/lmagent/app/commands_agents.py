@@ -54,8 +54,7 @@ async def _stop(context: SlashContext, name: str) -> SlashResult:
 
 
 def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
-    """Return the session, and the sub-agent at work: `name` is its id, a beginning or end of that, or its task's
-    name."""
+    """Find the sub-agent at work; `name` is its id, a beginning or end of that, or its task's name."""
     found: dict[str, Session] = {}
 
     def look(session: Session) -> None:

@@ -89,8 +89,8 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 
 
 async def _full_name(host: Host, name: str) -> str:
-    """Return the name with its provider. `PROVIDER/NAME` counts as such, unless the usual server lists a model of
-    that name."""
+    """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
+    name."""
     from lmagent.app.servers import full_name
 
     provider, slash, rest = name.partition("/")

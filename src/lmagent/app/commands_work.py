@@ -182,7 +182,6 @@ async def _work(context: SlashContext, mode: str) -> SlashResult:
 
 
 async def _set(context: SlashContext, command: SetWork, task: str) -> SlashResult:
-    """Change the way of working, and begin with a task if the user gave one."""
     session = context.session
     if session is not None and session.running:
         raise ConfigError("the agent is working", fix="wait until it has finished, or interrupt it")

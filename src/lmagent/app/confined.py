@@ -48,7 +48,6 @@ class Confined:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that commands may reach."""
         return self._settings.sandbox_hosts
 
     @property

@@ -23,8 +23,7 @@ from lmagent.sandbox.outlook import docker_answers
 
 
 async def examine(options: HostOptions, tell: Callable[[Finding], object] = lambda _: None) -> list[Finding]:
-    """Return all findings, in the order in which an engineer would check. Call `tell` with each at once: the next
-    may take minutes."""
+    """Return all findings, in the order of a manual check. `tell` gets each at once: the next may take minutes."""
     findings: list[Finding] = []
     async with aclosing(cast("Any", _findings(options))) as coming:
         async for finding in coming:
@@ -92,8 +91,7 @@ def _unnamed(listed: Sequence[str], model: ModelFacts | None) -> str:
 
 
 async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
-    """Return the finding about a server that does not answer: the origin of its address, and a server that does
-    answer."""
+    """Return the finding about a silent server: the origin of its address, and a server that does answer."""
     if not loaded.settings.given_endpoint:
         return Finding("server", "fault", failure.message, failure.typed)
     other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None

@@ -35,7 +35,6 @@ def may_run_jobs(host: Host) -> bool:
 
 
 def require_trust(host: Host) -> None:
-    """Raise ConfigError if the user does not trust the folder."""
     if not may_run_jobs(host):
         raise ConfigError(WAIT, fix=f"look at them, then: {TRUST}")
 

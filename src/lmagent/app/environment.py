@@ -73,7 +73,7 @@ class Environment:
 
     @property
     def _programs(self) -> str:
-        """Return the programs that commands find, as text; the programs of an image are unknown."""
+        """Return the programs that commands find; those of an image are unknown."""
         if self._backend == "docker":
             return ""
         home = Path(self._env.get("HOME", os.sep))

@@ -64,7 +64,6 @@ def is_first_run(options: HostOptions) -> bool:
 
 
 def _declined(loaded: Loaded) -> Path:
-    """Return the file that records that the user declined to save the answers."""
     return loaded.settings.agent_data_dir / "first-run-declined"
 
 
@@ -114,7 +113,6 @@ def _ask_model(person: Person, loaded: Loaded) -> dict[str, str]:
 
 
 def _offers(person: Person, loaded: Loaded) -> list[Offer]:
-    """Return the choices that need no running server."""
     look = ("Look again, when LM Studio, Ollama or another server has been started", lambda: None)
     address = ("Type the address of a model server", lambda: {"LLM_URL": _ask_server(person, [])})
     if not is_installed():

@@ -203,7 +203,6 @@ class Host(Struct):
                     pass
 
     def _beginning(self) -> ModelRequest:
-        """Return the fixed block and the notes of a new session's first request, without a task."""
         tools = self.toolbox.specs(self.registry.profile.block)
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
         sources = (source() for source in self.registry.notes)
@@ -279,7 +278,6 @@ class Host(Struct):
         return await self.open_session(fork)
 
     async def release(self, session: str) -> None:
-        """Close an idle session, so that other processes can open it."""
         self.unattended.discard(session)
         if (known := self.sessions.get(session)) is not None:
             await self.registry.end_session(session)
@@ -313,7 +311,7 @@ class Host(Struct):
 
             session.listen(SessionLog(session.state.session))
         if self.settings.notify_command:
-            from lmagent.app.notifying import Notifier  # few people have one
+            from lmagent.app.notifying import Notifier  # few users have one
 
             named = lambda: (session.state.session, session.state.title)  # noqa: E731
             after = self.settings.notify_after
@@ -321,8 +319,7 @@ class Host(Struct):
         return session
 
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
-        """Return the number of a lane that fits and that no open session has: `first`, or the lowest; 0 is the main
-        one's."""
+        """Return the lowest free number of a lane that fits; `first` if that is free. 0 is the main one's."""
         lanes = [session.wiring.provider for session in self.sessions.values()]
         used = {lane.conversation.number for lane in lanes if isinstance(lane, SessionProvider)}
         wanted = count() if first is None else chain((first,), count())

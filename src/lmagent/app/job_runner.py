@@ -53,7 +53,6 @@ class Waits(Struct, frozen=True):
 
     @property
     def job(self) -> DispatchJob:
-        """The job that wakes it."""
         return DispatchJob(f"wait:{self.event}", self.session, self.until)
 
 
@@ -226,7 +225,6 @@ class JobRunner:
         return listen
 
     def _given_at(self, session: Session, job: str) -> float:
-        """Return the Unix seconds at which a job's input was recorded."""
         events = self._host.store.read(session.state.session)
         return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
 

@@ -72,7 +72,6 @@ class _Redacted(logging.Formatter):
 
 
 def open_log(workspace: Path, settings: Settings) -> None:
-    """Begin to log, as the settings say; this replaces an open log."""
     path = workspace / FILE
     is_linked = any(folder.is_symlink() for folder in (path.parent, path.parent.parent))
     log_to(path if workspace.is_dir() and not is_linked else None, settings)
@@ -118,7 +117,6 @@ def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str
 
 
 def _details(workspace: Path) -> str:
-    """Return the place of the traceback."""
     if any(isinstance(handler, _File) and not handler.has_failed for handler in LOG.handlers):
         return f"details: {FILE if workspace == Path.cwd() else workspace / FILE}"
     return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"

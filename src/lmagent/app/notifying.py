@@ -99,7 +99,6 @@ class Notifier:
 
 
 def variables(call: Call, session: str, title: str, workspace: Path) -> dict[str, str]:
-    """Return the variables of the command."""
     said = {
         "LMAGENT_EVENT": call.kind,
         "LMAGENT_OUTCOME": call.outcome,

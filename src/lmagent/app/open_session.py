@@ -121,7 +121,6 @@ class OpenSession:
     # --- working ----------------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Begin to run the turns that were asked for, unless they run already."""
         self.touch()
         if not (self._is_working or self._is_stopped):
             self._is_working = True
@@ -135,7 +134,6 @@ class OpenSession:
         return self._last
 
     async def until_no_job(self) -> None:
-        """Wait until no scheduled job uses the session."""
         while self.jobs:
             await self._moved.wait()
 
@@ -230,7 +228,6 @@ class OpenSession:
             await self._moved.wait()
 
     def _is_over(self, job: str) -> bool:
-        """Return whether the job's turn has ended, or its input was withdrawn."""
         if any(input.job == job for input in self.session.state.inputs.values()):
             return False
         return turn_of(self._host.store, self.id, job) != "open"

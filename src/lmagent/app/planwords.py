@@ -31,8 +31,7 @@ class PlanWords:
         return text[:at]
 
     def finish(self, whole: str) -> tuple[str, str]:
-        """Return the rest to show at the end of a reply, and all of its visible text for clients that have shown
-        nothing yet."""
+        """Return the unshown rest at the end of a reply, and all of its visible text."""
         held, self._held = self._held, ""
         if not self.planning or '"steps"' not in whole:
             return held, whole

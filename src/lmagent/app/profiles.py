@@ -52,5 +52,4 @@ def profile_for(window: Window) -> Profile:
 
 
 def system_text(profile: Profile = PROFILES[-1]) -> str:
-    """Return the profile's system text, from the file in this folder."""
     return Path(__file__).with_name(profile.system).read_text(encoding="utf-8").strip()

@@ -35,8 +35,7 @@ WITHDRAWN = "The user has withdrawn the instructions for this session."
 
 
 def date_note(clock: Clock) -> Callable[[], str]:
-    """Return a note source of today's date. The time of day is not in it: it would change the note too often (see
-    get_time)."""
+    """Return a note source of today's date; the tool get_time gives the time of day."""
 
     def note() -> str:
         now = datetime.fromtimestamp(clock.now()).astimezone()

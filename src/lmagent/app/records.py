@@ -112,7 +112,6 @@ class WorkspaceRecords(Struct, frozen=True):
     data: Path
 
     def rows(self, limit: int, search: str, *, children: bool = False, shelf: Shelf = "all") -> Sequence[SessionRow]:
-        """Return sessions, newest first; see `session_rows`."""
         return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
 
     def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
@@ -133,7 +132,6 @@ class WorkspaceRecords(Struct, frozen=True):
         return export_session(self.store, self.store.resolve(name), form)
 
     def fork(self, name: str, seq: int | None) -> str:
-        """Copy a session; return the id of the copy."""
         source, fork = self.store.resolve(name), new_session_id(SystemClock().now())
         anyio.run(self.store.fork, source, fork, seq)
         GivenModes(self.data, self.workspace).inherit(source, fork)

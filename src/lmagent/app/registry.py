@@ -188,7 +188,6 @@ class Registry(Struct):
         await self.confined.aclose()
 
     def command(self, command: SlashCommand) -> None:
-        """Add a slash command. Raise ConfigError if the name is taken."""
         if command.name in self.commands:
             raise ConfigError(f"two commands are named /{command.name}", fix="rename the one that the plugin brings")
         self._commands[command.name] = command

@@ -236,7 +236,6 @@ class Runner:
         self.sessions.pop(known.id, None)
 
     def lock(self, session: str) -> anyio.Lock:
-        """Return the lock under which a session is opened, closed or deleted."""
         return self._locks.setdefault(session, anyio.Lock())
 
     def unwatched(self, session: str) -> None:

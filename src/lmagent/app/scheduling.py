@@ -112,7 +112,6 @@ class Scheduler:
             self.table.close()
 
     async def look(self) -> None:
-        """Look once for due work, and submit it."""
         if self._single:
             return
         now = self._host.clock.now()

@@ -80,13 +80,12 @@ class Changed(Struct, frozen=True):
 
 
 def changeable(field: Setting) -> bool:
-    """Return whether the page may change a setting."""
     return field.kind not in KEPT and field.folder in ("free", "smaller")
 
 
 def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
-    """Return all settings as the files have them now, with the read configuration. Raise ConfigError if a file is
-    damaged."""
+    """Return all settings with the files' present values, and the configuration. Raise ConfigError for a damaged
+    file."""
     now = _config(host).read()
     return tuple(_row(host, field, now) for field in SETTINGS), now
 
@@ -126,7 +125,6 @@ def value_of(field: Setting, text: str) -> Any:
 
 
 def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
-    """Let the host use the new value as far as possible without a restart."""
     name, origin = field.name, now.origins[field.name]
     row = _row(host, field, now)
     if row.layer not in ("user config", "default"):
@@ -141,7 +139,6 @@ def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
 
 
 def _lives(config: Configuration, field: Setting, old: Any, new: Any) -> bool:
-    """Return whether sessions that are opened from now on use the new value."""
     before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
     return any(getattr(before, part) != getattr(after, part) for part in LIVE)
 

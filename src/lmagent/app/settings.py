@@ -79,7 +79,6 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
-    """Import a configuration file of an older system."""
     loaded = load_settings(HostOptions(workspace))
     workspace_path = open_workspace(loaded.workspace).path
     home = paths.home_dir(os.environ)

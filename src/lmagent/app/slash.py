@@ -92,8 +92,7 @@ class SlashResult(Struct, frozen=True):
 
 
 def is_command(text: str) -> bool:
-    """Return whether a text is meant as a command, known or not: a slash and one word. A path, or a space before the
-    slash, makes it a message."""
+    """Return whether a text is meant as a command: a slash and one word; no path, and no blank before the slash."""
     return _LINE.fullmatch(text.rstrip()) is not None
 
 
@@ -114,23 +113,17 @@ def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
 
 
 def all_commands(host: Host) -> dict[str, SlashCommand]:
-    """Return the commands of the program and of the workspace, by name."""
     own = user_commands(host.workspace)
     return {**host.registry.commands, **{name: own[name] for name in own if name not in host.registry.commands}}
 
 
 async def dispatch(line: str, context: SlashContext) -> SlashResult:
-    """Carry out a line that begins with a slash.
-
-    Raises:
-        LmagentError: the command does not exist, or failed.
-    """
+    """Carry out a line that begins with a slash. Raise LmagentError if the command does not exist, or failed."""
     command, argument = find_command(line, context.host)
     return await command.run(context, argument)
 
 
 def _way_on(name: str, known: list[str]) -> str:
-    """Return the command to type instead of one that does not exist."""
     from difflib import get_close_matches  # only a wrong name needs it
 
     rest = "/help lists them; a space before the slash sends it as a message"

@@ -91,7 +91,6 @@ class KeptTraits:
         self._change(model, join=True)
 
     def profile(self, model: str, measured: dict[str, Any]) -> Path:
-        """Save a model's measurements; return the file."""
         self._change(model, profile=measured)
         return self._path
 

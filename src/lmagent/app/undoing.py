@@ -57,8 +57,7 @@ class KeptChanges:
         return self._store.content(sha256)
 
     async def aclose(self, keep: Collection[str]) -> None:
-        """Shrink the store below its limit and close it; older sessions' contents go first. The contents in `keep`
-        stay."""
+        """Shrink the store below its limit, except for `keep`, and close it; older sessions' contents go first."""
         if self._opened is not None:
             with contextlib.suppress(StoreError):  # it keeps its size until the next time
                 await self._opened.collect(keep)
@@ -66,5 +65,4 @@ class KeptChanges:
 
 
 def kept_changes(workspace: Path, settings: Settings) -> KeptChanges | None:
-    """Return the store; None if the settings switch it off."""
     return KeptChanges(workspace, settings) if settings.undo_mb else None

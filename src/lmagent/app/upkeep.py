@@ -201,5 +201,4 @@ def unattended(root: Path) -> list[Unattended]:
 
 
 def _from_a_user(row: Unattended) -> bool:
-    """Return whether a user sent the input, or approved the plan, through a gateway."""
     return row.job.startswith(PAGE) or (row.job.startswith("plan-") and row.surface == "web")

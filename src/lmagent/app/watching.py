@@ -143,7 +143,6 @@ class Tree:
         )
 
     def lines(self) -> list[str]:
-        """Return the tree, one line for each session."""
         state = self._states[self.root]
         return [f"{self.root}  {state.title}", *self._below(self.root, 1)]
 

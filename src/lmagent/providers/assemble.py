@@ -102,7 +102,6 @@ class Assembler:
 
     @property
     def started(self) -> bool:
-        """Whether a part of the reply has arrived."""
         return bool(self._content or self._thought or self._calls)
 
     @property

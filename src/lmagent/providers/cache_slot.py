@@ -94,7 +94,6 @@ class CacheSlot:
         self._running += 1
 
     def leave(self) -> None:
-        """Mark the request as finished."""
         self._running -= 1
         self._left = self._clock.monotonic()
         over, self._over = self._over, anyio.Event()
@@ -114,6 +113,5 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
 
 
 def slot_number(conversation: int, kept: int) -> int:
-    """Return the slot of a conversation: the first slot is for the main conversation (0) alone. `kept`: number of
-    slots."""
+    """Return the slot of a conversation among `kept` slots: the first is for the main conversation (0) alone."""
     return 0 if kept == 1 or conversation <= 0 else 1 + (conversation - 1) % (kept - 1)

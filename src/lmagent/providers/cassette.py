@@ -185,7 +185,6 @@ class ReplayTransport:
 
     @property
     def remaining(self) -> int:
-        """Exchanges not played yet."""
         return len(self._exchanges) - self.played
 
     async def send(

@@ -46,7 +46,6 @@ def schema_for(tools: Sequence[ToolSpec], *, think: bool) -> dict[str, Any]:
 
 
 def thinks(messages: Sequence[Message]) -> bool:
-    """Return whether the model has thought in this conversation."""
     return any(isinstance(part, Thinking) for message in messages for part in message.parts)
 
 
@@ -97,8 +96,7 @@ def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
 
 
 def _cut_off(reply: Reply) -> Reply | None:
-    """Return the part before the token limit: a call that must not run, or the beginning of an answer; None if
-    neither."""
+    """Return the part before the token limit: a call that must not run, or the beginning of an answer; else None."""
     text = reply.message.text
     thoughts = [part for part in reply.message.parts if isinstance(part, Thinking)]
     if named := _NAMED.search(text):
@@ -111,7 +109,6 @@ def _cut_off(reply: Reply) -> Reply | None:
 
 
 def _unescaped(text: str) -> str:
-    """Return the beginning of a JSON string as text."""
     whole = re.match(r"(?:[^\\\"]|\\(?:[^u]|u[0-9a-fA-F]{4}))*", text)
     assert whole is not None
     try:

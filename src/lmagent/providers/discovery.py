@@ -1,5 +1,4 @@
-"""Discovery: finds the model servers that run on this machine, and their lists of models. `dialects` identifies
-them."""
+"""Discovery: finds the model servers of this machine, and their lists of models. `dialects` identifies them."""
 
 from __future__ import annotations
 
@@ -103,7 +102,6 @@ async def models(
 async def model_names(
     transport: Transport, url: str, headers: Mapping[str, str], timeouts: Timeouts
 ) -> tuple[str, ...]:
-    """Return the names of the models listed at `url`. Raise ProviderError as `models` does."""
     try:
         status, fields, body = await _fetch(transport, url, headers, timeouts)
     except TransportError as error:

@@ -29,7 +29,6 @@ class EndlessMeter:
         self._looked = 0
 
     def add(self, piece: str) -> None:
-        """Take the next piece of text, thought or arguments."""
         self.size += len(piece)
         self._pieces.append(piece)
         if self.size - self._looked >= LONGEST_CYCLE:

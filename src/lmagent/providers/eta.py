@@ -62,7 +62,6 @@ def fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _numbers(report: Any, elapsed: float) -> tuple[float, float, float, float]:
-    """Return total, cached and processed tokens, and seconds."""
     if isinstance(report, int | float) and not isinstance(report, bool):
         return 1.0, 0.0, float(report), elapsed
     if not isinstance(report, dict):

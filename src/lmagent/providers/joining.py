@@ -51,7 +51,6 @@ def _with_content(message: Message, change: Callable[[str], str]) -> Message:
 
 
 def _has_any(messages: Sequence[Message]) -> bool:
-    """Return whether a user message follows a result."""
     return any(before.role == "tool" and message.role == "user" for before, message in pairwise(messages))
 
 
@@ -70,7 +69,6 @@ class Joining:
 
     @property
     def request(self) -> ModelRequest:
-        """The request to send now."""
         return joined(self._request) if self._joins else self._request
 
     def adapts(self, failure: ProviderError) -> bool:
@@ -91,7 +89,6 @@ class Joining:
         return True
 
     def answered(self, reply: Reply) -> Reply:
-        """Return the reply; learn from it."""
         if self._refusal is not None:
             self._accepted[self._request.model] = False
             return replace(reply, joined=True)

@@ -53,8 +53,7 @@ def mend(text: str) -> str:
 
 
 def _mended(value: Any) -> Any:
-    """Return a copy with every string mended; without recursion, as a model's value may be as deep as the decoder
-    allows."""
+    """Return a copy with every string mended; without recursion, as a model's value may be very deep."""
     root: list[Any] = [value]
     places: list[tuple[Any, Any]] = [(root, 0)]
     while places:

@@ -113,7 +113,6 @@ _LOG = "look at the server's log, or do it in the server's own window"
 async def _asked(
     transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str
 ) -> AsyncGenerator[Response]:
-    """Give the answer to a request, if it is a success."""
     path, body = ROUTES[dialect][action]
     url = f"{server_root(endpoint.url)}{path}"
     headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "lmagent"}

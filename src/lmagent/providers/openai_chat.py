@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenAIChat", "chat_url"]
 
 TAIL = 5.0
-"""Seconds after the finish reason for usage, `[DONE]` or the end: some servers send none of them and keep the
-connection open."""
+"""Seconds after the finish reason for usage, `[DONE]` or the end: some servers send none, and stay connected."""
 LONG_TAIL = 30.0
 """The same if the finish reason came with content: some servers send one with every chunk."""
 DRAIN = 0.25
@@ -332,7 +331,6 @@ class _Tail:
         self._done = False
 
     def left(self) -> float:
-        """Return the seconds left."""
         assembler, now = self._assembler, anyio.current_time()
         if self._chunks < 0 or (assembler.spoke and assembler.chunks > self._chunks):
             self._until = now + (LONG_TAIL if assembler.spoke else TAIL)

@@ -179,7 +179,6 @@ class Served:
         return facts.model.window if facts.model is not None and facts.model.trusted else None
 
     async def chat(self, model: str, lane: int) -> OpenAIChat:
-        """Return the provider for a model, for the requests of a lane."""
         facts = await self.facts(model)
         chat = self._chats.get((model, lane))
         if chat is None:

@@ -50,7 +50,6 @@ class SseReader:
         return self._take(lines)
 
     def finish(self) -> list[bytes]:
-        """Return the payloads that the end of the stream completes."""
         lines = [b"".join(self._held), b""]
         self._held.clear()
         return self._take(lines)

@@ -170,8 +170,7 @@ class HttpTransport:
         return Response(answer.status, fields_in, self._chunks(answer, timeouts), answer.aclose)
 
     async def _chunks(self, answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
-        """Yield the body. Streams of many sessions are read in turns: the cost of a read does not depend on its
-        size."""
+        """Yield the body. Streams of many sessions are read in turns: a read costs the same whatever its size."""
         from lmagent.providers.wire import body_of, wire_of
 
         wire = wire_of(answer)

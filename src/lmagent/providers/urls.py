@@ -67,8 +67,7 @@ def is_near(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the URL's host is this machine; a name that only looks like an address (`127.example.org`) is
-    not."""
+    """Return whether the URL's host is this machine; a name like an address (`127.example.org`) is not."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     return host in ("localhost", "::1") or host.endswith(".localhost") or _IPV4_LOOPBACK.fullmatch(host) is not None
 
@@ -123,8 +122,7 @@ def _get(env: Mapping[str, str], name: str) -> str:
 
 
 def _excepted(host: str, port: int | None, rules: str) -> bool:
-    """Apply `NO_PROXY`: a comma list of `*`, hosts, domains (with or without a leading dot), each with an optional
-    port."""
+    """Apply `NO_PROXY`: a comma list of `*`, hosts, domains (with or without a leading dot), with optional ports."""
     host = host.lower()
     for rule in rules.lower().replace(" ", ",").split(","):
         name, _, rule_port = rule.partition(":") if rule.count(":") == 1 else (rule, "", "")

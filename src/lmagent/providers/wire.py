@@ -126,8 +126,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
             self._waiter = None
 
     async def rest(self, seconds: float) -> None:
-        """Leave arriving data to the system for a while: a wake-up for each arrival costs more than reading them
-        together."""
+        """Leave arriving data to the system for a while: a wake-up for each arrival costs more."""
         if self._transport is None or self._held:
             return
         self._transport.pause_reading()

@@ -62,7 +62,6 @@ class Ask:
             self._headers["Authorization"] = f"Bearer {key}"
 
     async def models(self) -> Any:
-        """Return the JSON of `GET …/models`."""
         return await self._json("GET", f"{self.api}/models", b"")
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
@@ -75,7 +74,6 @@ class Ask:
         return await self._json("POST", f"{self.root}{path}", jsontext.dumps(body))
 
     async def _json(self, method: str, url: str, body: bytes) -> Any:
-        """Return the JSON of an answer with status 200."""
         if self.over:
             return None
         headers = self._headers | ({"Content-Type": "application/json"} if body else {})

@@ -173,9 +173,7 @@ class Dialect(Protocol):
         ...
 
     @property
-    def label(self) -> str:
-        """The server's name for the user."""
-        ...
+    def label(self) -> str: ...
 
     @property
     def routes(self) -> Sequence[str]:
@@ -212,7 +210,6 @@ def slot_of(facts: ServerFacts, conversation: int) -> int | None:
 
 
 def response_format(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the field `response_format` for a schema, in the form that all servers share."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 

@@ -29,8 +29,7 @@ _NEVER_DROPPED = {"provider"}
 
 
 class DialectEncoder(BodyEncoder):
-    """Encodes requests with the fields that a dialect adds, which precede the others; `options` go with each
-    request."""
+    """Encodes requests with the fields that a dialect adds, which precede the others."""
 
     def __init__(self, facts: ServerFacts, options: RequestOptions) -> None:
         super().__init__()
@@ -41,7 +40,6 @@ class DialectEncoder(BodyEncoder):
         return dialect_of(self._facts).extras(request, self._facts, self._options)
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
-        """See `BodyEncoder.encode`; `omit` works for fields of the dialect too."""
         extras = {name: value for name, value in self.extras(request).items() if name not in omit}
         body = super().encode(request, {*omit, *extras}, model=model)
         return jsontext.dumps(extras)[:-1] + b"," + body[1:] if extras else body

@@ -65,7 +65,6 @@ def number(value: Any, *path: str) -> int | None:
 
 
 def window(value: Any, *path: str) -> int | None:
-    """Return a number of tokens that can be a window."""
     found = number(value, *path)
     return found if found is not None and LEAST_WINDOW <= found <= LARGEST_WINDOW else None
 

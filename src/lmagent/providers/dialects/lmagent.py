@@ -62,7 +62,6 @@ class Lmagent:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Return the fields of the engine."""
         return self._engine.extras(request, facts, options) if facts.cache_prompt else {}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:

@@ -33,8 +33,7 @@ class Ollama:
     routes = (VERSION, PS, TAGS)
 
     def claims(self, seen: Seen) -> bool:
-        """Recognise it by its version, or its models' owner, besides its lists; KoboldCpp imitates it, but has its
-        own route."""
+        """Recognise it by its version, or its models' owner; KoboldCpp imitates it, but has its own route."""
         if text(seen.answers.get("/api/extra/version"), "result"):
             return False
         lists = [mapping(seen.answers.get(path)).get("models") for path in (PS, TAGS)]

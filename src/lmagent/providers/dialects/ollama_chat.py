@@ -162,7 +162,6 @@ class NativeEncoder(BodyEncoder):
 
 
 def _wire(message: Message, names: dict[str, str], *, keep_thinking: bool) -> list[dict[str, Any]]:
-    """Return a message in the form of `/api/chat`."""
     if message.role == "tool":
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         return [
@@ -289,7 +288,6 @@ async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGe
 
 
 async def _lines(chunks: AsyncIterator[bytes], url: str, content_type: str) -> AsyncGenerator[list[bytes]]:
-    """Yield the lines of a body, in the batches in which they come."""
     held = b""
     begun = False
     async for chunk in chunks:

@@ -28,8 +28,7 @@ DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ollama": ("Ollama", ("library",)),
     GENERIC: ("Generic", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
 }
-"""Module, class, and the telling `owned_by` of their models, in the order in which they may claim a server. The last
-one claims all."""
+"""Module, class, and telling `owned_by` of each dialect, in the order of their claims. The last one claims all."""
 
 PORTS = (1234, 11434, 8080, 8000)
 """Default ports of LM Studio, Ollama, llama.cpp and vLLM."""
@@ -172,8 +171,7 @@ async def slot_file(transport: Transport, base_url: str, slot: int, action: str,
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:
-    """Return `seen` with the answers to the dialects' routes, one after another: on the connection that the chat
-    will use."""
+    """Ask the dialects' routes one after another: on the connection that the chat will use."""
     routes = {route for dialect in dialects for route in dialect.routes if asked} - seen.answers.keys()
     answers: dict[str, Any] = dict(seen.answers)
     for route in sorted(routes):

@@ -169,14 +169,13 @@ class TruthMeter:
         return grown <= 0 or made >= grown / self._ratio() * SLACK
 
     def estimate(self, message_bytes: int) -> int:
-        """Return the tokens that a prompt will have: the last full count and the part added since, by the known
+        """Return the tokens that a prompt will have: the last full count, and the part added since by the known
         ratio."""
         if self._last is None:
             return int(message_bytes / USUAL)
         return max(0, self._last[1] + int((message_bytes - self._last[0]) / self._ratio()))
 
     def _ratio(self) -> float:
-        """Return the bytes a token in the parts added so far."""
         if self._first is None or self._last is None:
             return USUAL
         grown, made = self._last[0] - self._first[0], self._last[1] - self._first[1]

@@ -52,7 +52,7 @@ class Watch(Struct):
         return _length(request.system) + self.bytes + thoughts
 
     def corrected(self, usage: Usage, size: int) -> Usage:
-        """Return the counts with the corrected size of the prompt; our own estimate if the server's figure has no
+        """Return the counts with the corrected size of the prompt, or our estimate if the server's figure has no
         meaning."""
         counted = self.meter.counted
         if usage.estimated or counted == usage.prompt_tokens:
@@ -67,7 +67,6 @@ class Watches:
         self._known: list[Watch] = []
 
     def of(self, request: ModelRequest) -> Watch:
-        """Return the conversation to which a request belongs."""
         first = request.messages[0] if request.messages else None
         kind = (request.system, request.model, request.tool_choice, request.constrain)
         for at, known in enumerate(self._known):

@@ -9,7 +9,6 @@ from lmagent.providers.encode import wire_messages
 
 
 def chat_body(request: ModelRequest) -> dict[str, Any]:
-    """Return `messages` and `tools` in the form of a completion request."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:
         messages += wire_messages(message, keep_thinking=request.keep_thinking)
@@ -20,7 +19,6 @@ def chat_body(request: ModelRequest) -> dict[str, Any]:
 
 
 def tool_block(request: ModelRequest) -> list[dict[str, Any]]:
-    """Return the tools in the form that all chat routes take."""
     return [
         {
             "type": "function",

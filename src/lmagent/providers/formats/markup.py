@@ -113,8 +113,7 @@ _CALLS = f"| {{0,3}}(?:{'|'.join(f'(?P<f{number}>{format.line})' for number, for
 
 
 def _patterns(line: str, words: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of text that needs a look: at the beginning of a line, and at any place; group `mark` is
-    markup inside a line."""
+    """Return patterns of text that needs a look: at a line's beginning, and anywhere (group `mark`: inside a line)."""
     return re.compile(line), re.compile(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
 
 
@@ -133,7 +132,6 @@ _BEGINNING = re.compile("|".join(re.escape(letter) for letter in sorted({word[0]
 
 
 def unfinished(text: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of markup."""
     for found in _BEGINNING.finditer(text, max(0, len(text) - LONGEST + 1)):
         if text[found.start() :] in _BEGINNINGS:
             return len(text) - found.start()

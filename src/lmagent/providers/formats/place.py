@@ -44,12 +44,10 @@ class MarkupPlace:
 
     @staticmethod
     def ended(before: str) -> bool:
-        """Return whether a sentence has ended here."""
         return not before.strip() or bool(_ENDED.search(before))
 
     def after(self) -> str:
-        """Return the text after the markup in its line; markup there does not count. Raise More if the line may
-        continue."""
+        """Return the rest of the line without counting markup there. Raise More if the line may continue."""
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
             at += 1
@@ -63,7 +61,6 @@ class MarkupPlace:
         return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
-        """Return whether a sentence continues after it."""
         return bool(_GOES_ON.match(self.after()))
 
     def as_example(self) -> bool:

@@ -109,7 +109,6 @@ def read_list(source: Source, at: int, format: str) -> Found:
 
 
 def read_next(source: Source, found: Found, format: str) -> bool:
-    """Add the next call; False if the text is cut inside it."""
     start = found.end
     try:
         call, end = read_call(source, start, format)

@@ -83,7 +83,6 @@ class Scanner:
 
     @property
     def waiting(self) -> int:
-        """How many characters are held back."""
         return len(self._text) - self._at
 
     def read(self, text: str, *, final: bool) -> None:
@@ -150,7 +149,6 @@ class Scanner:
             self._begin_line(found)
 
     def _next(self) -> re.Match[str] | None:
-        """Return the next place that needs a look."""
         if self._spent + self._source.effort > _EFFORT * len(self._text) + 100_000:
             return None  # a text made to be slow: the rest is text
         if self._fresh and self._text[self._at] != "\n":
@@ -304,8 +302,7 @@ class Scanner:
             self._say(close + len(closing) if close >= 0 else end)
 
     def _says_nothing(self, word: str, end: int) -> bool:
-        """Return whether a token is left over: alone in its line, beside other markup, or at either end of the
-        reply."""
+        """Return whether a token is left over: alone in its line, beside markup, or at either end of the reply."""
         place = self._place(self._at, end)
         before, after = place.before.strip(), place.after()
         if (before and after) or (word == "</s>" and "<s>" in before):

@@ -79,7 +79,6 @@ def unopened(text: str) -> list[tuple[int, int]]:
 
 
 def _fences(text: str, at: int) -> list[int]:
-    """Return where fences open and close, from a place on."""
     return [found.start() for found in _FENCE.finditer(text, at)]
 
 
@@ -116,8 +115,7 @@ class Pairing:
         return {**_matched(strict), **_matched(tags)}
 
     def _unfenced(self, at: int, tags: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
-        """Return the tags without those in a fence that is closed before the last closing tag: the thought quotes
-        them."""
+        """Return the tags without those in a fence that closes before the last closing tag: the thought quotes them."""
         fences = _fences(self._text, at)
         last = max((place for place, opens in tags if not opens), default=-1)
         kept: list[tuple[int, bool]] = []
@@ -128,8 +126,7 @@ class Pairing:
         return kept
 
     def _may_be_quoted(self, at: int) -> bool:
-        """Return whether the text after the tag at `at`, which has not arrived, may show that the tag is a
-        quotation."""
+        """Return whether text after the tag at `at` that has not arrived may show that the tag is a quotation."""
         found = TAG.match(self._text, at)
         end = found.end() if found else at
         if end >= len(self._text):
@@ -152,7 +149,6 @@ class Pairing:
 
 
 def _matched(tags: list[tuple[int, bool]]) -> dict[int, int]:
-    """Return opening tags with their closing tags, matched like brackets."""
     pairs: dict[int, int] = {}
     opened: list[int] = []
     for place, opens in tags:

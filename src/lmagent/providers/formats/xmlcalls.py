@@ -266,7 +266,6 @@ def _events(text: str, style: Tags, at: int) -> Iterator[_Event]:
 
 
 def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!)") -> Tags:
-    """Return the tags of a format from patterns without flags."""
     plain = [re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in (call, call_end, value, value_end)]
     event = f"(?P<co>{plain[0]})|(?P<ce>{plain[1]})|(?P<vo>{plain[2]})|(?P<ve>{plain[3]})"
     return Tags(*(re.compile(pattern) for pattern in (call, call_end, value, value_end, over, event)))
@@ -328,8 +327,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
 
 
 def _unclear(source: Source, name: str, opened: re.Match[str], found: Found, format: str, fault: str) -> bool:
-    """Keep a call without a clear end as text, with all the text that follows; return False, as no other call can
-    follow."""
+    """Keep a call without a clear end as text, with all the text that follows; no other call can follow."""
     raw = source.text[opened.start() :]
     text = source.text[opened.end() :].strip()
     found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
@@ -387,8 +385,8 @@ def _ends(source: Source, style: Tags, at: int) -> Ends:
 
 
 def typed(text: str, schema: Any, told: str = "") -> Any:
-    """Return a value in the type of its schema, without the line breaks around it; `told` is the type that the
-    format gives."""
+    """Return a value in its schema's type, without the line breaks around it; `told` is the type that the format
+    gives."""
     if begun := _BREAK.match(text):
         text = text[begun.end() :].removesuffix("\n")
         text = text.removesuffix("\r") if begun[0] == "\r\n" else text
@@ -419,8 +417,7 @@ def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
 
 
 def alone(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
-    """Return a format's `read` for calls whose wrapper was forgotten: the opener is the beginning of the call's own
-    tag."""
+    """Return a format's `read` for calls without their wrapper: the opener begins the call's own tag."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         return inside(name, style, closers)(source, at - len(opener), "\0")
