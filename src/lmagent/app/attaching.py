@@ -45,10 +45,7 @@ class _Named(Struct, frozen=True):
 
 
 async def with_attachments(text: str, words: str, host: Host, session: Session, say: Say) -> Message:
-    """Return a message of the user with the files that it names.
-
-    Only `words`, the part that the user typed, names files: piped input and output of commands do not.
-    """
+    """Return a message of the user with the files that it names; only `words`, the typed part, names files."""
     files = await to_thread.run_sync(_files, words, host.workspace)
     free = max(0, session.window.tokens - session.state.estimate_tokens())
     room, images = min(LARGEST_TEXT, free), list[Image]()

@@ -28,12 +28,7 @@ _KEPT = {
 
 
 class Environment:
-    """Facts about the machine at the start of the program.
-
-    Args:
-        settings: name the sandbox.
-        env: environment of this process.
-    """
+    """Facts about the machine at the start of the program."""
 
     def __init__(self, workspace: Path, settings: Settings, env: dict[str, str]) -> None:
         self._workspace = workspace

@@ -59,7 +59,6 @@ class Left(Struct, frozen=True):
     """The state of a released session that holds when this process opens it again.
 
     Attributes:
-        lane: the number of its lane.
         grants: calls that it may make without asking.
     """
 
@@ -117,11 +116,8 @@ class Host(Struct):
     # --- the server -------------------------------------------------------------------------------------------
 
     async def models(self, provider: str = "") -> tuple[str, ...]:
-        """Return the models that the server, or another provider's, lists.
-
-        Raises:
-            ProviderError: it does not answer.
-        """
+        """Return the models that the server, or another provider's, lists. Raise ProviderError if it does not
+        answer."""
         from lmagent.providers.discovery import models
 
         if self.replay is not None:

@@ -60,12 +60,8 @@ class JobRunner:
     """Runs the scheduler's jobs.
 
     Args:
-        runner: runs their sessions.
-        inbox: the tasks that were submitted.
         history: returns the ledger's history of a cron job.
-        note: writes into the ledger.
         waits: receives each session that a turn has left waiting for a time.
-        say: shows a line to the user.
         patient: whether a job waits for a model server that cannot be reached, and for a file that is being rewritten.
     """
 

@@ -32,12 +32,7 @@ STOP = 15.0
 
 
 class ChildSpec(Struct, frozen=True):
-    """The child's input.
-
-    Attributes:
-        models: the folder of the models.
-        key: the API key.
-    """
+    """The child's input: the folder of the models, and the API key."""
 
     models: str
     key: str
@@ -51,11 +46,7 @@ class Up(Struct, frozen=True):
 
 
 class OwnServer:
-    """The parent's end.
-
-    Attributes:
-        url: base URL, ends in `/v1`; empty before it is entered.
-    """
+    """The parent's end; `url` ends in `/v1`, and is empty before it is entered."""
 
     def __init__(self, models: Path) -> None:
         self.url = ""

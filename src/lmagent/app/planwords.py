@@ -9,11 +9,7 @@ _BEGINS = "[{`]"
 
 
 class PlanWords:
-    """Holds back a possible plan until the reply is whole.
-
-    Attributes:
-        planning: whether the session is in plan mode; otherwise all text is shown as it comes.
-    """
+    """Holds back a possible plan until the reply is whole; without `planning` all text is shown as it comes."""
 
     def __init__(self) -> None:
         self.planning = False

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 class StandIn(Struct, frozen=True):
-    """A server that answers, offered in place of the configured one.
-
-    Attributes:
-        silent: the configured address, without secrets.
-        origin: the place where that address is configured.
-    """
+    """A server that answers, offered in place of the configured one (`silent`: its address, without secrets)."""
 
     silent: str
     origin: Origin

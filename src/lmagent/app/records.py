@@ -100,12 +100,7 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
 
 
 class WorkspaceRecords(Struct, frozen=True):
-    """The sessions of one workspace.
-
-    Attributes:
-        store: their logs.
-        data: the user's data folder.
-    """
+    """The sessions of one workspace; `data` is the user's data folder."""
 
     workspace: Path
     store: JsonlStore

@@ -70,7 +70,6 @@ class SlashCommand(Struct, frozen=True):
 
     Attributes:
         usage: its arguments, for the help.
-        help: one line.
         group: heading in `/help`.
         beside: it may take long and changes nothing, so a surface takes further input meanwhile.
         picks: without arguments it only offers the arguments that it takes.
@@ -118,8 +117,6 @@ class Registry(Struct):
             one-shot needs none.
         enders: release the features' resources of a session that is over; they receive its id.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
-        hides: names of tools that a session's catalogue leaves out.
-        settings: the settings of the program.
         busy: return whether work runs for a session outside its turns, which releasing it would end.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """

@@ -61,16 +61,13 @@ class Runner:
     """The sessions that this process works on.
 
     Args:
-        say: shows a line to the user at the program's terminal.
         surface: the name in the log for commands that do not name their own surface.
         attended: whether a user can answer the approvals of its sessions.
         resumable: see `OpenSession`.
 
     Attributes:
-        sessions: the open sessions by id.
         opened: an event that is set when the next session opens.
         is_watched: tells whether a client watches a session. Such a session stays open longer.
-        deleted: receives the id of each session that was deleted.
     """
 
     def __init__(
@@ -218,11 +215,8 @@ class Runner:
                 await self.release(session, unless=lambda it: it is not known or it.is_needed or watched)
 
     async def release(self, session: str, *, unless: Callable[[OpenSession], bool] = lambda known: False) -> None:
-        """Close a session, so that other processes can open it. Its watchers stay.
-
-        Args:
-            unless: keeps it open if it returns True; called at the moment of closing.
-        """
+        """Close a session unless `unless` returns True at that moment, so that other processes can open it. Its
+        watchers stay."""
         async with self.lock(session):
             if session in self.sessions and not unless(self.sessions[session]):
                 await self.close(self.sessions[session])

@@ -22,11 +22,7 @@ async def probe_all(options: HostOptions) -> list[Report]:
 async def run_command(
     options: HostOptions, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
 ) -> Exit:
-    """Run a command, and pass its output through. A timeout of None is no limit.
-
-    Raises:
-        SandboxError: nothing was run.
-    """
+    """Run a command, and pass its output through. SandboxError means that the command did not run."""
     loaded = load_settings(options)
     confined = Confined(open_workspace(loaded.workspace).path, loaded.settings)
     started: list[Running] = []

@@ -61,7 +61,6 @@ class Scheduler:
     """Runs the work of a workspace when it is due.
 
     Args:
-        say: shows a line to the user.
         runner: runs the sessions; if None, a runner of its own without approvals.
         startup: run the jobs that are due at a start, unless another scheduler runs already.
         single: run only the jobs of `run_now`.

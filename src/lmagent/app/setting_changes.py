@@ -42,10 +42,6 @@ class SettingRow(Struct, frozen=True):
         value: as text; of a secret only whether it is set.
         layer: the origin in one word of `config.layers`.
         default: the value that holds if no layer sets it.
-        help: its meaning.
-        allowed: its possible values.
-        kind: of its value.
-        choices: of a choice.
         changeable: whether the page may change it.
         pending: it differs from the running program's value; a restart applies it.
         yours: your own `config.toml` sets it, so that it can be reset.
@@ -69,7 +65,6 @@ class Changed(Struct, frozen=True):
     """The result of a change.
 
     Attributes:
-        row: the setting after the change.
         effect: when it takes effect: for sessions opened from now on, after a restart, or not while `hidden_by` wins.
         hidden_by: the place that wins over your `config.toml`.
     """

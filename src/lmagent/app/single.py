@@ -82,13 +82,7 @@ def _registry(loaded: Loaded) -> Registry:
 
 
 async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask) -> CallResult:
-    """Run one tool, if the permission rules and the mode allow it, or the user does.
-
-    Args:
-        workspace: None for the configured one.
-        name: the tool, or an alias of it.
-        arguments: its arguments as JSON text.
-    """
+    """Run one tool, if the rules and the mode allow it, or the user does; `arguments` are JSON text."""
     loaded = load_settings(HostOptions(workspace))
     registry = _registry(loaded)
     try:

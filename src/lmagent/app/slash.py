@@ -49,12 +49,7 @@ class SlashContext(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of several lines that the user can pick.
-
-    Attributes:
-        line: the whole command, from the slash on.
-        current: it holds already.
-    """
+    """One of several lines that the user can pick; `line` is the whole command, from the slash on."""
 
     line: str
     label: str
@@ -74,7 +69,6 @@ class SlashResult(Struct, frozen=True):
         run: the session has a turn to run.
         copy: put on the user's clipboard by a surface that has one.
         choices: a surface with a picker offers these instead of showing `text`.
-        theme: a terminal's colours from now on.
         headed: lines of `text` that end with a colon are headings.
     """
 

@@ -30,7 +30,6 @@ class Traits(msgspec.Struct, omit_defaults=True):
     Attributes:
         constrain: it failed to call by itself, so that its calls are constrained.
         join: its chat template refused a user message after results.
-        profile: the measurements of `lmagent doctor`.
     """
 
     constrain: bool = False

@@ -42,11 +42,7 @@ SOON = 60.0
 
 
 class Upkeep:
-    """Looks after the sessions of a runner.
-
-    Attributes:
-        unwatched_at: monotonic seconds at which the last watcher of a session went, by the session's id.
-    """
+    """Looks after the sessions of a runner."""
 
     def __init__(self, runner: Runner) -> None:
         self.unwatched_at: dict[str, float] = {}

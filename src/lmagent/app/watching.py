@@ -40,7 +40,6 @@ class Node(Struct, frozen=True):
         status: running, interrupted, idle, or how its last turn ended.
         step: model calls, those of its sub-agents included.
         tokens: tokens spent, likewise.
-        title: empty for none.
     """
 
     session: str

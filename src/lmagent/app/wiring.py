@@ -58,7 +58,6 @@ class HostOptions(Struct, frozen=True):
     """The options of the command line.
 
     Attributes:
-        workspace: the folder, if given.
         flags: settings given as flags, by name.
         record: cassette to write the model traffic to.
         replay: cassette to play the model's side from.
@@ -73,13 +72,7 @@ class HostOptions(Struct, frozen=True):
 
 
 class Configuration(Struct, frozen=True):
-    """The source of a host's settings.
-
-    Attributes:
-        start: the settings at the start of the program.
-        read: reads the present settings.
-        agent_of: makes the agent from settings.
-    """
+    """The source of a host's settings: those at its start, and a function that reads the present ones."""
 
     start: Loaded
     read: Callable[[], Loaded]

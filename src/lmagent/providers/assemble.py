@@ -54,10 +54,8 @@ class Assembler:
     """Folds one reply.
 
     Args:
-        elapsed: seconds since the request was sent.
         tools: the callable tools, also for calls in text that the server did not recognise.
         known: the tools of the request if calls in text do not count; otherwise as `tools`.
-        server: its name in errors.
         longest: see `ModelRequest.longest`.
 
     Attributes:

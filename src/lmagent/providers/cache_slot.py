@@ -36,7 +36,6 @@ class CachedConversation(Struct, eq=False):
         number: 0 for the main conversation.
         in_turn: whether more requests of its turn will come.
         aside: it asks on behalf of a conversation that is in its turn, so it never waits.
-        tokens: size of its last prompt.
         saved: the state of its prompt is in a file of the server.
     """
 
@@ -48,11 +47,7 @@ class CachedConversation(Struct, eq=False):
 
 
 class CacheSlot:
-    """One prompt cache, and the conversations that share it.
-
-    Attributes:
-        resident: the conversation whose prompt the cache holds.
-    """
+    """One prompt cache, and the conversations that share it; it holds the prompt of `resident`."""
 
     def __init__(self, clock: Clock) -> None:
         self.resident: CachedConversation | None = None

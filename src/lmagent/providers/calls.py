@@ -72,11 +72,7 @@ class CallAssembler:
         return bool(self._calls)
 
     def feed(self, entries: Any, said: int = 0) -> str:
-        """Take a delta's `tool_calls` and return their names and arguments; other values are skipped.
-
-        Args:
-            said: characters of the text before them.
-        """
+        """Take a delta's `tool_calls` (`said`: characters of text before them); return their names and arguments."""
         if isinstance(entries, dict):
             entries = [entries]
         if not isinstance(entries, list):

@@ -72,7 +72,6 @@ class RecordingTransport:
     """Passes all traffic through and writes each exchange when it ends, for whatever reason.
 
     Args:
-        inner: carries the traffic.
         path: the cassette; an existing one is continued.
 
     Raises:
@@ -168,7 +167,6 @@ class ReplayTransport:
 
     Attributes:
         deviations: the requests that differed.
-        played: how many exchanges were played.
 
     Raises:
         ConfigError: the file cannot be read, or is not a cassette of this version.

@@ -75,9 +75,8 @@ class BodyEncoder:
         """Return the body.
 
         Args:
-            omit: fields that the server does not know. `max_tokens` in it means the field of that name: the limit is
-                then
-                sent as `max_completion_tokens`, unless that is in it too.
+            omit: fields that the server does not know. With `max_tokens` in it, the limit is sent as
+                `max_completion_tokens`, unless that is in it too.
             model: used if the request leaves the choice to the server.
         """
         messages = self._conversation(request).follow(request.messages)

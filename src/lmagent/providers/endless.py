@@ -10,15 +10,7 @@ REPEATED = 12_000
 
 
 class EndlessMeter:
-    """Watches one reply.
-
-    Args:
-        longest: characters after which a reply counts as endless in any case.
-
-    Attributes:
-        endless: the reply does not end.
-        size: characters so far.
-    """
+    """Watches one reply, which counts as endless after `longest` characters in any case."""
 
     def __init__(self, longest: int) -> None:
         self.endless = False

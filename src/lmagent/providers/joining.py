@@ -55,11 +55,8 @@ def _has_any(messages: Sequence[Message]) -> bool:
 
 
 class Joining:
-    """The state of one request: unchanged, or joined.
-
-    Args:
-        accepted: the models that have answered a user message after results; gets new ones.
-    """
+    """The state of one request, unchanged or joined; `accepted` collects models that accept a user message after
+    results."""
 
     def __init__(self, request: ModelRequest, accepted: dict[str, bool]) -> None:
         self._request = request

@@ -68,7 +68,6 @@ class OpenAIChat:
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
         transport: shared, and closed with this.
-        random: 0 to 1, spreads retries.
 
     Raises:
         ConfigError: `base_url` is no URL.

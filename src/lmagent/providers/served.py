@@ -54,8 +54,6 @@ class Endpoint(Struct, frozen=True):
     """The address and limits of a server.
 
     Attributes:
-        url: base URL or full chat URL.
-        key: sent as a bearer token; empty sends none.
         window: tokens that the user asked for; None without a setting.
         parallel: the setting `llm_parallel`.
     """

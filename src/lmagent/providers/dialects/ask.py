@@ -31,7 +31,6 @@ class Ask:
         api: the API's root (`http://h:1234/v1`).
         key: sent as a bearer token; empty sends none.
         timeouts: how long the server may be silent.
-        limit: bytes of an answer.
 
     Attributes:
         reached: a server answered at all.

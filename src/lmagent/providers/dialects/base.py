@@ -19,13 +19,10 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     """A server's description of a model. None always means that the server does not state it.
 
     Attributes:
-        id: the name to ask for.
         loaded: it is in memory now.
         window: tokens that one request may use, prompt and reply together; a slot's share if slots divide it.
         proof: the source of `window`. Only `trusted` figures may be filled up.
         maximum: tokens that the model was made for.
-        max_output: tokens that the server lets it write at most.
-        vision: it takes images.
         embeddings: it makes embeddings and cannot chat.
         tools: it, or its template, knows tool calls.
         thinking: it can think before it answers.
@@ -70,13 +67,11 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
         reached: something answered at all.
         finished: all questions were answered or refused; otherwise it was too slow, and may be asked again later.
         model: the model that was asked about; without a name, the only one, or the only one loaded.
-        models: all models that it lists.
         slots: requests that it serves at the same time, each with a prompt cache of its own.
         usage: it counts tokens in streams on request (`stream_options.include_usage`).
         progress: it reports how far the prompt is read (`return_progress`).
         timings: it reports with each reply how much of the prompt came from its cache.
         json_schema: it enforces `response_format` of type `json_schema`.
-        grammar: it enforces a GBNF grammar.
         tokenizer: it counts tokens of a text or a conversation.
         id_slot: a request can be bound to a slot.
         slot_files: it may be able to save a slot's contents to a file; it can be tried.
@@ -125,7 +120,6 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
         progress: report how far the prompt is read.
         timings: report timings with every token; at the end they come anyway.
         schema: a JSON schema that the answer must follow; the request's own `response_schema` is sent without it.
-        grammar: a GBNF grammar that the answer must follow.
         think: switch thinking on, off, or to a level (`low`, `medium`, `high`).
         keep_alive: how long the model stays in memory (`30m`; -1 for ever).
         provider: OpenRouter's routing preferences.
@@ -145,7 +139,6 @@ class Seen(Struct, frozen=True, kw_only=True):
     """The answers to the questions that every server gets.
 
     Attributes:
-        root: root of the server.
         local: it is on this machine or a private network: questions cost nothing there.
         listing: the answer of `GET …/models`; None if it is no JSON.
         answers: further answers by path under the root; None for an answer that is no JSON.

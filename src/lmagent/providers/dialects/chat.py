@@ -52,7 +52,6 @@ class DialectChat(OpenAIChat):
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
         facts: also names the model for requests without one.
-        options: sent with every request.
         transport: shared, and closed with this.
 
     Raises:
@@ -106,7 +105,6 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
         base_url: base URL or full chat URL.
         window: tokens to load a model with, if the request decides that (Ollama).
         transport: shared, and closed with the provider.
-        options: sent with every request.
     """
     if facts.native_chat:
         from lmagent.providers.dialects.ollama_chat import OllamaChat

@@ -197,11 +197,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 class NativeReader:
-    """Converts the lines of one reply into chunks of the common API.
-
-    Args:
-        server: its name in errors.
-    """
+    """Converts the lines of one reply into chunks of the common API; `server` is its name in errors."""
 
     def __init__(self, server: str = "the model server") -> None:
         self._server = server

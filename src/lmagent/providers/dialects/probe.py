@@ -66,7 +66,6 @@ async def probe(
     Args:
         base_url: base URL or full chat URL.
         model: the model to use; empty for the server's only one.
-        key: sent as a bearer token.
         deep: ask all dialects, even without a hint in the list of models or in the port.
         timeouts: how long the server may be silent; the default depends on its address.
         budget: seconds for all questions; the facts known by then are returned.

@@ -60,7 +60,6 @@ class Cut(Struct, frozen=True):
     """A prompt seems to have been cut.
 
     Attributes:
-        counted: tokens that the server counted.
         expected: tokens that the prompt must have had, at least.
         sure: the cut is proven.
     """

@@ -23,7 +23,6 @@ class Watch(Struct):
     """The counts of one conversation; the size of the seen part is kept, not summed up at each step.
 
     Attributes:
-        first: its first message.
         kind: its other distinguishing features.
         suspected: a cut was suspected once, without proof.
     """

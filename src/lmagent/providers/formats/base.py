@@ -33,11 +33,9 @@ class FoundCall(Struct, kw_only=True):
         name: the tool, as the model wrote it, without the format's own prefix; the request may not offer it.
         arguments: an object, or text: JSON from the server, or the model's text if it cannot be read.
         raw: the text that the call was read from.
-        format: the recognised format; empty for a call from the server.
         id: the id in the reply, empty without one. In text it is not unique: models count from 0 in each reply.
         fault: why the call must not run: the damage of its arguments, and its place, or that the call may be a part of
-            a
-            damaged call before it; empty if it may run.
+            an earlier damaged one; empty if it may run.
         sure: its closing markup is complete; otherwise it must not run at a token limit.
         spills: the damage is such that the text after it may belong to it.
         truncated: the end of the reply cut it off, or may have.

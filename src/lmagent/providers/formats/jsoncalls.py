@@ -139,7 +139,6 @@ def read_values(
 
     Args:
         stops: markup that may end them; it closes an open value.
-        shape: makes calls of a value.
 
     Returns:
         The calls and the place after them; None if the first value is no call. A damaged value ends the list and
@@ -301,7 +300,6 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), sh
     Args:
         closers: markup that ends it; it may be missing.
         stops: markup that cannot be inside it either: the next call's opener.
-        shape: makes calls of a value.
     """
 
     def read(source: Source, at: int, opener: str) -> Found | None:

@@ -51,8 +51,6 @@ class Scanner:
 
     Attributes:
         content: the visible text.
-        thoughts: the thoughts, in order.
-        calls: the calls, in order.
         cut: the name of a call that the end of the text cut off; None if none was.
         thinking: a growing text ends in a thought that has no tag yet.
         told: the end of the part of the latest thought that was handed to `live`.
