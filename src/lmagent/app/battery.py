@@ -40,7 +40,7 @@ PROOF, SHARE = 6000, 0.7
 """Tokens of the prompt that tests the window: more than 4,096, where most servers cut, but at most this share of it."""
 
 LEAST, MOST = 6.0, 50.0
-"""Tokens that one line has in all known tokenizers; a server whose count is outside of them does not count."""
+"""Least and most tokens of one line in known tokenizers; a server with another figure does not really count."""
 
 SHORT = 0.75
 """A prompt was cut if the server counts less than this share of the tokens expected from its first lines."""

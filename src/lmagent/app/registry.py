@@ -117,7 +117,7 @@ class Registry(Struct):
             one-shot needs none.
         enders: release the features' resources of a session that is over; they receive its id.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
-        busy: return whether work runs for a session outside its turns, which releasing it would end.
+        busy: returns whether work runs for a session outside its turns, which releasing it would end.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """
 

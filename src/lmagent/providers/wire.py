@@ -97,7 +97,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def take(self, limit: float | None = None) -> bytes:
-        """Return all data that has arrived; wait for some; return an empty text at the end.
+        """Return all data that has arrived; wait for some; return empty bytes at the end.
 
         Args:
             limit: seconds of silence.
