@@ -1,1 +1,1 @@
-"""Floor 3: the only place that wires settings, adapters and features to a running host."""
+"""The only place that wires settings, adapters and features to a running host."""

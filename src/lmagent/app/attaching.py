@@ -22,11 +22,11 @@ from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, kind_of_binary
 
 LARGEST_TEXT = 100_000
-"""Characters of all files that one message takes; and of them no more than the window has free tokens, which is about a
-quarter of its room."""
+"""Characters that the files of one message may have together; at most one for each free token of the window, which
+is about a quarter of its room."""
 
 LARGEST_IMAGE = 20 << 20
-"""Bytes of an image; servers take about as much in one request."""
+"""Bytes of the largest image; servers accept about as much in one request."""
 
 _LARGEST_FILE = 50_000_000
 
@@ -38,27 +38,14 @@ Say = Callable[[str, str], None]
 
 
 class _Named(Struct, frozen=True):
-    """A file that exists and that the message names.
-
-    Attributes:
-        name: as the user wrote it.
-        path: where it is.
-    """
+    """A file that exists and that the message names."""
 
     name: str
     path: Path
 
 
 async def with_attachments(text: str, words: str, host: Host, session: Session, say: Say) -> Message:
-    """Return a message of the user with the files that it names.
-
-    Args:
-        text: the whole message.
-        words: the part of it that the user typed; what was piped in or printed by a command names no files.
-        host: knows the workspace and the model.
-        session: gets the message.
-        say: shows a line of a kind to the user.
-    """
+    """Return a message of the user with the files that it names; only `words`, the typed part, names files."""
     files = await to_thread.run_sync(_files, words, host.workspace)
     free = max(0, session.window.tokens - session.state.estimate_tokens())
     room, images = min(LARGEST_TEXT, free), list[Image]()
@@ -79,7 +66,6 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
 
 
 def without_attachments(text: str) -> str:
-    """Return what the user wrote, without the files that were attached to it."""
     return text.partition(ATTACHED)[0]
 
 
@@ -95,7 +81,7 @@ def _files(text: str, workspace: Path) -> list[_Named]:
 
 
 def _names(text: str) -> Iterator[tuple[str, bool]]:
-    """The words that may name a file, and whether they begin with `@`."""
+    """Yield the words that may name a file, and whether they begin with `@`."""
     for word in _WORDS.finditer(text):
         mentioned = word[0].startswith("@")
         yield (word[1] or word[2] or word[3].removeprefix("@"), mentioned)
@@ -115,11 +101,7 @@ def _load(file: _Named, workspace: Path) -> bytes:
 
 
 async def _image(name: str, data: bytes, host: Host, session: Session) -> Image:
-    """The image for the message.
-
-    Raises:
-        ToolError: the model takes no such image.
-    """
+    """Raise ToolError if the model takes no such image."""
     picture = picture_of(data)
     if picture is None or picture.media_type not in _TAKEN:
         raise ToolError("models take PNG, JPEG, GIF and WebP images only; save it as one of these")
@@ -134,11 +116,7 @@ async def _image(name: str, data: bytes, host: Host, session: Session) -> Image:
 
 
 def _text(name: str, data: bytes, room: int) -> tuple[str, str]:
-    """The text for the message, cut to the room there is, and what to say of it.
-
-    Raises:
-        ToolError: it is no text, or there is no room.
-    """
+    """Return the text, cut to `room`, and a note about the cut. Raise ToolError if it is no text, or does not fit."""
     decoded = decode(data)
     if decoded is None:
         raise ToolError(f"it is no text ({kind_of_binary(data) or 'binary file'})")

@@ -1,6 +1,6 @@
-"""Battery: what a model server really does, found out by asking it. The doctor tells it; it is the model's profile.
+"""Battery: examinations of a model server. The doctor shows the findings; the measurements become the model's profile.
 
-Each examination is one or two short requests; none depends on what the server says of itself, except where asking costs
+Each examination is one or two short requests. None relies on the server's own description, except where asking costs
 more than the answer is worth (embeddings).
 """
 
@@ -37,16 +37,16 @@ PROMPT_LINES = 80
 """Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window."""
 
 PROOF, SHARE = 6000, 0.7
-"""Tokens of the prompt that tries the window, and its share of the window at most: beyond 4,096, where most are cut."""
+"""Tokens of the prompt that tests the window: more than 4,096, where most servers cut, but at most this share of it."""
 
 LEAST, MOST = 6.0, 50.0
-"""Tokens that one of its lines has in any tokenizer; a server that says otherwise does not count."""
+"""Least and most tokens of one line in known tokenizers; a server with another figure does not really count."""
 
 SHORT = 0.75
-"""Share of the tokens that this prompt must have, by its first lines, below which it was cut."""
+"""A prompt was cut if the server counts less than this share of the tokens expected from its first lines."""
 
 PATIENCE = 120.0
-"""Seconds that reading it may take, by the measured speed; a slower machine is spared that."""
+"""Seconds that reading the prompt may take, by the measured speed; a slower machine skips the test."""
 
 _NO_IMAGES = re.compile(
     r"images?\b.{0,60}\bnot (be )?(supported|accepted|allowed)|(not|n't) (support|accept)\w* .{0,40}\bimage|mmproj",
@@ -55,12 +55,10 @@ _NO_IMAGES = re.compile(
 """Some servers say with a 500 that the model takes no images."""
 
 KEPT = 0.5
-"""Share of a prompt sent a second time that must come from the cache, by count or by time, to say that it is kept."""
+"""A prompt sent twice is cached if at least this share of it comes from the cache, by count or by time."""
 
 
 class Finding(Struct, frozen=True):
-    """One line of the report."""
-
     name: str
     state: Literal["ok", "warning", "fault"]
     text: str
@@ -71,13 +69,12 @@ class Battery:
     """Examines one model.
 
     Args:
-        served: the server.
-        model: the model; empty for the server's choice.
-        assumed: tokens of the window that are assumed where the server does not say.
+        model: empty for the server's choice.
+        assumed: tokens of the window if the server does not say.
 
     Attributes:
-        measured: what was found, for the model's profile; what could not be examined is not in it.
-        answered: the model has answered something.
+        measured: findings for the model's profile; without those that could not be examined.
+        answered: the model has answered at least once.
     """
 
     def __init__(self, served: Served, model: str, assumed: int) -> None:
@@ -91,10 +88,10 @@ class Battery:
         self.answered = False
 
     async def run(self) -> AsyncIterator[Finding]:
-        """The findings, as they come.
+        """Yield the findings as they come.
 
-        One examination that fails does not end the others, unless it tells that they will fail too: nothing was ever
-        answered, the key is refused, or the server gives no sign of life.
+        An examination that fails ends the others only if they would fail too: the server has never answered, refuses
+        the key, or shows no sign of life.
         """
         facts = await self._served.facts(self._model, deep=True)
         self.measured |= {"server": facts.label or facts.dialect, "version": facts.version, "slots": facts.slots}
@@ -122,7 +119,7 @@ class Battery:
         yield self._embeddings(facts)
 
     async def _no_answer(self, failure: ProviderError) -> ProviderError | None:
-        """Why nothing is answered; None if it was only this request that was refused, for its tools say."""
+        """Return why the server never answers; None if it refused only this request, because of its tools."""
         if not _is_refusal(failure):
             return failure
         try:
@@ -139,16 +136,16 @@ class Battery:
         return Finding("server is", "ok", f"{name}{slots}{f'; the model is {about}' if about else ''}")
 
     async def _window(self, _: ServerFacts) -> Finding:
-        """What is stated, once the model is loaded; or what is served instead, which a long prompt shows."""
+        """Return the stated window, once the model is loaded; or the window that a long prompt shows to be served."""
         stated = await self._stated()
         try:
             finding = await self._tried(self.measured["window"])
         except ProviderError:
-            return stated  # all that is known
+            return stated  # no other figure is known
         return finding or stated
 
     async def _tried(self, window: int | None) -> Finding | None:
-        """What a prompt longer than most windows shows; None if it was read, or cannot be tried."""
+        """Return the finding of a prompt longer than most windows; None if it was read, or cannot be tried."""
         size = min(PROOF, int(SHARE * (window or self._assumed)))
         if not LEAST <= self._line_tokens <= MOST or size > PATIENCE * self._reading:
             return None
@@ -206,7 +203,7 @@ class Battery:
         return Finding("parallel calls", "ok", text)
 
     async def _schema(self, _: ServerFacts) -> Finding:
-        asked = user("Write a short poem.")  # not JSON: only a schema that is enforced makes it so
+        asked = user("Write a short poem.")  # not a request for JSON: only an enforced schema gets JSON
         reply = await self._ask(
             replace(self._request, messages=(asked,), response_schema=NUMBER, max_tokens=200, temperature=1.0)
         )
@@ -279,17 +276,16 @@ class Battery:
 
 
 def _lines(count: int) -> str:
-    """Lines that no cache knows, each of about as many tokens."""
+    """Return lines that no cache has, each of about as many tokens."""
     return "\n".join(f"{number}: {secrets.token_hex(16)}" for number in range(count))
 
 
 def _is_refusal(failure: ProviderError) -> bool:
-    """A plain 4xx: the server works, and does not want this request."""
+    """Return whether a server that works refused this request: a plain 4xx."""
     return type(failure) is ProviderError and not failure.retryable
 
 
 def _square() -> bytes:
-    """A red picture of 32 × 32 pixels, as PNG."""
     side = 32
     rows = (b"\0" + b"\xff\0\0" * side) * side
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)

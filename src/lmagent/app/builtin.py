@@ -1,4 +1,4 @@
-"""Built-in: the agent's own model server, where no other one runs and a model is in the library."""
+"""Built-in: the agent's own model server, for a machine where no other server runs and the library has a model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from lmagent.modelserver.spec import ModelEntry
 
 SMALLEST = 64 << 20
-"""Bytes of a model below which it is none that could do an agent's work."""
+"""Bytes below which a model is too small to work as an agent."""
 
 
 def running_server(settings: Settings) -> Settings | None:
-    """Settings that name the model server that `lmagent server start` has put into the background; None for none."""
+    """Return settings that name the server of `lmagent server start`; None if it does not run."""
     from lmagent.modelserver.http.daemon import kept_key, state_of
 
     folder = settings.agent_data_dir / "server"
@@ -32,7 +32,6 @@ def running_server(settings: Settings) -> Settings | None:
 
 
 def is_installed() -> bool:
-    """Return whether the built-in engine is installed."""
     return find_spec("xllamacpp") is not None
 
 
@@ -64,10 +63,10 @@ def _library(settings: Settings) -> Library:
 
 
 async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
-    """A model server of our own, and settings that name it and its model; None where there is no engine or no model.
+    """Return our own model server, and settings that name it; None if the engine or a model is missing.
 
     Raises:
-        ConfigError: a model is asked for by name, and is not in the library.
+        ConfigError: the settings name a model that is not in the library.
         LmagentError: the server does not start.
     """
     if not is_installed():
@@ -93,12 +92,7 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
 
 
 def best_of(entries: Sequence[ModelEntry], free: int) -> ModelEntry | None:
-    """The largest model that can chat and fits; where none does, the smallest; None where there is none.
-
-    Args:
-        entries: the library.
-        free: bytes of memory that can be taken.
-    """
+    """Return the largest chat model that fits into `free` bytes, else the smallest; None if no model can chat."""
     able = [
         entry
         for entry in entries

@@ -42,7 +42,7 @@ def window_map(parts: Mapping[str, int], window: Window, total: int, compactions
     for name, tokens in parts.items():
         used += tokens
         end = round(used * _CELLS / window.tokens)
-        bar += name[0] * max(1 if tokens else 0, end - len(bar))  # a small part is seen, too
+        bar += name[0] * max(1 if tokens else 0, end - len(bar))  # a small part is visible, too
     bar = f"{bar[:_CELLS]:·<{_CELLS}}"
     cut = max(0, min(_CELLS - 1, round(window.trigger * _CELLS / window.tokens)))
     rows = [row(name[0], name, tokens) for name, tokens in parts.items()]
@@ -61,7 +61,7 @@ def window_map(parts: Mapping[str, int], window: Window, total: int, compactions
 
 
 def day_bars(days: Sequence[UsageSums], today: str) -> str:
-    """Draw the tokens of each of the last days, the newest last; nothing where none were used."""
+    """Draw the tokens of each of the last days, the newest last; empty if none were used."""
     known = {row.key: row.prompt_tokens + row.completion_tokens for row in days}
     last = datetime.date.fromisoformat(today)
     shown = [(last - datetime.timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
@@ -82,7 +82,7 @@ def _role_bytes(state: SessionState, role: str) -> int:
 
 
 def _note_bytes(state: SessionState) -> int:
-    """Bytes of the harness's notes, which are texts among the user's."""
+    """Return the bytes of the harness's notes, which are messages of the user in form."""
     begin = tuple(f"<{name}>" for name in state.notes)
     texts = (
         part.text

@@ -1,4 +1,4 @@
-"""Childhood: how a sub-agent's session begins, or is gone on with, in the host of its parent."""
+"""Opens a sub-agent's session, new or resumed, in the host of its parent."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from lmagent.providers.cache_slot import slot_number
 from lmagent.providers.served import SessionProvider
 
 TITLE = 100
-"""Characters of an objective that are the session's title."""
+"""Characters of an objective that become the session's title."""
 
 BEGINS = "A sub-agent does this; its brief follows."
 LATER = "Not run yet."
-"""What stands for the results of calls that have none when a sub-agent begins."""
+"""Result of calls that have none when a sub-agent begins."""
 
 
 async def open_child(
     host: Host, parent: Session, started: SubagentStarted, bounds: AgentBounds, home: PromptPlace
 ) -> Session:
-    """The session of a sub-agent, with its place in the server's cache; one with a log is as that says.
+    """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it.
 
     Raises:
         SessionBusy: it is open already, here or in another process.
@@ -46,7 +46,7 @@ async def open_child(
     wiring = host.wiring(started.child)
     wiring.agent = _agent(parent, started.brief.depth, bounds)
     wiring.fences = (*wiring.fences, _above(parent))
-    wiring.attended = parent.wiring.attended  # and what its parent may not ask, it may not either
+    wiring.attended = parent.wiring.attended  # a call that the parent may not ask about, its sub-agent may not either
     opening = _opening(parent, started)
     try:
         log, is_new = host.store.open(started.child), False
@@ -74,7 +74,7 @@ async def open_child(
 
 
 def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
-    """The same system text and tool block as the parent's, byte for byte; no mode that asks less than the parent's."""
+    """Return the parent's system text and tool block, byte for byte, with a mode that asks no less."""
     state = parent.state
     return SessionCreated(
         session=started.child,
@@ -90,7 +90,7 @@ def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
 
 
 def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
-    """The parent's agent with tighter limits; tokens and time are shared with it, and watched by a review."""
+    """Return the parent's agent with tighter limits; tokens and time are shared, and a review watches them."""
     own = limits(parent)
     tighter = replace(
         own,
@@ -105,7 +105,7 @@ def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
 
 
 def _above(parent: Session) -> Fence:
-    """What the parent may not use now, its sub-agent may not either; reporting is for the sub-agent alone."""
+    """Return a fence: the sub-agent may not use tools that its parent may not use now; only it may report."""
 
     def judge(_: SessionState, tool: Tool) -> str:
         if tool.name == "report_result":
@@ -116,7 +116,7 @@ def _above(parent: Session) -> Fence:
 
 
 def _inherited(parent: Session, call: str) -> ContextInherited:
-    """The parent's conversation as it sends it, with a result for each call of its last reply."""
+    """Return the parent's conversation as sent, with a result for each call of its last reply."""
     state = parent.state
     messages: Sequence[Message] = state.messages
     results = [result or ToolResult(id, "ok", BEGINS if id == call else LATER) for id, result in state.calls.items()]
@@ -125,7 +125,7 @@ def _inherited(parent: Session, call: str) -> ContextInherited:
 
 
 async def _lane(host: Host, parent: Session, session: Session) -> SessionProvider:
-    """Its way to the server: in the parent's place where it has the parent's conversation before its own."""
+    """Return the sub-agent's provider: on the parent's slot if it begins with the parent's conversation."""
     own = parent.wiring.provider
     assert isinstance(own, SessionProvider)
     events = host.store.read(session.state.session)
@@ -133,7 +133,7 @@ async def _lane(host: Host, parent: Session, session: Session) -> SessionProvide
         return host.served.beside(own)
     number, kept, aside = own.conversation.number, await host.served.keeps(session.state.model), False
     lane = host.free_lane()
-    if kept is not None:  # its siblings come after it in the same place, and need not read the fixed part again
+    if kept is not None:  # its siblings use the same slot next, and need not read the fixed part again
         beside = slot_number(number + 1, kept)
         lane = host.free_lane(lambda free: free > 0 and slot_number(free, kept) == beside)
         aside = beside == slot_number(number, kept)  # the parent waits for it, so it must not wait for the parent

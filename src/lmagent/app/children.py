@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from lmagent.agents.shares import ChildShares
 
 TIGHT = "4k"
-"""Profile of windows in which no sub-agent is offered: half of what is free would be too little for its work."""
+"""Profile of windows without sub-agents: half of the free tokens would be too few for their work."""
 
 NO_ROOM = "the window is too small for a sub-agent beside you. Do the work yourself."
 
 SIDE_BY_SIDE = 4
-"""Sub-agents of a session that work at once where the server keeps as many prompts as there are."""
+"""Sub-agents of a session that work at once, if the server keeps as many prompts."""
 
 
 def register(registry: Registry) -> None:
-    """Add the tools, their rules and what a person can say to sub-agents; nothing where the settings want none."""
+    """Add the tools, their rules and the user's commands for sub-agents, unless the settings switch them off."""
     if not registry.settings.enable_sub_agents:
         return
     children = Children(registry)
@@ -46,11 +46,7 @@ def register(registry: Registry) -> None:
 
 
 class Children:
-    """See `lmagent.agents.childhost.ChildHost`.
-
-    Args:
-        registry: knows the sessions, and through them the host.
-    """
+    """See `lmagent.agents.childhost.ChildHost`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -61,37 +57,31 @@ class Children:
 
     @cached_property
     def runner(self) -> ChildRunner:
-        """Runs them; made with the first."""
         from lmagent.agents.run import ChildRunner
 
         return ChildRunner(self)
 
     @property
     def shares(self) -> ChildShares:
-        """What is left for them."""
         return self.runner.shares
 
     @property
     def workspace(self) -> Path:
-        """The workspace."""
         return self._registry.workspace
 
     @property
     def clock(self) -> Clock:
-        """Time."""
         return self._registry.clock
 
     def session(self, session: str) -> Session:
-        """A session that is open here."""
         return self._registry.records.session(session)
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        """What is on record of a session."""
         return self._registry.records.events(session)
 
     async def place(self, parent: Session) -> PromptPlace:
-        """See the port: the parent's conversation is inherited where the server keeps few, and half of the room is
-        left for the sub-agent's own work."""
+        """Inherit the conversation if the server keeps few prompts and half of the room stays free for the
+        sub-agent."""
         from lmagent.agents.childhost import PromptPlace
 
         kept = await self._host.served.keeps(parent.state.model or parent.agent.model)
@@ -103,13 +93,11 @@ class Children:
         return PromptPlace(inherits=state.tokens(state.conversation_bytes) <= room // 2, side_by_side=1)
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
-        """See the port."""
         from lmagent.app.childhood import open_child
 
         return await open_child(self._host, parent, started, self.bounds, await self.place(parent))
 
     async def close(self, child: Session) -> None:
-        """Release it."""
         await self._registry.end_session(child.state.session)
         self._host.sessions.pop(child.state.session, None)
         child.close()

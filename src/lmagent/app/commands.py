@@ -49,7 +49,7 @@ OFFERED = 20
 """Sessions that `/resume` offers."""
 
 _HELP_WIDTH = 80
-"""Columns of a terminal as people find it; /help fits."""
+"""Columns of a terminal of the usual width; `/help` fits into it."""
 
 _USAGE_WIDTH = 25
 
@@ -65,7 +65,6 @@ Up, Down, Tab            earlier input; choose from a menu, take what it offers
 
 
 def commands() -> Iterator[SlashCommand]:
-    """The built-in commands, in the order of `/help`."""
     table: dict[str, tuple[tuple[str, str, str, Run], ...]] = {
         CONVERSATION: (
             ("new", "", "start a new session", _new),
@@ -115,12 +114,12 @@ async def _help(context: SlashContext, _: str) -> SlashResult:
 
 
 def _place(group: str) -> int:
-    """Where `/help` shows a group; groups of plugins and of the workspace come last."""
+    """Return the position of a group in `/help`; groups of plugins and of the workspace come last."""
     return GROUPS.index(group) if group in GROUPS else len(GROUPS) + (group == OWN)
 
 
 def _help_rows(usage: str, text: str) -> list[str]:
-    """A command and what it does, in rows of 80 columns; a long usage has a row of its own."""
+    """Return a command and its description in rows of 80 columns; a long usage has a row of its own."""
     first, *more = wrap(text, _HELP_WIDTH - _USAGE_WIDTH) or [""]
     begin = (
         [usage, f"{'':<{_USAGE_WIDTH}}{first}"]
@@ -215,7 +214,6 @@ async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
 
 
 def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
-    """What became of the tasks of a turn that was taken back, or done again."""
     changed = session.state.work.others[-1] if session.state.work.others else None
     if changed is None or changed.seq != event.seq - 1:
         return []
@@ -278,7 +276,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
 
 
 async def _sandbox(host: Host) -> str:
-    """What the sandbox is and keeps; looking for one is the way to know."""
+    """Return the sandbox and its promises; this probes for a sandbox."""
     confined = host.registry.confined
     try:
         await confined.get()
@@ -362,7 +360,7 @@ async def _export(context: SlashContext, form: str) -> SlashResult:
 
     session = _need(context).state.session
     text = export_session(context.host.store, session, form or "md")
-    # A client may call a session README or AGENTS; what people or the agent keep there is not the session's to replace.
+    # A client may name a session README or AGENTS; the files of that name are not the session's to replace.
     stem = session if session[0].isdigit() else f"session-{session}"
     for number in count(1):
         path = context.host.workspace / f"{stem}{f'-{number}' if number > 1 else ''}.{form or 'md'}"

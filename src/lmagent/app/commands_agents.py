@@ -13,7 +13,6 @@ from lmagent.engine.session import Session
 
 
 def commands() -> Iterator[SlashCommand]:
-    """The commands."""
     yield SlashCommand("agents", "", "list the sub-agents of this session", _agents, WORK)
     yield SlashCommand("steer", "AGENT WORDS", "tell a sub-agent something while it works", _steer, WORK)
     yield SlashCommand("stop", "AGENT", "interrupt a sub-agent; the session continues", _stop, WORK)
@@ -55,7 +54,7 @@ async def _stop(context: SlashContext, name: str) -> SlashResult:
 
 
 def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
-    """The session, and the sub-agent at work that an id, its beginning or end, or the name of its task means."""
+    """Find the sub-agent at work; `name` is its id, a beginning or end of that, or its task's name."""
     found: dict[str, Session] = {}
 
     def look(session: Session) -> None:

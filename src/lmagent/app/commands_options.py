@@ -1,4 +1,4 @@
-"""`/set`: the options of a session, which it has in place of the settings."""
+"""`/set`: the options of a session, which override the settings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from lmagent.core.errors import ConfigError
 from lmagent.core.model import LONGEST_INSTRUCTIONS, SessionOptions
 
 FIELDS = {name: BY_NAME[f"llm_{name}"] for name in SessionOptions.__struct_fields__ if name != "instructions"}
-"""The settings that options take the place of."""
+"""The settings that options override."""
 
 NAMES = (*FIELDS, "instructions")
 USAGE = "[NAME VALUE|NAME default|default]"
 
 
 def commands() -> Iterator[SlashCommand]:
-    """`/set`."""
     yield SlashCommand("set", USAGE, "show or change sampling and instructions of this session", _set, SETTINGS)
 
 
@@ -52,11 +51,6 @@ async def _set(context: SlashContext, words: str) -> SlashResult:
 
 
 def _changed(options: SessionOptions, name: str, value: str) -> SessionOptions:
-    """The options with one of them set.
-
-    Raises:
-        ConfigError: the value is not allowed.
-    """
     plain: Any = None if value == "default" else value
     if name == "instructions":
         plain = plain or ""

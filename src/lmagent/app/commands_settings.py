@@ -19,16 +19,12 @@ MODES: dict[PermissionMode, str] = {
     "normal": "writing and running are asked about",
     "manual": "reading is asked about too",
 }
-"""The permission modes in a few words."""
-
 THEMES = {
     "auto": "light if the terminal says that its background is light, else dark",
     "light": "colours for a light background",
     "dark": "colours for a dark background",
     "none": "no colours",
 }
-"""The themes in a few words."""
-
 INIT = """Look at this project and write AGENTS.md in its top folder: the page that a new helper reads first.
 
 Say in at most 60 lines what the project is for, where its parts are, how to build, run and test it (commands that you
@@ -38,7 +34,6 @@ cannot find. If AGENTS.md exists, read it first, keep what is true and correct w
 
 
 def commands() -> Iterator[SlashCommand]:
-    """The commands."""
     for name, usage, text, run in (
         ("model", "[NAME|PROVIDER:NAME]", "pick or change the model, also of another server", _model),
         ("mode", "[auto|normal|manual]", "pick or change the permission mode", _mode),
@@ -80,7 +75,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
 
 
 async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
-    """The models of the usual server, or of the provider that `PROVIDER:` names."""
+    """Return the models of the usual server, or of the provider in `PROVIDER:`."""
     from lmagent.app.servers import provider_named, usable
 
     host = context.host
@@ -94,7 +89,8 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 
 
 async def _full_name(host: Host, name: str) -> str:
-    """The name with its provider; `PROVIDER/NAME` is one too, unless the usual server lists a model of that name."""
+    """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
+    name."""
     from lmagent.app.servers import full_name
 
     provider, slash, rest = name.partition("/")
@@ -107,7 +103,7 @@ async def _full_name(host: Host, name: str) -> str:
 
 
 async def _switch_cost(context: SlashContext, name: str) -> str:
-    """What another model costs: it has read nothing of the conversation. Empty for one that is not chosen yet."""
+    """Return a warning that another model has to read the whole conversation; empty before a model is chosen."""
     assert context.session is not None
     tokens = context.session.state.estimate_tokens()
     speed = context.host.traits().reading(name) or context.view.pace.read_per_s

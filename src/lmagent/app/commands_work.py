@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 BY = "slash"
 
 LONGEST_NUMBER = 9
-"""Digits of a number that a person gives."""
+"""Digits of a number in a command."""
 
 DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
 
 
 def commands() -> Iterator[SlashCommand]:
-    """The commands."""
     for name, usage, help, run in (
         (
             "todo",
@@ -80,7 +79,6 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
 
 
 def _listed(session: Session | None) -> str:
-    """All tasks, and the task state."""
     from lmagent.engine import worktext
 
     if session is None:
@@ -158,7 +156,7 @@ async def _deep(context: SlashContext, line: str) -> SlashResult:
 
 
 async def _more(context: SlashContext, steps: str) -> SlashResult:
-    """Another budget, for the planning too: nothing but a decision ends that."""
+    """Extend the budget, in planning too: only the user's decision ends that."""
     work = _need(context).state.work
     if steps and not (steps.isascii() and len(steps) <= LONGEST_NUMBER):
         raise ConfigError(f"{steps[:20]} is no number of model calls", fix="/deep more 200")
@@ -184,7 +182,6 @@ async def _work(context: SlashContext, mode: str) -> SlashResult:
 
 
 async def _set(context: SlashContext, command: SetWork, task: str) -> SlashResult:
-    """Change the way of working, and begin with a task if there is one."""
     session = context.session
     if session is not None and session.running:
         raise ConfigError("the agent is working", fix="wait until it has finished, or interrupt it")

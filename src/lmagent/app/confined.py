@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 
 class Confined:
-    """Gives the one sandbox of a workspace.
-
-    Args:
-        workspace: the workspace.
-        settings: what the user wants of a sandbox.
+    """Chooses the one sandbox of a workspace.
 
     Attributes:
-        report: what the probe found, once there was one.
-        expected: the sandbox that `outlook` found; empty before it was asked, and where it found none.
+        report: the report of the probe; None before it.
+        expected: the sandbox that `outlook` found; empty before that, and if it found none.
     """
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
@@ -38,11 +34,11 @@ class Confined:
 
     @property
     def name(self) -> str:
-        """The sandbox that is used; before the first command the one that is expected, or was asked for."""
+        """The chosen sandbox; before the first command, the expected or configured one."""
         return self.report.backend if self.report else self.expected or self._settings.sandbox
 
     async def outlook(self) -> tuple[str, str]:
-        """Return the sandbox that commands will probably get, or an empty name and what to do about it."""
+        """Return the sandbox that commands will probably get; or an empty name and a remedy."""
         from lmagent.sandbox.outlook import outlook
 
         settings = self._settings
@@ -52,20 +48,15 @@ class Confined:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What commands may reach."""
         return self._settings.sandbox_hosts
 
     @property
     def memory_mb(self) -> int:
-        """Memory of one command, MiB, unless a docker image has its own limit."""
+        """Memory of one command in MiB, unless a docker image has its own limit."""
         return self._settings.sandbox_memory_mb or Limits().memory_mb
 
     async def get(self) -> Sandbox:
-        """The sandbox.
-
-        Raises:
-            SandboxError: there is none here; asked again, it looks again.
-        """
+        """Return the sandbox. Raise SandboxError if this machine has none; the next call looks again."""
         async with self._lock:
             if self._sandbox is None:
                 from lmagent.sandbox.choose import choose  # most sessions run no command
@@ -74,13 +65,11 @@ class Confined:
             return self._sandbox
 
     async def aclose(self) -> None:
-        """Release it."""
         if self._sandbox is not None:
             await self._sandbox.aclose()
 
 
 def wishes(settings: Settings, workspace: Path) -> Wishes:
-    """What the settings say about the sandbox of a workspace."""
     from lmagent.sandbox.choose import Wishes
     from lmagent.sandbox.scratch import scratch_root
 

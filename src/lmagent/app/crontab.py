@@ -1,4 +1,4 @@
-"""Crontab: the jobs of a workspace as a person sees them, and `/cron`."""
+"""Crontab: the list of a workspace's cron jobs for the user, and `/cron`."""
 
 from __future__ import annotations
 
@@ -23,21 +23,14 @@ class CronRow(Struct, frozen=True):
     """A job in a list.
 
     Attributes:
-        id: its id.
-        name: for people.
-        enabled: whether it runs.
-        schedule: when it is due, as it was written.
-        timezone: in which that is meant.
-        catch_up: what becomes of times that were missed.
-        session_id: the session that it goes on in; empty for a new one each time.
-        next: when it is due next, Unix seconds; None for never, or not by the clock.
-        last: when it ran last, Unix seconds; None for never.
-        outcome: how that ended; empty while it runs.
-        runs: how often it ran, as far as that is remembered.
-        file: where it stands.
-        line: where in there.
-        prompt: what the agent is told.
-        permission: its permission mode; empty for that of the settings.
+        schedule: as written in the file.
+        catch_up: the treatment of missed times.
+        session_id: the session that all its runs use; empty for a new one each time.
+        next: Unix seconds; None for never, or not by the clock.
+        last: Unix seconds; None for never.
+        outcome: of the last run; empty while it runs.
+        runs: the number of runs in the ledger.
+        permission: empty for the settings' mode.
         hands_over: it runs a command with its result, or posts that.
     """
 
@@ -60,23 +53,18 @@ class CronRow(Struct, frozen=True):
 
 
 class CronList(Struct, frozen=True):
-    """The jobs of a workspace, and what is wrong with its files."""
-
     jobs: tuple[CronRow, ...]
     problems: tuple[str, ...] = ()
 
 
 class HistoryRow(Struct, frozen=True):
-    """What became of a time at which a job was due.
+    """A time at which a job was due.
 
     Attributes:
-        job: its id.
-        at: the time, Unix seconds; the first one, where several were missed.
+        at: Unix seconds; the first time, if several were missed.
         what: claimed (it runs, or was cut off), ran, missed, delivering, delivered.
-        session: in which it ran.
-        outcome: how the turn ended.
-        delivery: what came of handing over the result.
-        by: who wanted it, where it was not the schedule.
+        delivery: the outcome of the delivery.
+        by: the client that started it; empty for the schedule.
         missed: how many times were missed.
     """
 
@@ -91,7 +79,7 @@ class HistoryRow(Struct, frozen=True):
 
 
 def cron_list(workspace: Path) -> CronList:
-    """The jobs, switched off or not."""
+    """Return the jobs, disabled ones too."""
     from lmagent.schedule.due import next_due
     from lmagent.schedule.jobs import read_jobs
 
@@ -125,10 +113,10 @@ def cron_list(workspace: Path) -> CronList:
 
 
 def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], str]:
-    """Return when a schedule is due next, in Unix seconds, and the time zone that it is meant in.
+    """Return the next times of a schedule in Unix seconds, and its time zone.
 
     Raises:
-        ValueError: it is no schedule, or the time zone is not known.
+        ValueError: it is no schedule, or the time zone is unknown.
     """
     from itertools import islice
 
@@ -139,10 +127,10 @@ def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], s
 
 
 def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[HistoryRow]:
-    """What became of the times of a job, or of all; the newest first. Jobs that are in no file any more count, too.
+    """Return the runs and missed times of one job or all, the newest first; of removed jobs too.
 
     Raises:
-        ConfigError: there is no such job, and never was.
+        ConfigError: no such job exists or has existed.
     """
     from lmagent.schedule.jobs import find_job
 
@@ -155,13 +143,11 @@ def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[History
 
 
 def list_text(found: CronList) -> str:
-    """The list for a terminal."""
     lines = [_line(row) for row in found.jobs] or ["no jobs; lmagent cron add puts one in"]
     return "\n".join((*lines, *(f"! {problem}" for problem in found.problems)))
 
 
 def history_text(rows: Sequence[HistoryRow]) -> str:
-    """The history for a terminal."""
     lines = [
         f"{_when(row.at)}  {row.job:<16}  {f'missed {row.missed}' if row.missed else row.what:<10}  {row.outcome:<11}  "
         f"{row.session}{f'  by {row.by}' if row.by else ''}{f'  delivery: {row.delivery}' if row.delivery else ''}"
@@ -171,7 +157,6 @@ def history_text(rows: Sequence[HistoryRow]) -> str:
 
 
 def commands() -> Iterator[SlashCommand]:
-    """`/cron`."""
     from lmagent.app.slash import WORK
 
     yield SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron, WORK)

@@ -1,7 +1,7 @@
-"""Delivering: the result of a cron job, handed to a command in the sandbox or posted to a webhook.
+"""Delivers the result of a cron job: runs a command in the sandbox, or posts to a webhook.
 
-`cron.json` lies in the workspace, which may come from a stranger. So a command needs a folder that the user trusts,
-and runs in the sandbox all the same; a webhook needs its host among those that the user lets commands reach.
+`cron.json` lies in the workspace, which may come from a stranger. So a command needs a folder that the user trusts, and
+still runs in the sandbox; a webhook needs its host among those that the user lets commands reach.
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ COMMAND_SECONDS = 300.0
 """How long a command may take."""
 
 ANSWER_BYTES = 32_768
-"""Bytes of the answer that a command is given in a variable."""
+"""Bytes of the answer in the command's variable."""
 
 TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
-"""How often a webhook is tried, seconds before the second try (doubled for the third), and seconds for each."""
+"""Attempts to reach a webhook; seconds before the second one (doubled for the third); seconds for each."""
 
 
 class Result(Struct, frozen=True):
-    """What is delivered; a webhook gets it as JSON.
+    """The result to deliver; a webhook gets it as JSON.
 
     Attributes:
-        job: id of the cron job.
-        run: names this run; a result that is delivered a second time has the same.
+        run: names this run; a repeated delivery has the same name.
         scheduled: the time it was due, Unix seconds.
-        session: in which it ran.
         outcome: how the turn ended.
-        reason: the reason, where there is one.
-        answer: the final answer.
     """
 
     job: str
@@ -49,14 +45,11 @@ class Result(Struct, frozen=True):
 
 
 async def deliver(host: Host, job: CronJob, result: Result, *, again: bool) -> str:
-    """Deliver a result; returns what came of it in words, the first one that failed where one did.
+    """Deliver a result; return the outcome as text, the first failure if there is one.
 
     Args:
-        host: the sessions.
-        job: says where to.
-        result: what.
-        again: whether an earlier process was killed in the middle of it. A webhook is then called again, with the same
-            `Idempotency-Key`; a command that may have run is not.
+        again: an earlier process died during the delivery. A webhook is then called again, with the same
+            `Idempotency-Key`; a command is not, since it may have run.
     """
     said: list[str] = []
     if job.webhook:
@@ -110,7 +103,7 @@ async def _post(host: Host, url: str, result: Result) -> str:
         try:
             with anyio.fail_after(PATIENCE):
                 response = await host.transport.send("POST", url, headers, body, limits)
-                await response.aclose()  # the status says it all, and what comes behind may never end
+                await response.aclose()  # the status suffices, and the body may never end
         except TimeoutError:
             why = f"no answer within {PATIENCE:g} s"
             continue
@@ -126,11 +119,7 @@ async def _post(host: Host, url: str, result: Result) -> str:
 
 
 def _require_reachable(host: Host, url: str) -> None:
-    """Refuse an address that the user has not allowed.
-
-    Raises:
-        ConfigError: it is not among the hosts that commands may reach.
-    """
+    """Raise ConfigError for an address that is not among the hosts that commands may reach."""
     from urllib.parse import urlsplit
 
     from lmagent.sandbox.hosts import parse_pattern, parse_target

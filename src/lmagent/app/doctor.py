@@ -1,4 +1,4 @@
-"""Doctor: asks the real server and looks at the real machine; every line says what was found, every fault its fix."""
+"""Doctor: examines the real server and machine. Each line states a finding, and for a fault its fix."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ from lmagent.sandbox.outlook import docker_answers
 
 
 async def examine(options: HostOptions, tell: Callable[[Finding], object] = lambda _: None) -> list[Finding]:
-    """All findings, in the order in which a person would check.
-
-    Args:
-        options: what the host is opened with.
-        tell: called with each finding as soon as it is known: a server may take minutes for the next one.
-    """
+    """Return all findings, in the order of a manual check. `tell` gets each at once: the next may take minutes."""
     findings: list[Finding] = []
     async with aclosing(cast("Any", _findings(options))) as coming:
         async for finding in coming:
@@ -63,7 +58,7 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
 
 
 def system(platform: str) -> Finding:
-    """Whether lmagent was tested on a system; `platform` as `sys.platform` has it."""
+    """Return whether lmagent was tested on a system; `platform` as in `sys.platform`."""
     if platform.startswith("linux"):
         return Finding("system", "ok", "Linux")
     if platform == "darwin":
@@ -89,14 +84,14 @@ async def _sandbox(host: Host) -> Finding:
 
 
 def _unnamed(listed: Sequence[str], model: ModelFacts | None) -> str:
-    """Name the model that answers where none is configured, or those that the server chooses among."""
+    """Return the model that answers if none is configured, or those that the server chooses among."""
     if model is not None:
         return model.id
     return f"the server chooses among {len(listed)}: {', '.join(listed[:4])}"
 
 
 async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
-    """The finding about a server that does not answer: where its address is configured, and which server does."""
+    """Return the finding about a silent server: the origin of its address, and a server that does answer."""
     if not loaded.settings.given_endpoint:
         return Finding("server", "fault", failure.message, failure.typed)
     other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None
@@ -133,7 +128,7 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
         async for finding in coming:
             yield finding
     if not battery.answered:
-        return  # nothing was measured: what an earlier examination found stays
+        return  # nothing was measured: an earlier examination's profile stays
     model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
     traits = KeptTraits(host.settings.agent_data_dir, url)
     known = {name: value for name, value in battery.measured.items() if value is not None}
@@ -142,7 +137,7 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
 
 
 async def _programs(host: Host) -> AsyncIterator[Finding]:
-    """The programs that tools use; docker's only where its engine answers, since the sandbox has its own finding."""
+    """Find the programs that tools use; docker's only if its engine answers, since the sandbox has its own finding."""
     git = shutil.which("git")
     fix = "" if git else "install git"
     yield Finding(

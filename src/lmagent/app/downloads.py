@@ -1,7 +1,7 @@
-"""Downloads: models on their way to this machine, into our own library or into a server that fetches them itself.
+"""Downloads of models, into our own library or by a server that fetches them itself.
 
-Each is a task of this process. What has come is kept on disk, so a download that was stopped, or whose process died,
-resumes where it was: the parts of our own library are found there, and a server keeps its own.
+Each is a task of this process. The parts stay on disk, so a download that was stopped, or whose process died, resumes:
+our library keeps its parts, and a server its own.
 """
 
 from __future__ import annotations
@@ -22,28 +22,23 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
 
 Into = Literal["library", "server"]
-"""Our own library, or the server that is connected."""
+"""Our own library, or the connected server."""
 
 FINISHED = 20
-"""Downloads that have ended and are still listed."""
+"""Ended downloads that are still listed."""
 
 
 class Download(Struct):
     """A download.
 
     Attributes:
-        id: names it.
-        name: what was asked for, which asked for again resumes it.
-        into: where it goes.
+        name: as requested; requesting it again resumes it.
         provider: the provider whose server fetches it; empty for the usual one.
-        state: how it stands.
-        have: bytes that are there.
-        total: bytes in all, as far as that is known.
-        text: what is done now.
-        model: the name of the model, once it is there.
-        problem: why it failed.
-        fix: what to do about that.
-        file: the file that grows in our library.
+        have: bytes that have arrived.
+        total: bytes in all, if known.
+        text: the current step.
+        model: the model's name, once it has arrived.
+        file: the partial file in our library.
     """
 
     id: str
@@ -61,12 +56,6 @@ class Download(Struct):
 
 
 class Downloads:
-    """The downloads of a process.
-
-    Args:
-        host: the model server, and where the library is.
-    """
-
     def __init__(self, host: Host) -> None:
         self._host = host
         self._known: dict[str, Download] = {}
@@ -75,23 +64,22 @@ class Downloads:
 
     @property
     def library(self) -> Path:
-        """The folder of our own library."""
         return self._host.settings.agent_data_dir / "models"
 
     async def run(self) -> None:
-        """Work until cancelled; then every download stops, and keeps what it has."""
+        """Work until cancelled; then every download stops, and keeps its parts."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             await anyio.sleep_forever()
 
     def rows(self) -> list[Download]:
-        """All downloads, the newest first, and parts on disk that no download of this process works on."""
+        """Return all downloads, the newest first, and parts on disk without a download in this process."""
         known = list(reversed(self._known.values()))
         files = {row.file for row in known if row.file}
         return [*known, *(row for row in unfinished(self.library) if row.file not in files)]
 
     def start(self, name: str, into: Into, provider: str = "") -> Download:
-        """Begin a download, or resume it; the same one that runs already is returned.
+        """Begin or resume a download; return the existing one if it runs.
 
         Raises:
             LmagentError: no model has this name.
@@ -113,7 +101,7 @@ class Downloads:
         return row
 
     def stop(self, id: str) -> Download | None:
-        """Stop a download; None if this process has none of that id. What has come is kept."""
+        """Stop a download and keep its parts; return None if this process has no such download."""
         row = self._known.get(id)
         if row is not None and (scope := self._scopes.get(id)) is not None:
             row.state = "stopped"
@@ -178,30 +166,26 @@ class Downloads:
 
 
 class _Shown:
-    """Shows the progress of a pull in its row; see `modelserver.library.download.Progress`. Parts of a model add up."""
+    """Shows the progress of a pull in its row; see `modelserver.library.download.Progress`. A model's files add up."""
 
     def __init__(self, row: Download) -> None:
         self._row = row
         self._before = 0
 
     def begin(self, name: str, size: int, have: int) -> None:
-        """See `Progress`."""
         if name != self._row.file:
             self._before = self._row.total
         self._row.file = name
         self._row.total, self._row.have = self._before + size, self._before + have
 
     def advance(self, count: int) -> None:
-        """See `Progress`."""
         self._row.have += count
 
     def note(self, text: str) -> None:
-        """See `Progress`."""
         self._row.text = text
 
 
 def unfinished(library: Path) -> list[Download]:
-    """Return the downloads that left a part in the library, by their files."""
     from lmagent.modelserver.library.download import read_note
     from lmagent.modelserver.library.facts import split_of
 
@@ -219,7 +203,6 @@ def unfinished(library: Path) -> list[Download]:
 
 
 def remove_part(library: Path, file: str) -> None:
-    """Delete what a download left of a file in the library."""
     for part in library.glob("*/*/**/*.part"):
         if part.name == f"{file}.part":
             part.unlink(missing_ok=True)

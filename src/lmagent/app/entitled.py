@@ -1,4 +1,4 @@
-"""Entitled: what the jobs of a folder may do: nothing before the user trusts it, then what a job says itself."""
+"""The rights of a folder's jobs: none before the user trusts the folder, then those in the job's definition."""
 
 from __future__ import annotations
 
@@ -23,33 +23,24 @@ TRUST = "lmagent config trust"
 
 
 def waiting_for_trust(workspace: Path) -> str:
-    """Return what to tell the user of the jobs that wait for trust; empty if the folder has none."""
+    """Return the message about jobs that wait for trust; empty if the folder has none."""
     return f"{WAIT}: {TRUST}" if any((workspace / name).exists() for name in SIGNS) else ""
 
 
 def may_run_jobs(host: Host) -> bool:
-    """Return whether the user trusts the folder, so that its files may have work done.
-
-    Raises:
-        ConfigError: the list of trusted folders cannot be read.
-    """
+    """Return whether the user trusts the folder. Raise ConfigError if the list of trusted folders is unreadable."""
     from lmagent.config.trust import is_trusted
 
     return is_trusted(host.settings.agent_data_dir, host.workspace)
 
 
 def require_trust(host: Host) -> None:
-    """Refuse to run a job in a folder that the user does not trust.
-
-    Raises:
-        ConfigError: the user does not trust it.
-    """
     if not may_run_jobs(host):
         raise ConfigError(WAIT, fix=f"look at them, then: {TRUST}")
 
 
 async def entitle(session: Session, rights: Rights, by: str) -> None:
-    """Give the session of a job the job's rights. Grants end with a process, so they are given at each beginning."""
+    """Grant a job's rights to its session. Grants end with a process, so each process gives them again."""
     from lmagent.engine.approvals import share
 
     if rights.permission and session.state.mode != rights.permission:

@@ -1,7 +1,7 @@
-"""Environment: what the model is told of the machine: one note, which holds for the whole session.
+"""Environment: one note to the model about the machine, for the whole session.
 
-Whether anybody answers approvals may change within a session, so it is a note of its own. The facts are looked up
-without running a program: the sandbox itself is chosen only when the first command needs it.
+Whether a user answers approvals may change within a session, so it is a note of its own. The facts are found without
+running a program: the sandbox itself is chosen when the first command needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lmagent.sandbox.environment import base_environment, toolchains
 from lmagent.tools.sanitize import one_line
 
 ENVIRONMENT_NOTE = r"<(environment|approvals)>[^<]*</\1>"
-"""The notes differ from machine to machine and from surface to surface: a replay of a recorded run ignores them."""
+"""The notes differ between machines and surfaces: a replay of a recorded run ignores them."""
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _KEPT = {
@@ -28,13 +28,7 @@ _KEPT = {
 
 
 class Environment:
-    """The facts about the machine, as they are when the program starts.
-
-    Args:
-        workspace: the workspace.
-        settings: the sandbox that the user wants.
-        env: environment of this process.
-    """
+    """Facts about the machine at the start of the program."""
 
     def __init__(self, workspace: Path, settings: Settings, env: dict[str, str]) -> None:
         self._workspace = workspace
@@ -43,7 +37,7 @@ class Environment:
 
     @cached_property
     def note(self) -> str:
-        """The facts; they are looked up once, so that nothing which happens changes them."""
+        """Return the facts. They are found once, so that later changes of the machine do not change the note."""
         backend = self._backend
         where = "/workspace in commands" if backend == "docker" else ""
         git = "a git repository" if os.path.lexists(self._workspace / ".git") else "not a git repository"
@@ -58,7 +52,7 @@ class Environment:
 
     @property
     def _backend(self) -> str:
-        """The sandbox that is wanted, or for auto the one that will be tried first."""
+        """Return the configured sandbox; for auto, the first candidate."""
         wanted = self._settings.sandbox
         if wanted != "auto":
             return wanted
@@ -74,7 +68,7 @@ class Environment:
 
     @property
     def _programs(self) -> str:
-        """The programs that commands find, in words; an image has its own, which are not known."""
+        """Return the programs that commands find; those of an image are unknown."""
         if self._backend == "docker":
             return ""
         home = Path(self._env.get("HOME", os.sep))
@@ -88,7 +82,6 @@ class Environment:
 
 
 def approvals_note(*, attended: bool) -> str:
-    """The note that says whether a user can answer approvals."""
     told = "The user answers approvals." if attended else "Nobody answers approvals: a call that needs one is denied."
     return f"<approvals>{told}</approvals>"
 
@@ -99,6 +92,6 @@ def _found(name: str, path: str) -> str:
 
 
 def _version(name: str, place: str) -> str:
-    """The name with the version that the file behind a link is called by, such as python3.12."""
+    """Return the name with the version from the link's target, such as python3.12."""
     match = re.fullmatch(rf"{name}\.\d+", os.path.basename(os.path.realpath(place)))
     return match[0] if match else name

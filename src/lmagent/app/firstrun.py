@@ -24,16 +24,15 @@ from lmagent.providers.transport import listens
 from lmagent.providers.urls import api_root, server_root
 
 PATIENCE = 3.0
-"""Seconds that a connection to the address that was typed may take."""
+"""Seconds for a connection to the typed address."""
 
 
 class Person(Struct, frozen=True):
-    """Who answers.
+    """The user at the terminal.
 
     Attributes:
-        ask: a question and the answer that Enter gives; returns the answer.
-        confirm: a question; returns whether it was answered with yes, which Enter is.
-        say: shows a line.
+        ask: shows a question and the default for Enter; returns the answer.
+        confirm: shows a question; returns whether the answer is yes, the default.
         download: fetches a model into the library, with a progress bar; returns its name there.
         demo: shows the demo, and ends the program.
     """
@@ -46,15 +45,14 @@ class Person(Struct, frozen=True):
 
 
 Offer = tuple[str, Callable[[], dict[str, str] | None]]
-"""A line of the menu, and a function that returns the settings it comes to; None or nothing asks again."""
+"""A line of the menu, and a function that returns the resulting settings; None or empty asks again."""
 
 
 def is_first_run(options: HostOptions) -> bool:
     """Return whether nothing is configured: no file of the user or of the folder, no address, no model as a flag.
 
-    A user who declined to save the answers is asked again only where no model is found without them.
-
-    A `.env` of the folder may be any program's, and is none of ours unless it names a model server.
+    A user who declined to save the answers is asked again only if no model is found without them. A folder's `.env` may
+    belong to any program: it counts only if it names a model server.
     """
     loaded = load_settings(options)
     if loaded.settings.given_endpoint or options.replay or "llm_model" in options.flags:
@@ -66,25 +64,16 @@ def is_first_run(options: HostOptions) -> bool:
 
 
 def _declined(loaded: Loaded) -> Path:
-    """Return the file that remembers that the user wanted nothing saved."""
     return loaded.settings.agent_data_dir / "first-run-declined"
 
 
 def _finds_a_model(loaded: Loaded) -> bool:
-    """Return whether the conversation can begin without a question: a server answers, or a model is here to be run."""
+    """Return whether a session can begin without a question: a server answers, or a local model can run."""
     return bool(anyio.run(answering)) or (is_installed() and best_here(loaded.settings) is not None)
 
 
 def first_run(options: HostOptions, person: Person) -> HostOptions:
-    """Ask for the model server and the workspace, and offer to save the answers.
-
-    Args:
-        options: what the command line says; `is_first_run` holds for it.
-        person: who answers.
-
-    Returns:
-        The options with the answers in them.
-    """
+    """Ask for the model server and the workspace, offer to save the answers, and return the options with them."""
     loaded = load_settings(options)
     person.say("Nothing is configured yet. Press Enter to accept the default in [brackets].")
     model = _ask_model(person, loaded)
@@ -101,7 +90,7 @@ def first_run(options: HostOptions, person: Person) -> HostOptions:
 
 
 def _ask_model(person: Person, loaded: Loaded) -> dict[str, str]:
-    """The model server as `LLM_URL`, or a model that runs here as `LLM_MODEL`."""
+    """Return the model server as `LLM_URL`, or a local model as `LLM_MODEL`."""
     while True:
         found = anyio.run(answering)
         if found:
@@ -124,7 +113,6 @@ def _ask_model(person: Person, loaded: Loaded) -> dict[str, str]:
 
 
 def _offers(person: Person, loaded: Loaded) -> list[Offer]:
-    """What can be done without a server that runs: the text, and what it comes to (nothing: ask again)."""
     look = ("Look again, when LM Studio, Ollama or another server has been started", lambda: None)
     address = ("Type the address of a model server", lambda: {"LLM_URL": _ask_server(person, [])})
     if not is_installed():
@@ -159,7 +147,7 @@ def _ask_server(person: Person, found: list[FoundServer]) -> str:
 
 
 def _ask_workspace(person: Person, loaded: Loaded) -> Path:
-    """The folder to work in; it exists when it is returned, except for the default, which is made on opening."""
+    """Return the folder to work in. It exists, except for the default, which is created on opening."""
     default, home = loaded.workspace.path, loaded.workspace.home
     while True:
         named = person.ask("Folder to work in (the agent can change everything in it)", str(default))
@@ -181,7 +169,7 @@ def _offer_to_save(person: Person, loaded: Loaded, values: dict[str, str], works
         loaded.workspace.home,
         Path(workspace.anchor),
     ):
-        # Only a folder that was named: else every later start, wherever it is, would work in this one.
+        # Only a named folder: otherwise every later start, in any folder, would use this one.
         values = {**values, "WORKSPACE": str(workspace)}
     if not values:
         return

@@ -1,4 +1,4 @@
-"""Habits: the names that other agents and model runners use for slash commands, so that a habit leads on."""
+"""Habits: other agents' and model runners' names for slash commands, mapped to ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYNONYMS = {
     "todos": "todo",
     "tokens": "context",
 }
-"""Names that run a command of ours which does the same."""
+"""Names of commands of ours that do the same."""
 
 _MENTION = "write @PATH in your message to attach a file"
 
@@ -61,4 +61,4 @@ ELSEWHERE = {
     "test": "ask the agent, or type !COMMAND",
     "web": "run lmagent web in your shell for the page",
 }
-"""The way to do here what a command of another program does."""
+"""Our equivalent of another program's command."""

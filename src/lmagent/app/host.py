@@ -1,4 +1,4 @@
-"""Host: the sessions of one workspace, wired to a model server. Surfaces talk to it and to nothing below it."""
+"""Host: the sessions of one workspace, wired to a model server. Surfaces call it, and no layer below it."""
 
 from __future__ import annotations
 
@@ -49,19 +49,17 @@ if TYPE_CHECKING:
 
 
 NOWHERE = Environment(Path(), Settings(), {})
-"""Stands in for the facts about the machine until the host is put together."""
+"""Placeholder for the facts about the machine while the host is wired."""
 
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
-"""Servers that are known to keep what they have read."""
+"""Servers that are known to cache prompts."""
 
 
 class Left(Struct, frozen=True):
-    """What a person decided about a session while it was open here, and its place in the server's prompt caches.
+    """The state of a released session that holds when this process opens it again.
 
     Attributes:
-        lane: the number of its lane.
-        mode: its permission mode.
-        grants: what it may do without being asked.
+        grants: calls that it may make without asking.
     """
 
     lane: int
@@ -70,29 +68,21 @@ class Left(Struct, frozen=True):
 
 
 class Host(Struct):
-    """What a surface works with; `wiring.open_host` puts it together.
+    """The services of a surface; `wiring.open_host` builds it.
 
     Attributes:
-        workspace: the workspace.
-        store: its sessions.
-        served: the model server.
-        settings: what the program was told.
-        agent: prompt, model, limits, window.
-        clock: time.
-        rules: permission rules.
-        transport: for questions to the server that are no model calls.
-        registry: tools, notes, slash commands.
-        toolbox: the tools.
+        settings: as at the start of the program.
+        transport: for questions to the server other than model calls.
         sessions: sessions that this host has open for writing, by id.
-        wishes: commands that a resumed session is given first: what the command line says about mode and model.
-        attended: whether the surface can put approvals before a person.
-        unattended: ids of sessions that run with nobody to ask, whatever the surface can.
-        snapshots: keeps what calls change; None where the settings want none.
-        left: what holds again for a session that was released, once it is opened again in this process.
-        opened: told of every session that is opened here.
-        released: told of every session that is not open here any more, by its id.
-        replay: the cassette that plays the model's side; no server is asked anything then.
-        config: where the settings come from.
+        wishes: commands for each resumed session: mode and model of the command line.
+        attended: a user can answer approvals.
+        unattended: ids of sessions without approvals, even on an attended surface.
+        snapshots: keeps the files that calls change; None if switched off.
+        left: states of released sessions, for opening them again.
+        opened: called with each session that is opened.
+        released: called with each session id that is no longer open.
+        replay: the cassette that plays the model's side; the server gets no request then.
+        config: the source of the settings.
     """
 
     workspace: Path
@@ -118,7 +108,7 @@ class Host(Struct):
     machine: Environment = NOWHERE
 
     def __post_init__(self) -> None:
-        """Let the tools that need the host find it."""
+        """Give itself to the tools that need a host."""
         self.machine = Environment(self.workspace, self.settings, dict(os.environ))
         if isinstance(self.registry.records, OpenRecords):
             self.registry.records.host = self
@@ -126,11 +116,8 @@ class Host(Struct):
     # --- the server -------------------------------------------------------------------------------------------
 
     async def models(self, provider: str = "") -> tuple[str, ...]:
-        """Names of the models that the server lists, or another provider's.
-
-        Raises:
-            ProviderError: it cannot be asked.
-        """
+        """Return the models that the server, or another provider's, lists. Raise ProviderError if it does not
+        answer."""
         from lmagent.providers.discovery import models
 
         if self.replay is not None:
@@ -141,7 +128,7 @@ class Host(Struct):
         return tuple(f"{prefix}{name}" for name in listed)
 
     async def settle(self) -> None:
-        """Learn what the server serves, and shape the prompt of new sessions by it. What a person has set wins."""
+        """Learn the server's facts, and shape the prompt of new sessions by them. The user's settings win."""
         await self.offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)
@@ -149,14 +136,14 @@ class Host(Struct):
         self.agent = replace(self.agent, window=window)
 
     async def offer_vision(self) -> None:
-        """Add the tool once it is known that the model can see; it comes late, so it is in no tool block."""
+        """Add the tool once the model is known to see. It comes late, so it is in no tool block."""
         if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
             self.toolbox.add(vision_tool(self.served.for_session(1, aside=True).stream, self._model_of))
 
     async def takes_images(self, name: str) -> bool:
-        """Whether a model can see: by the settings, the server, or what was learned of it."""
+        """Return whether a model can see: by the settings, the server, or the learned traits."""
         if self.settings.vision_enabled != "auto":
             return self.settings.vision_enabled == "true"
         model = (await self.served.facts(name)).model
@@ -169,23 +156,20 @@ class Host(Struct):
         return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model
 
     def traits(self) -> KeptTraits:
-        """What was learned of the models of this server."""
         return KeptTraits(self.settings.agent_data_dir, self.settings.endpoint)
 
     def use_model(self, model: str) -> None:
-        """Let new sessions begin with another model."""
         self.agent = replace(self.agent, model=model)
 
     def use_mode(self, mode: PermissionMode) -> None:
-        """Let new sessions begin in another permission mode."""
         self.settings = replace(self.settings, permission_mode=mode)
 
     async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
-        """Run a command that a person typed, in the folder and with the variables of the session's own commands;
-        `emit` shows pieces of the output while it runs.
+        """Run a command that the user typed, in the folder and with the variables of the session's own commands; `emit`
+        shows pieces of the output meanwhile.
 
         Raises:
-            SandboxError: there is no sandbox here; nothing was run.
+            SandboxError: this machine has no sandbox; nothing was run.
             ToolError: it is no command.
         """
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
@@ -198,9 +182,9 @@ class Host(Struct):
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def prewarm(self) -> None:
-        """Let a server nearby read what every new session begins with, so that the first answer comes at once.
+        """Let a nearby server read the beginning of every new session, so that the first answer comes at once.
 
-        Whatever goes wrong will be told when it matters: at the first real request.
+        Failures are ignored: the first real request reports them.
         """
         if not (self.settings.prewarm and is_near(self.settings.endpoint)) or self.replay is not None:
             return
@@ -209,13 +193,12 @@ class Host(Struct):
             facts = await self.served.facts(self.agent.model)
             unsure = facts.model is None or facts.model.loaded is False
             if facts.dialect not in WARMED or (unsure and not self.agent.model):
-                return  # nobody named a model: which one is loaded, perhaps in place of another, is not ours to try out
+                return  # no model is configured: trying one might make the server unload another
             async with aclosing(cast("Any", self.served.for_session(0).stream(self._beginning()))) as events:
                 async for _ in events:
                     pass
 
     def _beginning(self) -> ModelRequest:
-        """The fixed block and the notes, as the first request of a new session has them before the task."""
         tools = self.toolbox.specs(self.registry.profile.block)
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
         sources = (source() for source in self.registry.notes)
@@ -225,13 +208,12 @@ class Host(Struct):
         return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
 
     async def new_session(self, id: str = "") -> Session:
-        """A new session; without an `id` it is named after the time."""
+        """Return a new session; without an `id` it is named after the time."""
         await self.settle()
         log = self.store.create(id or new_session_id(self.clock.now()))
         return self._keep(await Session.create(log, self.wiring(log.session), self.opening(log.session)))
 
     def opening(self, session: str) -> SessionCreated:
-        """The first event of a new session, as it would begin now."""
         return SessionCreated(
             session=session,
             workspace=str(self.workspace),
@@ -245,10 +227,10 @@ class Host(Struct):
         )
 
     async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:
-        """An existing session, by id or unique prefix; `log` is its log, if that is open already.
+        """Open a session by id or unique prefix; `log` is its log, if that is open already.
 
         Raises:
-            SessionNotFound: no session, or several, are called so.
+            SessionNotFound: no session, or several, have this name.
             SessionBusy: another process writes it.
         """
         session_id = self.store.resolve(name)
@@ -275,15 +257,15 @@ class Host(Struct):
             for begin in self.registry.openers:
                 await begin(session)
         except BaseException:
-            await self.release(session_id)  # nobody knows that it is open, so nobody would ever close it
+            await self.release(session_id)  # no caller knows that it is open, so no caller would close it
             raise
         return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
-        """A new session that begins as a copy of another one, up to and including `through_seq`.
+        """Return a new session that begins as a copy of another, up to and including `through_seq`.
 
         Raises:
-            SessionNotFound: no session, or several, are called so.
+            SessionNotFound: no session, or several, have this name.
         """
         source = self.store.resolve(name)
         fork = new_session_id(self.clock.now())
@@ -292,19 +274,18 @@ class Host(Struct):
         return await self.open_session(fork)
 
     async def release(self, session: str) -> None:
-        """Close a session that is idle, so that other processes may go on with it."""
         self.unattended.discard(session)
         if (known := self.sessions.get(session)) is not None:
             await self.registry.end_session(session)
             if isinstance(lane := known.wiring.provider, SessionProvider):
-                lane.conversation.in_turn = lambda: False  # opened again, the session has another one
+                lane.conversation.in_turn = lambda: False  # if it is opened again, the session has another conversation
                 self.left[session] = Left(lane.conversation.number, known.state.mode, tuple(known.state.grants))
             known.close()
             self.sessions.pop(session, None)
             self.released(session)
 
     def latest(self) -> str | None:
-        """Id of the session that was written to last; where that is a sub-agent's, of the one that it works for."""
+        """Return the id of the session that was written last; for a sub-agent's, of the session that it works for."""
         latest = self.store.latest()
         known = set(self.store.sessions()) if latest is not None else set[str]()
         while latest is not None:
@@ -326,7 +307,7 @@ class Host(Struct):
 
             session.listen(SessionLog(session.state.session))
         if self.settings.notify_command:
-            from lmagent.app.notifying import Notifier  # few people have one
+            from lmagent.app.notifying import Notifier  # few users have one
 
             named = lambda: (session.state.session, session.state.title)  # noqa: E731
             after = self.settings.notify_after
@@ -334,14 +315,14 @@ class Host(Struct):
         return session
 
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
-        """The number of a lane that fits and that no open session has: `first`, or the lowest; 0 is the main one's."""
+        """Return the lowest free number of a lane that fits; `first` if that is free. 0 is the main one's."""
         lanes = [session.wiring.provider for session in self.sessions.values()]
         used = {lane.conversation.number for lane in lanes if isinstance(lane, SessionProvider)}
         wanted = count() if first is None else chain((first,), count())
         return next(number for number in wanted if number not in used and fits(number))
 
     def wiring(self, session: str, lane: int | None = None) -> Wiring:
-        """What a session works with, on a lane of a certain number if that is free."""
+        """Return a session's services, on the given lane if that is free."""
         return Wiring(
             provider=self.served.for_session(self.free_lane(first=lane), partial(self._in_turn, session)),
             toolbox=self.toolbox,
@@ -375,7 +356,7 @@ class Host(Struct):
         return approvals_note(attended=is_attended(self.sessions[session]))
 
     def _catalogue(self, session: str) -> str:
-        """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
+        """Return the tools for use_tool as a note for the tail: it may grow without changing the tool block."""
         state = self.sessions[session].state
         return self._tools_note({spec.name for spec in state.tools} | self.registry.hidden(state))
 
@@ -384,7 +365,6 @@ class Host(Struct):
         return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:
-        """Release the sessions and the connections."""
         if self.snapshots is not None:
             sessions = self.sessions.values()
             await self.snapshots.aclose({content for session in sessions for content in kept_contents(session)})

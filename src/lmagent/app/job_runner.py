@@ -1,7 +1,7 @@
 """Runs one job of the scheduler in its session. A job that an earlier process began is continued.
 
-The job's id says what the job is; the session's log says whether it was accepted, began or ended. So a job that is
-delivered twice runs once.
+The job's id names the job; the session's log shows whether it was accepted, began or ended. So a job that is delivered
+twice runs once.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ BUSY = 1.0
 """Seconds after which a session that another process has open is tried again."""
 
 KINDS = ("wait", "inbox", "cron")
-"""What the ids of the scheduler's jobs begin with."""
+"""Kinds of jobs: the first part of their ids."""
 
 PATIENCE = 86_400.0
-"""Seconds, from when a job was given, for which its turn waits for a model server; then the turn ends as an error."""
+"""Seconds after a job was given for which its turn waits for a model server; then the turn ends as an error."""
 
 Say = Callable[[str], None]
 Note = Callable[[str, What, int, str, str], Awaitable[None]]
@@ -53,7 +53,6 @@ class Waits(Struct, frozen=True):
 
     @property
     def job(self) -> DispatchJob:
-        """What wakes it."""
         return DispatchJob(f"wait:{self.event}", self.session, self.until)
 
 
@@ -61,12 +60,8 @@ class JobRunner:
     """Runs the scheduler's jobs.
 
     Args:
-        runner: runs their sessions.
-        inbox: the tasks that were submitted.
         history: returns the ledger's history of a cron job.
-        note: writes into the ledger.
         waits: receives each session that a turn has left waiting for a time.
-        say: shows a line to the user.
         patient: whether a job waits for a model server that cannot be reached, and for a file that is being rewritten.
     """
 
@@ -92,7 +87,7 @@ class JobRunner:
         self._reported_busy: set[str] = set()
 
     async def do(self, job: DispatchJob) -> None:
-        """Do what is left of a job.
+        """Complete a job.
 
         Raises:
             Postponed: another process has its session open, or the session was closed meanwhile.
@@ -146,7 +141,7 @@ class JobRunner:
                 await known.session.send(Submit(message=user(text), by="inbox", job=job.id))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
             await self._to_its_end(known, job.id)
-            self._inbox.done(claimed)  # a session that is free can be deleted: then nothing else says so
+            self._inbox.done(claimed)  # a free session can be deleted: then no other record shows that the task is done
 
     async def _cron(self, job: DispatchJob) -> None:
         name, _, at = job.id.removeprefix("cron:").rpartition(":")
@@ -199,7 +194,7 @@ class JobRunner:
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def _to_its_end(self, known: OpenSession, job: str) -> ev.TurnFinished | None:
-        """Run the job's turn, or what is left of it; return its end, or None if it never began."""
+        """Run or resume the job's turn to its end; return that, or None if the turn never began."""
         session, store = known.session, self._host.store
         found = turn_of(store, known.id, job)
         if not isinstance(found, ev.TurnFinished):
@@ -226,16 +221,14 @@ class JobRunner:
         return listen
 
     def _given_at(self, session: Session, job: str) -> float:
-        """Return the Unix seconds at which a job's input was recorded."""
         events = self._host.store.read(session.state.session)
         return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
 
     @asynccontextmanager
     async def _opened(self, id: str, waiting: str = "") -> AsyncGenerator[OpenSession]:
-        """Open a session, or begin it, and release it again.
+        """Open or begin a session, and release it afterwards.
 
         Args:
-            id: the session's id.
             waiting: the name to report as waiting if another process has the session open; empty to report nothing.
 
         Raises:

@@ -1,6 +1,6 @@
-"""Logs: what the program did, in `.lmagent/logs/lmagent.log` of the workspace, without secrets and without contents.
+"""Logs: the program's actions, in `.lmagent/logs/lmagent.log` of the workspace, without secrets and without contents.
 
-The session's own log is the record of the work; this file is for finding out why the program behaved as it did.
+The session's own log is the record of the work; this file helps to explain the program's behaviour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIZE = 1_000_000
 """Bytes of a file before it is set aside."""
 
 KEPT = 3
-"""Files set aside that are kept."""
+"""Older files that are kept."""
 
 LOG = logging.getLogger("lmagent")
 
@@ -40,7 +40,7 @@ class Unexpected(LmagentError):
 
 
 class _File(RotatingFileHandler):
-    """A file that only the user can read, and that is never a link; what cannot be written is left out."""
+    """A file that only the user can read, and that is never a link; lines that cannot be written are dropped."""
 
     def _open(self) -> TextIOWrapper:
         flags = getattr(os, "O_NOFOLLOW", 0)
@@ -51,39 +51,33 @@ class _File(RotatingFileHandler):
     has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """The work goes on without a log."""
+        """Ignore the failure: the program works without a log."""
         self.has_failed = True
 
 
 class _Terminal(logging.Handler):
-    """Standard error, as it is at each line: a conversation puts its own in its place."""
+    """Standard error, looked up at each line: a conversation replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line."""
         sys.stderr.write(f"{self.format(record)}\n")
 
 
 class _Redacted(logging.Formatter):
-    """A line without secrets."""
-
     def __init__(self, layout: str, secrets: tuple[str, ...]) -> None:
         super().__init__(layout)
         self._redactor = Redactor(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         return self._redactor.text(super().format(record))
 
 
 def open_log(workspace: Path, settings: Settings) -> None:
-    """Begin to log, as the settings say; in place of a log that is open."""
     path = workspace / FILE
     is_linked = any(folder.is_symlink() for folder in (path.parent, path.parent.parent))
     log_to(path if workspace.is_dir() and not is_linked else None, settings)
 
 
 def log_to(path: Path | None, settings: Settings) -> None:
-    """Begin to log to a file; None for no file."""
     LOG.propagate = False
     LOG.setLevel(logging.DEBUG if settings.debug else settings.log_level.upper())
     for handler in list(LOG.handlers):
@@ -94,7 +88,7 @@ def log_to(path: Path | None, settings: Settings) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             _add(_File(path, maxBytes=SIZE, backupCount=KEPT, delay=True), "%(asctime)s %(levelname)s ", settings)
         except OSError:
-            pass  # a folder that cannot be written has no log
+            pass  # no log if the folder is not writable
     if settings.debug:
         _add(_Terminal(), "debug: ", settings)
 
@@ -105,12 +99,9 @@ def _add(handler: logging.Handler, prefix: str, settings: Settings) -> None:
 
 
 def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str = "lmagent sessions") -> Unexpected:
-    """Log an error that no caller foresaw, with its traceback; return the sentence that the user is shown.
+    """Log an error that no caller foresaw, with its traceback; return the sentence for the user.
 
     Args:
-        defect: the error.
-        workspace: its log is used.
-        settings: of this process.
         back: the command that continues the work.
     """
     if isinstance(defect, Unexpected):
@@ -126,20 +117,18 @@ def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str
 
 
 def _details(workspace: Path) -> str:
-    """Where the traceback is."""
     if any(isinstance(handler, _File) and not handler.has_failed for handler in LOG.handlers):
         return f"details: {FILE if workspace == Path.cwd() else workspace / FILE}"
     return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"
 
 
 class SessionLog:
-    """A listener that logs what a session does: names, times and outcomes."""
+    """A listener that logs the events of a session: names, times and outcomes."""
 
     def __init__(self, session: str) -> None:
         self._session = session
 
     def __call__(self, event: ev.Event) -> None:
-        """Log the event, if it is worth a line."""
         match event:
             case ev.TurnStarted():
                 self._log(logging.INFO, f"turn {event.turn} begins")
@@ -163,15 +152,12 @@ class SessionLog:
 
 
 class LoggedTransport:
-    """Logs the size and the time of each request and of its answer."""
-
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> Response:
-        """See `Transport`."""
         from lmagent.providers.transport import Response
 
         begun, what = monotonic(), f"{method} {urlsplit(url).path}"
@@ -195,5 +181,4 @@ class LoggedTransport:
         return Response(response.status, response.headers, chunks(), response.aclose)
 
     async def aclose(self) -> None:
-        """Close the inner transport."""
         await self._inner.aclose()

@@ -1,7 +1,7 @@
 """Modes: the permission modes that the user gave to sessions, in the user's data folder.
 
-A session's log may come with a checkout, so what it says of its mode proves nothing. `modes.json` says what the user
-gave, and so the mode holds for the next process that resumes the session, without the flag.
+A session's log may come with a checkout, so its mode proves nothing. `modes.json` records the user's choice: it holds
+for the next process that resumes the session, without the flag.
 """
 
 from __future__ import annotations
@@ -27,33 +27,22 @@ MOST = 500
 
 
 class GivenModes:
-    """The modes given to sessions of one workspace.
-
-    Args:
-        folder: the user's data folder.
-        workspace: the workspace.
-    """
+    """The modes given to sessions of one workspace."""
 
     def __init__(self, folder: Path, workspace: Path) -> None:
         self._path = folder / FILE
         self._workspace = workspace
 
     def of(self, session: str, default: PermissionMode) -> PermissionMode:
-        """Return the mode that the user gave to a session, `default` if none is known."""
         return self._load().get(self._key(session), default)
 
     def inherit(self, source: str, fork: str) -> None:
-        """Give a copy of a session the mode that the user gave to the session."""
+        """Give a copy of a session the mode that the user gave to the original."""
         if mode := self._load().get(self._key(source)):
             self._keep(fork, mode)
 
     def watch(self, session: Session, *, given: bool) -> None:
-        """Keep the mode of a session, now and whenever it changes.
-
-        Args:
-            session: the session.
-            given: its mode now comes from the command line.
-        """
+        """Keep the mode of a session, now and at each change. `given`: its present mode comes from the command line."""
         name = session.state.session
         if given or session.state.mode == "auto":
             self._keep(name, session.state.mode)

@@ -1,4 +1,4 @@
-"""Nested: what is shown of sub-agents between the lines of the session that they work for. Short, and indented."""
+"""Nested: lines about sub-agents, short and indented, between those of their parent's session."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ OBJECTIVE = 80
 
 
 class NestedLines:
-    """Lines about sub-agents. Remembers what their running calls are called."""
+    """Makes the lines about sub-agents. Remembers the names of their running calls."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], str] = {}
 
     def __call__(self, event: ev.Event) -> tuple[str, str] | None:
-        """The kind of line (ok, fault, warning, quiet) and its text; None for an event without one."""
+        """Return the kind of line (ok, fault, warning, quiet) and its text; None for an event without a line."""
         depth, child, inner = -1, "", event
         while isinstance(inner, ev.SubagentEvent):
             depth, child, inner = depth + 1, inner.child, inner.event
@@ -41,7 +41,7 @@ class NestedLines:
 
     def _call(self, pad: str, event: ev.ToolFinished, summary: str) -> tuple[str, str] | None:
         if event.tool == "report_result" and event.status == "ok":
-            return None  # its parent's line says it
+            return None  # the parent's line covers it
         if event.status != "ok":
             return "fault", f"{pad}✗ {_short(summary)}: {_short(event.content)}"
         end = command_end(event)

@@ -1,4 +1,4 @@
-"""Notifying: a person who is not looking is told that the agent waits for them, or has ended."""
+"""Notifying: a command calls the user when the agent waits for them, or has ended, while they look elsewhere."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lmagent.core import events as ev
 Kind = Literal["approval", "plan", "finished"]
 
 LONGEST = 500
-"""Characters of a text that are handed on."""
+"""Characters of a text in the command's variables."""
 
 
 class Call(Struct, frozen=True):
-    """Something that a person is called for.
+    """A reason to call the user.
 
     Attributes:
         kind: an approval or a plan waits, or a turn has ended.
-        text: what it is about, in a line or a few.
-        outcome: how the turn ended; empty for what waits.
+        text: the subject, in a line or a few.
+        outcome: how the turn ended; empty for `kind` approval or plan.
     """
 
     kind: Kind
@@ -35,10 +35,10 @@ class Call(Struct, frozen=True):
 
 
 class Attention(Struct):
-    """Decides from a session's events when its person is called.
+    """Decides from a session's events when to call its user.
 
     Attributes:
-        after: seconds since the person's last input that must have passed: who has only just typed is still there.
+        after: seconds since the user's last input that must have passed: a user who has just typed is still there.
     """
 
     after: float
@@ -46,7 +46,7 @@ class Attention(Struct):
     _asked: str = ""
 
     def of(self, event: ev.Event) -> Call | None:
-        """What the event calls for, if anything."""
+        """Return the call for an event; None if it needs none."""
         found = ev.innermost(event)[1]
         if isinstance(event, ev.InputReceived):
             self._since = event.ts
@@ -56,7 +56,7 @@ class Attention(Struct):
             return None
         if isinstance(found, ev.ApprovalRequested):
             if self._asked == found.id:
-                return None  # asked again, for somebody who was not there the first time
+                return None  # asked again because no user answered the first time
             self._asked = found.id
         return call
 
@@ -69,23 +69,21 @@ def _call(event: ev.Event, *, of_child: bool) -> Call | None:
             return Call("plan", event.plan.title)
         case ev.TurnFinished() if not of_child and event.cause != "plan":
             if event.outcome == "interrupted" or (event.outcome == "waiting" and event.until):
-                return None  # a person did it; it goes on by itself
+                return None  # the user did it, or the work continues by itself
             return Call("finished", event.answer or event.reason, event.outcome)
         case _:
             return None
 
 
 class Notifier:
-    """Runs the user's own command when their attention is wanted.
+    """Runs the user's own command when their attention is needed.
 
-    The command is handed facts in variables, never in its text: a model's words cannot become part of it. It runs as
-    the user, outside of the sandbox, and nobody waits for it.
+    The command gets facts in variables, never in its text: a model's output cannot become part of it. It runs as the
+    user, outside of the sandbox, and the program does not wait for it.
 
     Args:
         command: a line for the shell.
         after: see `Attention`.
-        session: gives id and title of the session.
-        workspace: where it works.
     """
 
     def __init__(self, command: str, after: float, session: Callable[[], tuple[str, str]], workspace: Path) -> None:
@@ -95,14 +93,12 @@ class Notifier:
         self._workspace = workspace
 
     def __call__(self, event: ev.Event) -> None:
-        """A listener of the session."""
         if (call := self._attention.of(event)) is not None:
             session, title = self._session()
             _run(self._command, self._workspace, variables(call, session, title, self._workspace))
 
 
 def variables(call: Call, session: str, title: str, workspace: Path) -> dict[str, str]:
-    """What the command is told."""
     said = {
         "LMAGENT_EVENT": call.kind,
         "LMAGENT_OUTCOME": call.outcome,
@@ -115,7 +111,7 @@ def variables(call: Call, session: str, title: str, workspace: Path) -> dict[str
 
 
 def _plain(text: str) -> str:
-    """Without what no variable can hold, and nothing a terminal obeys."""
+    """Return the text without control sequences, and without characters that a variable cannot hold."""
     return "".join(sign if sign.isprintable() else " " for sign in text[:LONGEST])
 
 
@@ -132,5 +128,5 @@ def _run(command: str, folder: Path, told: Mapping[str, str]) -> None:
             start_new_session=sys.platform != "win32",
         )
     except OSError:
-        return  # no shell, or no process more: the work it would tell of goes on
+        return  # no shell, or too many processes: the work itself continues
     threading.Thread(target=process.wait, daemon=True).start()

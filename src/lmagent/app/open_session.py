@@ -39,10 +39,6 @@ class OpenSession:
     """One session at work.
 
     Args:
-        session: the session, locked for writing.
-        host: owns the session.
-        tasks: the task group in which its turns run.
-        say: shows a line to the user at the program's terminal.
         resumable: whether the next process resumes a turn that the end of this program cuts off. Otherwise the turn
             ends as interrupted.
 
@@ -97,7 +93,7 @@ class OpenSession:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it must be opened again: its log takes no more events, or a fault of this program ended its work."""
+        """Whether it must be opened again: its log takes no more events, or a defect ended its work."""
         return self._has_failed or self.session.has_failed
 
     def fail(self) -> None:
@@ -118,7 +114,6 @@ class OpenSession:
         self.used_at = self._host.clock.monotonic()
 
     def remember(self, id: str, event: ev.InputReceived) -> None:
-        """Keep the input that was recorded under a sender's id."""
         self.inputs[id] = event
         if len(self.inputs) > REMEMBERED:
             self.inputs.pop(next(iter(self.inputs)))
@@ -126,7 +121,6 @@ class OpenSession:
     # --- working ----------------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Begin to run the turns that were asked for, unless they run already."""
         self.touch()
         if not (self._is_working or self._is_stopped):
             self._is_working = True
@@ -140,7 +134,6 @@ class OpenSession:
         return self._last
 
     async def until_no_job(self) -> None:
-        """Wait until no scheduled job uses the session."""
         while self.jobs:
             await self._moved.wait()
 
@@ -178,7 +171,7 @@ class OpenSession:
         await self.until_idle()
 
     async def deny_overdue_approvals(self, timeout: float, by: str) -> None:
-        """Deny the approvals, of its sub-agents too, that nobody answered within `timeout` seconds."""
+        """Deny the approvals, of its sub-agents too, that are unanswered after `timeout` seconds."""
         for session in _family(self.session):
             for request in list(session.state.approvals.values()):
                 if self._host.clock.now() - max(request.ts, self.opened_at) >= timeout:
@@ -217,7 +210,6 @@ class OpenSession:
         """Run the turn of a job whose input is in the log, to its end.
 
         Args:
-            job: the job's id.
             is_open: whether an earlier process began the turn and left it open.
             patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
 
@@ -236,13 +228,12 @@ class OpenSession:
             await self._moved.wait()
 
     def _is_over(self, job: str) -> bool:
-        """Return whether the job's turn has ended, or its input was withdrawn."""
         if any(input.job == job for input in self.session.state.inputs.values()):
             return False
         return turn_of(self._host.store, self.id, job) != "open"
 
     def wake_waiters(self) -> None:
-        """Let those look again who wait for a job or for the session to be free."""
+        """Wake the tasks that wait for a job or for a free session, so that they look again."""
         self._moved.set()
         self._moved = anyio.Event()
 
@@ -253,7 +244,7 @@ class OpenSession:
     # --- waiting for a time -----------------------------------------------------------------------------------------
 
     def sleep(self) -> None:
-        """Wake the session at the time that it waits for. The scheduler wakes those that wait for a job."""
+        """Wake the session at the time that it waits for. Sessions that wait for a job are woken by the scheduler."""
         if self.session.state.job.startswith(UNATTENDED):
             return
         if self.session.state.wait is not None and not (self._is_asleep or self._is_stopped):
@@ -314,5 +305,4 @@ def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | Lite
 
 
 def _family(session: Session) -> list[Session]:
-    """Return a session and its sub-agents at work."""
     return [session, *(member for child in list(session.children.values()) for member in _family(child))]

@@ -1,7 +1,7 @@
-"""Own server: a model server of one program's own, which ends with it. Run as `python -m lmagent.app.ownserver`.
+"""Own server: a model server of this program, which ends with it. Run as `python -m lmagent.app.ownserver`.
 
 It reads one line from its standard input (`ChildSpec`), prints one line (`Up`), and serves on a free port of loopback,
-for who knows the key, until its standard input ends. Its log and its workers' logs are gone with it.
+for clients with the key, until its standard input ends. Its log and its workers' logs are deleted at the end.
 """
 
 from __future__ import annotations
@@ -25,41 +25,28 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 
 START = 30.0
-"""Seconds that the child has to come up; models are loaded later."""
+"""Seconds for the child's start; models are loaded later."""
 
 STOP = 15.0
-"""Seconds that it has to end."""
+"""Seconds for its end."""
 
 
 class ChildSpec(Struct, frozen=True):
-    """What the child is told.
-
-    Attributes:
-        models: the folder of the models.
-        key: the key that requests need.
-    """
+    """The child's input: the folder of the models, and the API key."""
 
     models: str
     key: str
 
 
 class Up(Struct, frozen=True):
-    """What the child says: where it listens, or why it cannot."""
+    """The child's answer: its address, or the reason why it does not listen."""
 
     url: str = ""
     error: str = ""
 
 
 class OwnServer:
-    """The parent's end.
-
-    Args:
-        models: the folder of the models.
-
-    Attributes:
-        url: base URL, ends in `/v1`; empty before it is entered.
-        key: API key.
-    """
+    """The parent's end; `url` ends in `/v1`, and is empty before it is entered."""
 
     def __init__(self, models: Path) -> None:
         self.url = ""
@@ -69,23 +56,19 @@ class OwnServer:
 
     @property
     def pid(self) -> int:
-        """Its process; 0 where there is none, or none any more."""
+        """The child's process id; 0 if it does not run."""
         return self._process.pid if self._process is not None and self._process.returncode is None else 0
 
     async def ended(self) -> None:
-        """Wait until its process is gone, whatever ends it."""
+        """Wait until its process is gone, for whatever reason."""
         if self._process is not None:
             await self._process.wait()
 
     async def start(self) -> None:
-        """Start it.
-
-        Raises:
-            LmagentError: it does not come up.
-        """
+        """Start it. Raise LmagentError if it does not come up."""
         spec = msgspec.json.encode(ChildSpec(str(self._models), self.key))
-        # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go.
-        # -P: the folder that we are in is a project of anybody's, and nothing may be imported from there.
+        # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go. -P: the
+        # current folder may be a stranger's project, from which nothing may be imported.
         command = [sys.executable, "-P", "-m", "lmagent.app.ownserver"]
         self._process = process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True)
         assert process.stdin is not None
@@ -108,7 +91,7 @@ class OwnServer:
         self.url = f"{up.url}/v1"
 
     async def aclose(self) -> None:
-        """End it, and with it every model that it runs."""
+        """End it, and with it each model that it runs."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -138,7 +121,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
     from lmagent.modelserver.http.serving import RouterServer, ServerSettings, serve
     from lmagent.modelserver.opening import open_server
 
-    signals = Signals()  # behind a signal too, what is left is to be tidied up
+    signals = Signals()  # after a signal, too, the worker's files are removed
     listener = listen("127.0.0.1", 0)
     settings = ServerSettings(folder, port=0, key=spec.key, models_dir=Path(spec.models))
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
@@ -167,7 +150,6 @@ def _say(up: Up) -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
     try:
         spec = decode_json(sys.stdin.buffer.readline(), ChildSpec)
         with tempfile.TemporaryDirectory(prefix="lmagent-server-") as folder:

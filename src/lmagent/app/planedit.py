@@ -1,4 +1,4 @@
-"""What a person says to a plan, at a terminal; and the plan in their own editor."""
+"""The user's answer to a plan, at a terminal; and the plan in the user's editor."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None:
-    """What a line means for the plan that waits: y, n, e for the editor, or words for the model; None decides nothing.
+    """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision.
 
     Raises:
-        ConfigError: what came out of the editor cannot be followed.
+        ConfigError: the edited plan cannot be followed.
     """
     match line.lower():
         case "":
@@ -40,12 +40,12 @@ async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None
 
 
 async def edited(session: Session) -> Plan | None:
-    """The plan that waits as a person has changed it; None where they changed nothing, or left the file empty.
+    """Return the waiting plan as edited by the user; None if it is unchanged or empty.
 
-    What cannot be followed stays in its file, and is what the editor shows the next time.
+    A plan that cannot be followed stays in its file, and the editor shows it the next time.
 
     Raises:
-        ConfigError: there is no plan, no terminal or no editor, or what they wrote is no plan that can be followed.
+        ConfigError: no plan waits, there is no terminal or no editor, or the edited plan cannot be followed.
     """
     from lmagent.planning.proposing import usable
 
@@ -76,7 +76,7 @@ async def edited(session: Session) -> Plan | None:
 
 
 def _draft(session: Session, proposal: str) -> Path:
-    """Where the text of a plan is edited; those of earlier plans of the session are removed."""
+    """Return the file in which a plan is edited; files of the session's earlier plans are removed."""
     from lmagent.store.files import make_private
 
     folder, id = session.wiring.workspace / ".lmagent" / "plans", session.state.session

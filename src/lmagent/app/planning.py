@@ -1,4 +1,4 @@
-"""Planning in this program: tasks, plan mode and deep work, with what a person has set."""
+"""Planning in this program: tasks, plan mode and deep work, with the user's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from lmagent.planning.notes import BATCH, STEPS
 
 
 def register(registry: Registry) -> None:
-    """Add tools, notes, the review, the fence, the orders and the slash commands."""
     settings = registry.settings
     choices = Choices(
         todos=settings.enable_todo_tracking,

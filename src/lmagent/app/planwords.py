@@ -1,26 +1,22 @@
-"""Plan words: what a person sees of a reply in plan mode. The plan itself is shown to be read, never as its JSON."""
+"""Plan words: the visible part of a reply in plan mode. The plan itself is shown as text, never as its JSON."""
 
 from __future__ import annotations
 
 import re
 
 _BEGINS = "[{`]"
-"""What a plan, or the fence around it, begins with."""
+"""The beginning of a plan, or of the fence around it."""
 
 
 class PlanWords:
-    """Holds back what may be a plan until the reply is whole.
-
-    Attributes:
-        planning: whether the session is in plan mode; outside of it everything is shown as it comes.
-    """
+    """Holds back a possible plan until the reply is whole; without `planning` all text is shown as it comes."""
 
     def __init__(self) -> None:
         self.planning = False
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """What is shown of another piece."""
+        """Return the visible part of another piece."""
         if not self.planning:
             return text
         found = None if self._held else re.search(_BEGINS, text)
@@ -31,7 +27,7 @@ class PlanWords:
         return text[:at]
 
     def finish(self, whole: str) -> tuple[str, str]:
-        """What is still to be shown at the end of a reply, and what of all of it, for who has shown nothing yet."""
+        """Return the unshown rest at the end of a reply, and all of its visible text."""
         held, self._held = self._held, ""
         if not self.planning or '"steps"' not in whole:
             return held, whole
@@ -43,5 +39,5 @@ class PlanWords:
         return words, f"{whole[: begins.start()] if begins is not None else ''}{words}"
 
     def drop(self) -> None:
-        """Forget what was held back: the reply broke off and comes again."""
+        """Forget the held text: the reply broke off and comes again."""
         self._held = ""

@@ -1,7 +1,7 @@
 """Profiles: how much of a small window the fixed part of the prompt may take.
 
-A session keeps the profile that it began with, since the fixed part never changes. What a small profile leaves out of
-the tool block is not gone: it stands in the catalogue and is called through `use_tool`.
+A session keeps its first profile, since the fixed part never changes. The tools that a small profile leaves out of the
+tool block are in the catalogue, and `use_tool` calls them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from lmagent.core.agent import Window
 
 _CORE = ("read", "write", "edit", "grep", "ls", "shell")
 _IN_SHELL = frozenset({"mkdir", "get_time", "git_status", "git_diff", "git_add", "git_branch"})
-"""Tools that do what a command does which every model knows. Only `git_commit` does more: it has an author."""
+"""Tools that do the same as a well-known command. Only `git_commit` does more: it has an author."""
 _RARE = _IN_SHELL | {"git_commit", "delegate", "decompose"}
 
 
 class Profile(Struct, frozen=True):
-    """What the fixed part is made of.
+    """The contents of the fixed part.
 
     Attributes:
-        name: the size of window that it is for.
-        below: tokens of the window up to which it is chosen; 0 for any.
+        name: the size of the window.
+        below: tokens of the window up to which it is chosen; 0 for all.
         system: file of the system text.
         block: tools whose schemas are always sent; None for all that are not deferred.
-        hidden: tools that the catalogue leaves out; they can be called all the same.
+        hidden: tools that the catalogue leaves out; they can still be called.
         instructions: characters of project instructions.
     """
 
@@ -48,10 +48,8 @@ PROFILES = (
 
 
 def profile_for(window: Window) -> Profile:
-    """The profile for a window."""
     return next(profile for profile in PROFILES if not profile.below or window.tokens < profile.below)
 
 
 def system_text(profile: Profile = PROFILES[-1]) -> str:
-    """The profile's system text, as it stands in the file beside this one."""
     return Path(__file__).with_name(profile.system).read_text(encoding="utf-8").strip()

@@ -1,7 +1,7 @@
-"""What differs from day to day and from workspace to workspace: the date, the project's instructions.
+"""The varying part of the prompt: the date, the project's instructions.
 
-It comes as notes at the tail, so that the system text (`profiles.py`) is the same bytes in every session. Every byte is
-read by a local model before it says its first word, so each sentence has to earn its place.
+It comes as notes at the tail, so that the system text (`profiles.py`) is the same bytes in each session. A local model
+reads every byte before its first word, so each sentence has to earn its place.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from lmagent.engine.session import Session
 
 INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
-"""Where a project's own instructions stand; the first that there is counts. The second is what `/init` writes."""
+"""Files of a project's own instructions; the first existing one counts. `/init` writes the second."""
 
 MOST = max(profile.instructions for profile in PROFILES)
 
 DATE_NOTE = r"<date>Today is [^<]*</date>"
-"""The note differs from day to day: a replay of a recorded run ignores it."""
+"""The note differs between days: a replay of a recorded run ignores it."""
 
 SESSION_NOTE = "instructions"
 
@@ -35,7 +35,7 @@ WITHDRAWN = "The user has withdrawn the instructions for this session."
 
 
 def date_note(clock: Clock) -> Callable[[], str]:
-    """A note source: today's date, which changes once a day; the time of day is asked for with get_time."""
+    """Return a note source of today's date; the tool get_time gives the time of day."""
 
     def note() -> str:
         now = datetime.fromtimestamp(clock.now()).astimezone()
@@ -45,12 +45,11 @@ def date_note(clock: Clock) -> Callable[[], str]:
 
 
 def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[[], int]) -> Callable[[], str]:
-    """A note source: the project's own instructions, read once; empty where the workspace has none.
+    """Return a note source of the project's own instructions, read once; empty if the workspace has none.
 
     Args:
-        workspace: the workspace.
-        say: shows the person why instructions that are there are not sent.
-        limit: characters of instructions that there is room for in the window.
+        say: shows the user why existing instructions are not sent.
+        limit: characters of instructions that fit into the window.
     """
     name, text, more = _instructions(workspace, say)
 
@@ -63,7 +62,7 @@ def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[
 
 
 def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, str, bool]:
-    """Their file's name, their beginning, and whether there are more."""
+    """Return the name of the instructions' file, their beginning, and whether there are more."""
     for name in INSTRUCTIONS:
         try:
             found = read_plain(workspace, (name,), MOST)
@@ -79,7 +78,7 @@ def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, str
 
 
 async def set_options(session: Session, command: SetOptions) -> DurableEvent | None:
-    """Record the options; None if they hold already."""
+    """Record the options; return None if they hold already."""
     if command.options == session.state.work.options:
         return None
     return await session.record(OptionsChanged(options=command.options, by=command.by), sync=True)

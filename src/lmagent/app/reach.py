@@ -19,26 +19,20 @@ if TYPE_CHECKING:
 
 
 class StandIn(Struct, frozen=True):
-    """A server that answers, where the configured one does not.
-
-    Attributes:
-        silent: the configured address, as it may be shown.
-        origin: where that address is configured.
-        server: the server that answers.
-    """
+    """A server that answers, offered in place of the configured one (`silent`: its address, without secrets)."""
 
     silent: str
     origin: Origin
     server: FoundServer
 
     def __str__(self) -> str:
-        """The state of both servers, without a full stop."""
+        """Return the state of both servers, without a full stop."""
         port = urlsplit(self.server.base_url).port
         return f"{self.silent} ({self.origin}) does not answer, but {self.server.name} answers on port {port}"
 
     @property
     def fix(self) -> str:
-        """What to do about it without a terminal."""
+        """Return the remedy for a program without a terminal."""
         return f"use it for this run with --base-url {self.server.base_url}, or change {self.origin}"
 
 
@@ -80,14 +74,13 @@ async def answering() -> list[FoundServer]:
 
 
 def endpoint_origin(loaded: Loaded) -> Origin:
-    """Return where the address of the model server is configured."""
     settings = loaded.settings
     named = "llm_url" if settings.llm_url else "llm_base_url" if settings.llm_base_url else "openrouter_api_key"
     return loaded.origins[named]
 
 
 def preferred(found: Sequence[FoundServer], model: str) -> FoundServer:
-    """Return the first server that lists the model; the first of all where none does."""
+    """Return the first server that lists the model; the first of all if none does."""
     return next((server for server in found if lists(server, model)), found[0])
 
 

@@ -1,4 +1,4 @@
-"""Records: the sessions of a workspace, listed, exported, forked, imported, deleted. No model is needed for it."""
+"""Records: list, export, fork, import and delete the sessions of a workspace. No model is needed for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 
 class ImportedReport(Struct, frozen=True):
-    """What an import took and left, and the session it made."""
+    """The result of an import."""
 
     session: str
     taken: tuple[str, ...]
@@ -43,9 +43,9 @@ def session_rows(
     after: ListPlace | None = None,
     shelf: Shelf = "all",
 ) -> Sequence[SessionRow]:
-    """Sessions below `root`, pinned ones first, then newest first; each sub-agent's after the one that it works for.
+    """Return the sessions below `root`, pinned ones first, then newest first; each sub-agent's after its parent.
 
-    A sub-agent whose parent is not listed stands for itself where all sessions are listed, or words are looked for.
+    In a list of all sessions, or of those that a search finds, a sub-agent without a listed parent has its own place.
     """
     with SessionIndex(root) as index:
         index.refresh()
@@ -68,7 +68,7 @@ def session_rows(
 
 
 def _below_listed(rows: Sequence[SessionRow]) -> list[SessionRow]:
-    """The rows without the sub-agents of sessions that are on another page."""
+    """Return the rows without the sub-agents of sessions that are on another page."""
     parents = {row.id: row.parent if row.child else "" for row in rows}
 
     def top(id: str) -> str:
@@ -80,7 +80,7 @@ def _below_listed(rows: Sequence[SessionRow]) -> list[SessionRow]:
 
 
 def depths(rows: Sequence[SessionRow]) -> list[int]:
-    """How deep each row stands below the session that it works for."""
+    """Return the depth of each row below its topmost parent."""
     found: dict[str, int] = {}
     for row in rows:
         found[row.id] = found[row.parent] + 1 if row.child and row.parent in found else 0
@@ -88,10 +88,10 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
-    """A session as `md`, `html` or `jsonl`; as `talk`, it is Markdown without the notes that only the model reads.
+    """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model.
 
     Raises:
-        ConfigError: there is no such form.
+        ConfigError: the form is unknown.
     """
     forms = {"md": export.to_markdown, "talk": export.to_talk, "html": export.to_html, "jsonl": export.to_jsonl}
     if form not in forms:
@@ -100,24 +100,17 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
 
 
 class WorkspaceRecords(Struct, frozen=True):
-    """The sessions of one workspace.
-
-    Attributes:
-        workspace: the workspace.
-        store: their logs.
-        data: the user's data folder.
-    """
+    """The sessions of one workspace; `data` is the user's data folder."""
 
     workspace: Path
     store: JsonlStore
     data: Path
 
     def rows(self, limit: int, search: str, *, children: bool = False, shelf: Shelf = "all") -> Sequence[SessionRow]:
-        """Sessions, newest first; see `session_rows`."""
         return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
 
     def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
-        """Pin or archive a session, or no longer; returns its id.
+        """Set or clear a session's marks (None leaves a mark unchanged); return its id.
 
         Raises:
             SessionBusy: another process has it open.
@@ -131,18 +124,16 @@ class WorkspaceRecords(Struct, frozen=True):
         return session
 
     def export(self, name: str, form: str) -> str:
-        """A session as text."""
         return export_session(self.store, self.store.resolve(name), form)
 
     def fork(self, name: str, seq: int | None) -> str:
-        """Copy a session; returns the id of the copy."""
         source, fork = self.store.resolve(name), new_session_id(SystemClock().now())
         anyio.run(self.store.fork, source, fork, seq)
         GivenModes(self.data, self.workspace).inherit(source, fork)
         return fork
 
     def delete(self, name: str) -> str:
-        """Delete a session, those that worked for it, and what they were told; returns its id.
+        """Delete a session and its sub-agents' sessions, with their files in the workspace; return its id.
 
         Raises:
             SessionBusy: one of them is at work; nothing was deleted.
@@ -163,20 +154,17 @@ class WorkspaceRecords(Struct, frozen=True):
         return session
 
     def family(self, session: str) -> list[str]:
-        """Ids of a session and of those that worked for it, it last."""
+        """Return the ids of a session's sub-agents, then its own."""
         return self._family(session, set())
 
     def _family(self, session: str, met: set[str]) -> list[str]:
-        """A session behind those that worked for it."""
         met.add(session)
         family: list[str] = []
         names, children = {session}, list[str]()
         for event in self.store.read(session):
             if isinstance(event, ev.SubagentStarted):
                 children.append(event.child)
-            elif isinstance(
-                event, ev.SessionForked
-            ):  # put aside, a log keeps those that worked for it; a copy has none
+            elif isinstance(event, ev.SessionForked):  # a log that was put aside keeps its sub-agents; a copy has none
                 names = {session} if event.at_seq else {*names, event.parent}
         for child in children:
             if child not in met and self._works_for(child, session, names):
@@ -184,12 +172,10 @@ class WorkspaceRecords(Struct, frozen=True):
         return [*family, session]
 
     def _works_for(self, child: str, session: str, names: set[str]) -> bool:
-        """Whether a session says so itself: what a log says of others is not taken for granted.
+        """Return whether a sub-agent's own log names the session as its parent: other logs are not trusted for this.
 
         Args:
-            child: its id.
-            session: whose it is to be.
-            names: what that was called, too.
+            names: the session's id, and its ids before it was set aside.
         """
         try:
             first = next(iter(self.store.read(child)), None)
@@ -209,7 +195,7 @@ class WorkspaceRecords(Struct, frozen=True):
             return False
 
     def import_path(self, path: Path) -> Iterator[tuple[Path, ImportedReport | LmagentError]]:
-        """Import a session of an older system, or each of a folder; with what came of it, or why not."""
+        """Import a session of an older system, or each of a folder; yield each file with its report or error."""
         files = (
             sorted(file for file in path.iterdir() if file.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
         )
@@ -226,7 +212,6 @@ class WorkspaceRecords(Struct, frozen=True):
                 yield file, error
 
     def import_file(self, path: Path) -> ImportedReport:
-        """Import a session of an older system."""
         now = SystemClock().now()
         opening = ev.SessionCreated(
             session=new_session_id(now),
@@ -254,7 +239,6 @@ class WorkspaceRecords(Struct, frozen=True):
 
 
 def open_records(workspace: Path | None) -> WorkspaceRecords:
-    """The sessions of the configured workspace."""
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
     store = JsonlStore(path / ".lmagent" / "sessions", SystemClock())

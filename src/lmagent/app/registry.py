@@ -1,4 +1,4 @@
-"""Registry: what features bring. Built-ins and plugins use the same calls, so nothing is privileged."""
+"""Registry: the contributions of features. Built-ins and plugins use the same calls, so neither is privileged."""
 
 from __future__ import annotations
 
@@ -32,43 +32,36 @@ PLUGIN_GROUP = "lmagent.plugins"
 
 
 class Records(Protocol):
-    """What a tool may read of the sessions on record."""
+    """The part of the recorded sessions that a tool may read."""
 
-    def get_blob(self, session: str, handle: str) -> bytes:
-        """The content of an artifact."""
-        ...
+    def get_blob(self, session: str, handle: str) -> bytes: ...
 
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        """The events of a session."""
-        ...
+    def events(self, session: str) -> Iterable[DurableEvent]: ...
 
     def session(self, session: str) -> Session:
-        """A session that is open here for writing.
+        """Return a session that is open here for writing.
 
         Raises:
-            ToolError: there is none, as where a person calls a single tool.
+            ToolError: no such session is open, for example if the user calls a single tool.
         """
         ...
 
 
 class OpenRecords(Struct):
-    """What tools may read: the logs on disk, and the artifacts of the sessions that are open here."""
+    """The logs on disk, and the artifacts of the sessions that are open here."""
 
     store: JsonlStore
     sessions: dict[str, Session]
     host: Host | None = None
-    """Whose sessions they are, once it is put together."""
+    """The owner of the sessions; None while it is wired."""
 
     def get_blob(self, session: str, handle: str) -> bytes:
-        """The content of an artifact of an open session."""
         return self.sessions[session].log.get_blob(handle)
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        """The events of a session, as they are on disk."""
         return self.store.read(session)
 
     def session(self, session: str) -> Session:
-        """A session that is open here."""
         return self.sessions[session]
 
 
@@ -76,12 +69,9 @@ class SlashCommand(Struct, frozen=True):
     """A command that every surface offers as `/name`.
 
     Attributes:
-        name: without the slash.
         usage: its arguments, for the help.
-        help: one line.
-        run: does it.
-        group: heading under which `/help` lists it.
-        beside: it takes a while and changes nothing, so a surface takes further input meanwhile.
+        group: heading in `/help`.
+        beside: it may take long and changes nothing, so a surface takes further input meanwhile.
         picks: without arguments it only offers the arguments that it takes.
     """
 
@@ -101,10 +91,10 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_data_view": ("data_view",),
     "enable_python": ("python",),
 }
-"""The tools that a setting takes away."""
+"""The tools that a setting switches off."""
 
 OWN = ("read_artifact", "recall", "report_result")
-"""The tools that read or report what a session itself has done; a list of allowed tools need not name them."""
+"""The tools that read or report a session's own record; a list of allowed tools need not name them."""
 
 
 async def _mark(session: Session, command: Mark) -> DurableEvent:
@@ -113,27 +103,22 @@ async def _mark(session: Session, command: Mark) -> DurableEvent:
 
 
 class Registry(Struct):
-    """Tools, notes and slash commands of a program, and what a feature may close over.
+    """The contributions of a program's features, and the services that features may use.
 
     Attributes:
-        workspace: the workspace.
-        clock: time.
-        records: the sessions on record.
         confined: gives the sandbox for commands.
         profile: how much of the window the fixed part of a new session's prompt may take.
-        session_notes: like notes, for those that depend on the session, whose id they are given.
-        reviews: what features have to say about how a turn goes on.
+        session_notes: like notes, for those that depend on the session; they receive its id.
+        reviews: may let a turn continue at its end, or end it.
         fences: which tools may not be used in a session now.
-        orders: who carries out the commands that belong to a feature, by their type.
-        closers: release what features hold, at the end of the program.
-        command_modules: modules whose `commands()` gives slash commands. They are imported when the first command is
-            looked up: in a one-shot nobody types any.
-        enders: release what features hold for a session that is over, whose id they are given.
-        abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
-        hides: names of tools that a session's catalogue leaves out.
-        settings: what the program was told.
-        busy: tell whether something runs for a session outside its turns, by its id; releasing it would end that.
-        openers: bring to its end what a crash has left of a feature's doings in a session that is opened again.
+        orders: handlers of the commands that belong to a feature, by the command's type.
+        closers: release the features' resources at the end of the program.
+        command_modules: modules whose `commands()` gives slash commands. They are imported at the first look-up: a
+            one-shot needs none.
+        enders: release the features' resources of a session that is over; they receive its id.
+        abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
+        busy: returns whether work runs for a session outside its turns, which releasing it would end.
+        openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """
 
     workspace: Path
@@ -160,17 +145,13 @@ class Registry(Struct):
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
     def tool(self, tool: Tool) -> None:
-        """Add a tool.
-
-        Raises:
-            ConfigError: the name is taken: nothing shadows what is there.
-        """
+        """Add a tool. Raise ConfigError if the name is taken: nothing can be shadowed."""
         if tool.name in self.tools:
             raise ConfigError(f"two tools are named {tool.name!r}", fix="rename the one that the plugin brings")
         self.tools[tool.name] = tool
 
     def offered(self) -> list[Tool]:
-        """Return the tools that the settings do not take away. A name that is unknown here allows nothing."""
+        """Return the tools that the settings do not switch off. An unknown name in the list allows nothing."""
         wanted = {name.lower() for name in self.settings.tools_allow}
         off = {tool for setting, tools in SWITCHED.items() if not getattr(self.settings, setting) for tool in tools}
         return [
@@ -184,41 +165,33 @@ class Registry(Struct):
         self.notes.append(source)
 
     def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
-        """The notes for one session."""
         return (*self.notes, *(partial(source, session) for source in self.session_notes))
 
     def hidden(self, state: SessionState) -> set[str]:
-        """Names of tools that a session is not told of."""
+        """Return names of tools that a session's catalogue does not list."""
         return {name for hides in self.hides for name in hides(state)}
 
     def is_busy(self, session: str) -> bool:
-        """Whether something runs for a session outside its turns."""
         return any(is_busy(session) for is_busy in self.busy)
 
     async def end_session(self, session: str) -> None:
-        """Release what features hold for a session that is over."""
         for end in self.enders:
             await end(session)
 
     async def aclose(self) -> None:
-        """Release what features hold, the last one first."""
+        """Release the features' resources, the last feature first."""
         while self.closers:
             await self.closers.pop()()
         await self.confined.aclose()
 
     def command(self, command: SlashCommand) -> None:
-        """Add a slash command.
-
-        Raises:
-            ConfigError: the name is taken.
-        """
         if command.name in self.commands:
             raise ConfigError(f"two commands are named /{command.name}", fix="rename the one that the plugin brings")
         self._commands[command.name] = command
 
     @property
     def commands(self) -> dict[str, SlashCommand]:
-        """The slash commands by name, those of the program first."""
+        """Return the slash commands by name, those of the program first."""
         while self.command_modules:
             own: Iterable[SlashCommand] = import_module(self.command_modules.pop(0)).commands()
             self._commands.update((command.name, command) for command in own)
@@ -226,7 +199,7 @@ class Registry(Struct):
 
 
 def load_plugins(registry: Registry) -> None:
-    """Let every installed plugin register what it brings.
+    """Let each installed plugin register its features.
 
     A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry.
 
@@ -235,7 +208,7 @@ def load_plugins(registry: Registry) -> None:
     """
     if not any(_plugin_files()):
         return
-    from importlib.metadata import entry_points  # slow to import, and most people have no plugin
+    from importlib.metadata import entry_points  # slow to import, and few users have a plugin
 
     for point in entry_points(group=PLUGIN_GROUP):
         try:
@@ -250,7 +223,7 @@ def load_plugins(registry: Registry) -> None:
 
 
 def _plugin_files() -> Iterator[Path]:
-    """Entry point files that mention our group, found without importing the metadata machinery."""
+    """Yield entry point files that mention our group, found without importing the metadata machinery."""
     needle = f"[{PLUGIN_GROUP}]".encode()
     for folder in sys.path:
         if folder.endswith("site-packages"):

@@ -61,17 +61,13 @@ class Runner:
     """The sessions that this process works on.
 
     Args:
-        host: opens the sessions.
-        say: shows a line to the user at the program's terminal.
         surface: the name in the log for commands that do not name their own surface.
         attended: whether a user can answer the approvals of its sessions.
         resumable: see `OpenSession`.
 
     Attributes:
-        sessions: the open sessions by id.
         opened: an event that is set when the next session opens.
         is_watched: tells whether a client watches a session. Such a session stays open longer.
-        deleted: receives the id of each session that was deleted.
     """
 
     def __init__(
@@ -116,16 +112,15 @@ class Runner:
                     tasks.cancel_scope.cancel()
 
     async def run(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run sessions until cancelled or ended: continue what an earlier process left, release what is idle.
+        """Run sessions until cancelled or ended: continue work that an earlier process left, release idle sessions.
 
         Args:
-            beside: work to do at the same time, once the left work was continued; it ends before the sessions do.
+            beside: work to do at the same time, after the left work was continued; it ends before the sessions do.
         """
         async with self.running():
             await self._upkeep.run(beside)
 
     async def end(self) -> None:
-        """Stop and release all sessions."""
         self._is_ending = True
         await self._upkeep.stop()
         for known in list(self.sessions.values()):
@@ -137,11 +132,7 @@ class Runner:
         return self._is_ending
 
     async def ready(self) -> anyio.abc.TaskGroup:
-        """Wait until the runner runs; return its task group.
-
-        Raises:
-            ShuttingDown: it is about to end.
-        """
+        """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
         await self._runs.wait()
         if self._is_ending:
             raise ShuttingDown("the gateway is about to end", fix="try again in a moment")
@@ -151,10 +142,7 @@ class Runner:
     # --- opening and releasing --------------------------------------------------------------------------------------
 
     async def begin(self, id: str = "") -> OpenSession:
-        """Return a new session, which is on disk.
-
-        Args:
-            id: the session's id; empty for an id made from the time.
+        """Return a new session, which is on disk. With an empty id, it gets an id made from the time.
 
         Raises:
             StoreError: a session has this id, or it cannot be written.
@@ -166,11 +154,10 @@ class Runner:
                 return self._opened(await self.host.new_session(id), tasks)
 
     async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
-        """Open a session for writing, if it is not open yet, and continue what an earlier process left in it.
+        """Open a session for writing, if it is not open yet, and continue the work that an earlier process left in it.
 
         Args:
-            session: the session's id.
-            take_up: False if the caller is about to end the work that was left.
+            take_up: False if the caller is about to end the left work.
 
         Raises:
             SessionNotFound: no session has this id.
@@ -205,7 +192,6 @@ class Runner:
         return self._opened(await self.host.open_session(log.session, log), await self.ready())
 
     def usable(self, session: str) -> OpenSession | None:
-        """Return a session if it is open here and usable."""
         known = self.sessions.get(session)
         return known if known is not None and known.is_usable else None
 
@@ -229,12 +215,8 @@ class Runner:
                 await self.release(session, unless=lambda it: it is not known or it.is_needed or watched)
 
     async def release(self, session: str, *, unless: Callable[[OpenSession], bool] = lambda known: False) -> None:
-        """Close a session, so that other processes can open it. Its watchers stay.
-
-        Args:
-            session: the session's id.
-            unless: keeps it open; asked at the moment in which it would be closed.
-        """
+        """Close a session unless `unless` returns True at that moment, so that other processes can open it. Its
+        watchers stay."""
         async with self.lock(session):
             if session in self.sessions and not unless(self.sessions[session]):
                 await self.close(self.sessions[session])
@@ -242,17 +224,15 @@ class Runner:
 
     async def close(self, known: OpenSession) -> None:
         """Close a session. Call it with the session's lock."""
-        known.is_closing = True  # whoever needs it now waits, and opens it again
+        known.is_closing = True  # a task that needs it now waits, and opens it again
         await known.stop()
         await self.host.release(known.id)
         self.sessions.pop(known.id, None)
 
     def lock(self, session: str) -> anyio.Lock:
-        """Return the lock under which a session is opened, closed or deleted."""
         return self._locks.setdefault(session, anyio.Lock())
 
     def unwatched(self, session: str) -> None:
-        """Take note that a watcher of a session has gone."""
         self._upkeep.unwatched_at[session] = self.host.clock.monotonic()
         self._forget_lock(session)
 
@@ -264,7 +244,7 @@ class Runner:
 
     @contextmanager
     def _opening(self, session: str) -> Generator[None]:
-        """Let a session that opens in this context ask nobody, if the runner is not attended."""
+        """Make a session that opens in this context deny approvals at once, if the runner is not attended."""
         if not self._attended:
             self.host.unattended.add(session)
         try:
@@ -330,8 +310,6 @@ class Runner:
         """Accept an input. Idempotent: the same id returns the event that was recorded the first time.
 
         Args:
-            session: the session's id.
-            message: the message for the model.
             id: the sender's own id of the input; empty for an input that is never repeated.
             steer: whether it is for the running turn; otherwise it gets a turn of its own.
             by: the surface; empty for the runner's own.
@@ -431,7 +409,7 @@ class Runner:
             SessionBusy: it is the session of a sub-agent at work.
         """
         if (known := self.sessions.get(session)) is not None:
-            known.is_closing = True  # whoever needs it now waits for the lock
+            known.is_closing = True  # a task that needs it now waits for the lock
             await known.close_left()
             await known.session.send(Close(by=self.surface))
             await known.until_idle()
@@ -442,18 +420,13 @@ class Runner:
 
 
 def job_of(id: str) -> str:
-    """Return the job under which an input with a sender's id is recorded.
-
-    Raises:
-        ConfigError: the id is not valid.
-    """
+    """Return the job under which an input with a sender's id is recorded. Raise ConfigError if the id is not valid."""
     if not _ID.fullmatch(id):
         raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
     return PAGE + id
 
 
 def is_there(store: JsonlStore, session: str) -> bool:
-    """Return whether a session of this id exists."""
     try:
         store.read(session)
     except SessionNotFound:

@@ -1,4 +1,4 @@
-"""Sandboxed: the sandbox of a workspace without a session: its promises, and a command run by a person or script."""
+"""Sandboxed: the sandbox of a workspace without a session: its promises, and a command of the user or of a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmagent.sandbox.choose import reports
 
 
 async def probe_all(options: HostOptions) -> list[Report]:
-    """What the probe of every sandbox that the settings allow says."""
+    """Return the probe's report of each sandbox that the settings allow."""
     loaded = load_settings(options)
     workspace = open_workspace(loaded.workspace).path
     return await reports(workspace, wishes(loaded.settings, workspace))
@@ -22,18 +22,7 @@ async def probe_all(options: HostOptions) -> list[Report]:
 async def run_command(
     options: HostOptions, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
 ) -> Exit:
-    """Run a command, and pass its output through.
-
-    Args:
-        options: workspace and flags.
-        argv: program and arguments.
-        timeout: seconds; None for no end.
-        stdout: takes its output.
-        stderr: takes its errors.
-
-    Raises:
-        SandboxError: nothing was run.
-    """
+    """Run a command, and pass its output through. SandboxError means that the command did not run."""
     loaded = load_settings(options)
     confined = Confined(open_workspace(loaded.workspace).path, loaded.settings)
     started: list[Running] = []
@@ -43,7 +32,7 @@ async def run_command(
             target = stdout if stream == "stdout" else stderr
             target.write(piece)
             target.flush()
-        except OSError:  # whoever read it went away: there is no use in going on
+        except OSError:  # the reader of the output has gone, so the command need not continue
             for running in started:
                 running.kill()
 

@@ -1,7 +1,7 @@
-"""Scheduling: what is due in a workspace is done: sessions that wait, tasks of the inbox, cron jobs.
+"""Scheduling: run the work of a workspace when it is due: sessions that wait, tasks of the inbox, cron jobs.
 
-Any number of processes may do this for one workspace. Files and logs say what is to be done; the table of jobs says who
-does it. Whatever is found is submitted again and again: a job that is known is not taken twice.
+Several processes may do this for one workspace. Files and logs define the work; the table of jobs assigns it to a
+process. Work that is found again is submitted again: a known job is not taken twice.
 """
 
 from __future__ import annotations
@@ -43,29 +43,27 @@ from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
 T = TypeVar("T")
 
 NOTHING = "nothing"
-"""The id of no job."""
+"""The id of an empty job."""
 
 TICK = 0.5
-"""Seconds between two looks at the wall clock, at most: it may have been set."""
+"""Longest pause between two looks at the wall clock, in seconds: the clock may have been set."""
 
 
 REVIVAL = 900.0
-"""Seconds after which jobs that were given up get another chance: a disk that was full may have room again."""
+"""Seconds after which jobs that were given up get another chance: a full disk may have room again."""
 
 SETTLED = 2.0
-"""Seconds for which the files must have been left alone before a job that is in none of them counts as removed: some
-programs write a file by emptying it, or by taking it away."""
+"""Seconds for which the files must be unchanged before a job that is in none of them counts as removed: some
+programs write a file by emptying or removing it first."""
 
 
 class Scheduler:
-    """Does what is due in a workspace.
+    """Runs the work of a workspace when it is due.
 
     Args:
-        host: its sessions.
-        say: shows a person what happens.
-        runner: runs the sessions; a runner of its own, which asks nobody, if it is None.
+        runner: runs the sessions; if None, a runner of its own without approvals.
         startup: run the jobs that are due at a start, unless another scheduler runs already.
-        single: do nothing but what `run_now` wants.
+        single: run only the jobs of `run_now`.
     """
 
     def __init__(
@@ -98,7 +96,7 @@ class Scheduler:
         self._work = JobRunner(self._runner, self.inbox, self.history, self.note, self._wait, say, patient=not single)
 
     async def run(self) -> None:
-        """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""
+        """Run due work until cancelled. The next scheduler continues the work that is cut off by that."""
         try:
             async with self._running(), anyio.create_task_group() as tasks:
                 tasks.start_soon(self.dispatcher.serve, self._do)
@@ -113,12 +111,11 @@ class Scheduler:
             self.table.close()
 
     async def look(self) -> None:
-        """Look once for what is due, and submit it."""
         if self._single:
             return
         now = self._host.clock.now()
         if now < self._looked:
-            self._due.clear()  # the clock was put back, and what was due in the future may be due now
+            self._due.clear()  # the clock was put back: work of the future may be due now
         if abs(now - self._looked) >= self._host.settings.scheduler_poll_interval:
             self._looked = now
             await self._guarded(self._look_at_trust)
@@ -135,10 +132,10 @@ class Scheduler:
         self.table.revive(self._host.clock.now())
 
     async def run_now(self, id: str, by: str) -> DispatchJob:
-        """Claim a time for a cron job now, whatever its schedule says; returns what does it.
+        """Claim a time for a cron job now, whatever its schedule is; return the job that runs it.
 
         Raises:
-            ConfigError: there is no such job, or the folder is not trusted.
+            ConfigError: the job does not exist, or the folder is not trusted.
         """
         from lmagent.schedule.jobs import find_job
 
@@ -152,10 +149,10 @@ class Scheduler:
         return made
 
     async def run_to_its_end(self, id: str) -> TurnFinished | None:
-        """Run a cron job now, here or in a scheduler that is faster; returns how its turn ended.
+        """Run a cron job now, here or in a scheduler that is faster; return how its turn ended.
 
         Raises:
-            ConfigError: there is no such job, or the folder is not trusted.
+            ConfigError: the job does not exist, or the folder is not trusted.
         """
         job, session = None, ""
         try:
@@ -177,16 +174,16 @@ class Scheduler:
         return found if isinstance(found, TurnFinished) else None
 
     async def _over(self, id: str, job: DispatchJob) -> CronRun | None:
-        """What became of a time, once all of it has."""
+        """Return the outcome of a time; None while work on it is left."""
         run = (await self.history(id)).runs[int(job.id.rpartition(":")[2])]
         known = read_jobs(self._host.workspace).jobs.get(id)
         delivers = known is not None and bool(known.command or known.webhook)
         return run if run.stage == "delivered" or (run.stage == "ran" and not delivers) else None
 
     async def _let_go(self, id: str, job: DispatchJob) -> None:
-        """Write down that a person has stopped a time, else it would count as running and hold up those behind it.
+        """Record that the user has stopped a run: otherwise it would count as running and hold up later runs.
 
-        What another scheduler has taken up meanwhile is left to it.
+        A run that another scheduler has taken over is left to that.
         """
         if not self.table.remove(job.id):
             return
@@ -198,12 +195,10 @@ class Scheduler:
             await self.note(id, "ran", at, run.session, found.ending if found else "withdrawn")
 
     async def history(self, job: str) -> JobHistory:
-        """What is known about a cron job now."""
         await self._read_ledger()
         return self.ledger.history(job)
 
     async def note(self, job: str, what: What, at: int, session: str, outcome: str) -> None:
-        """Write into the ledger."""
         async with self._ledger_lock:
             self.ledger.note(job, what, at, session=session, outcome=outcome)
         self._due.pop(job, None)
@@ -211,7 +206,7 @@ class Scheduler:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     async def _look_at_trust(self) -> None:
-        """What the files of a folder want is done once the user trusts the folder, and not before."""
+        """Submit the work of a folder's files only once the user trusts the folder."""
         self._trusted = may_run_jobs(self._host)
         if self._trusted:
             await self._look_at_inbox()
@@ -228,7 +223,7 @@ class Scheduler:
     async def _look_at_sessions(self) -> None:
         for row in await anyio.to_thread.run_sync(unattended, self._host.store.root):
             if row.session in self._host.sessions and row.session not in self._runner.sessions:
-                continue  # the conversation or the sub-agent that has it open continues it
+                continue  # the process that has it open, with a conversation or a sub-agent, continues it
             if not row.until and row.job.partition(":")[0] not in KINDS:
                 continue  # a gateway continues inputs that came through a gateway
             if row.until:
@@ -268,7 +263,7 @@ class Scheduler:
             self._tell(problem)
 
     async def _off_with_removed(self) -> None:
-        """Jobs that are in no file any more do not count; a file that cannot be read takes none away."""
+        """Drop jobs that are in no file any more; a file that cannot be read removes none."""
         if self._jobs.problems:
             return
         await self._read_ledger()
@@ -284,7 +279,7 @@ class Scheduler:
             await anyio.to_thread.run_sync(self.ledger.read)
 
     async def _locked(self, work: Callable[[], T]) -> T:
-        """Decide while no other process does."""
+        """Run a decision while no other process makes one."""
 
         def decided() -> T:
             with self.ledger.locked():
@@ -320,7 +315,7 @@ class Scheduler:
                 await self.run_now(job.id, "startup")
 
     def _is_first(self) -> bool:
-        """Whether this is the first scheduler of the workspace; if the first one has gone, it takes its place."""
+        """Return whether this is the first scheduler of the workspace; it takes the place of one that has gone."""
         if self._presence is None:
             with suppress(SessionBusy, OSError):
                 self._presence = hold(self.home / "scheduler.lock", "the scheduler")
@@ -329,7 +324,7 @@ class Scheduler:
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     async def _do(self, job: DispatchJob) -> None:
-        """Do a job. What goes wrong with one must not stop the others."""
+        """Run a job. A failing job must not stop the others."""
         try:
             await self._work.do(job)
         except Postponed:
@@ -344,7 +339,7 @@ class Scheduler:
         await self.dispatcher.submit(waits.job)
 
     def _job_of(self, job: CronJob, at: int) -> DispatchJob:
-        """Runs in sessions of their own share a lane: a job does not overlap itself."""
+        """Return the job of a run. Runs in sessions of their own share a lane: a job does not overlap itself."""
         return DispatchJob(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
 
     def _lane_of(self, row: Unattended) -> str:
@@ -364,7 +359,7 @@ class Scheduler:
     # --- telling ----------------------------------------------------------------------------------------------------
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """What cannot be read now is looked at again; a person is told once."""
+        """Report a failure once, and try again at the next look."""
         try:
             await work()
         except LmagentError as error:
@@ -377,11 +372,7 @@ class Scheduler:
 
 
 def _home(workspace: Path) -> Path:
-    """The folder of our own files.
-
-    Raises:
-        StoreError: it cannot be made, or leads elsewhere.
-    """
+    """Return the folder of our own files. Raise StoreError if it cannot be made, or is a link."""
     home = workspace / ".lmagent"
     if home.is_symlink():
         raise StoreError(f"{home} is a symbolic link, so nothing is scheduled", fix=f"move it away: {home}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
 
 LOCAL = "lmstudio"
-"""What earlier clients call the usual server, whatever it is, if it is nearby."""
+"""Earlier clients' name for the usual server, of whatever dialect, if it is nearby."""
 
 TITLES = {
     "lmstudio": "LM Studio",
@@ -64,11 +64,7 @@ def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.e
 
 
 def provider_named(provider: str) -> str:
-    """Return the provider in the spelling of the table.
-
-    Raises:
-        ConfigError: no provider has this name.
-    """
+    """Return the provider in the spelling of the table. Raise ConfigError if no provider has this name."""
     name = provider.lower()
     if name not in PROVIDER_NAMES:
         raise ConfigError(f"there is no provider {provider!r}", fix=f"one of {', '.join(PROVIDER_NAMES)}")
@@ -76,17 +72,13 @@ def provider_named(provider: str) -> str:
 
 
 async def full_name(host: Host, provider: str, model: str) -> str:
-    """Return the name under which a session asks for a provider's model.
-
-    It is the plain one where the provider is the usual server.
+    """Return the name under which a session asks for a provider's model: the plain one for the usual server.
 
     Args:
-        host: the sessions.
-        provider: the provider that an earlier client names beside the model; empty where the name says it, or none.
-        model: the name.
+        provider: the provider that an earlier client names separately; empty otherwise.
 
     Raises:
-        ConfigError: there is no such provider.
+        ConfigError: the provider does not exist.
         ProviderError: it cannot be used.
     """
     settings = host.settings
@@ -103,7 +95,7 @@ async def full_name(host: Host, provider: str, model: str) -> str:
 
 
 def usable(settings: Settings) -> tuple[str, ...]:
-    """Return the providers that can be switched to as things are; whether a local one runs is not asked."""
+    """Return the providers to switch to: OpenRouter needs its key; of the local ones, only our own must run."""
     from lmagent.app.builtin import running_server
 
     ready = {"openrouter": bool(settings.openrouter_api_key), "own": running_server(settings) is not None}
@@ -111,13 +103,12 @@ def usable(settings: Settings) -> tuple[str, ...]:
 
 
 async def _usual_provider(host: Host) -> str:
-    """What the usual server is, as far as it says so."""
+    """Return the provider of the usual server, by its dialect."""
     model = host.agent.model
     facts = await host.served.facts("" if split_name(model)[0] else model)
     return "own" if facts.dialect == "lmagent" else facts.dialect
 
 
 def _is_usual(settings: Settings, url: str) -> bool:
-    """Whether an address is the usual server's."""
     one, other = (api_root(address).replace("//localhost", "//127.0.0.1") for address in (url, settings.endpoint))
     return one == other

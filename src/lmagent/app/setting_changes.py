@@ -1,4 +1,4 @@
-"""Setting changes: the settings of a program that runs, and changes to the user's own file while it does.
+"""Setting changes: the settings of a running program, and changes to the user's own file meanwhile.
 
 The page changes only settings that guard nothing. Keys, places, permissions, tools and the sandbox are changed in the
 user's own file.
@@ -40,15 +40,10 @@ class SettingRow(Struct, frozen=True):
     Attributes:
         name: its name in `config.toml`.
         value: as text; of a secret only whether it is set.
-        origin: where the value comes from.
-        layer: the same in one word of `config.layers`.
-        default: the value that holds if nothing sets it.
-        help: what it means.
-        allowed: what it may be.
-        kind: of its value.
-        choices: of a choice.
+        layer: the origin in one word of `config.layers`.
+        default: the value that holds if no layer sets it.
         changeable: whether the page may change it.
-        pending: it differs from what the program runs with, which takes it over when it starts anew.
+        pending: it differs from the running program's value; a restart applies it.
         yours: your own `config.toml` sets it, so that it can be reset.
     """
 
@@ -67,10 +62,9 @@ class SettingRow(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """What came of a change.
+    """The result of a change.
 
     Attributes:
-        row: the setting as it is now.
         effect: when it takes effect: for sessions opened from now on, after a restart, or not while `hidden_by` wins.
         hidden_by: the place that wins over your `config.toml`.
     """
@@ -81,25 +75,21 @@ class Changed(Struct, frozen=True):
 
 
 def changeable(field: Setting) -> bool:
-    """Whether the page may change a setting."""
     return field.kind not in KEPT and field.folder in ("free", "smaller")
 
 
 def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
-    """Return all settings as the files have them now, and where they were read.
-
-    Raises:
-        ConfigError: a file is damaged.
-    """
+    """Return all settings with the files' present values, and the configuration. Raise ConfigError for a damaged
+    file."""
     now = _config(host).read()
     return tuple(_row(host, field, now) for field in SETTINGS), now
 
 
 def change_setting(host: Host, name: str, text: str | None) -> Changed:
-    """Change a setting in the user's configuration; None takes it out of there.
+    """Change a setting in the user's configuration; None removes it.
 
     Raises:
-        ConfigError: there is no such setting, it is not to be changed here, or the value is not allowed.
+        ConfigError: the setting does not exist, is not to be changed here, or does not allow the value.
     """
     field, before = field_named(name), _config(host).read()
     if not changeable(field):
@@ -110,11 +100,7 @@ def change_setting(host: Host, name: str, text: str | None) -> Changed:
 
 
 def field_named(name: str) -> Setting:
-    """Return a setting by its name.
-
-    Raises:
-        ConfigError: no setting has this name.
-    """
+    """Return a setting by its name. Raise ConfigError if no setting has this name."""
     field = BY_NAME.get(name.lower())
     if field is None:
         from lmagent.config.names import closest
@@ -126,11 +112,7 @@ def field_named(name: str) -> Setting:
 
 
 def value_of(field: Setting, text: str) -> Any:
-    """Return the value that a text means for a setting.
-
-    Raises:
-        ConfigError: it is not allowed.
-    """
+    """Return the value of a setting from text. Raise ConfigError if it is not allowed."""
     try:
         return field.read(text, Path.cwd(), paths.home_dir(os.environ), text=True)
     except ValueError as error:
@@ -138,7 +120,6 @@ def value_of(field: Setting, text: str) -> Any:
 
 
 def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
-    """Let the host work with the new value as far as it can without starting anew."""
     name, origin = field.name, now.origins[field.name]
     row = _row(host, field, now)
     if row.layer not in ("user config", "default"):
@@ -153,7 +134,6 @@ def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
 
 
 def _lives(config: Configuration, field: Setting, old: Any, new: Any) -> bool:
-    """Whether sessions that are opened from now on take a change over."""
     before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
     return any(getattr(before, part) != getattr(after, part) for part in LIVE)
 

@@ -19,7 +19,7 @@ from lmagent.core.errors import ConfigError
 
 
 def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str:
-    """The configuration as text: one line a setting, with its origin when asked for."""
+    """Return the configuration as text: one line for each setting, with its origin on request."""
     loaded = load_settings(HostOptions(workspace))
     table = rows(loaded)
     if as_json:
@@ -39,7 +39,7 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
 
 
 def changed_settings(workspace: Path) -> str:
-    """The settings that something sets, each with its origin, and where to change them."""
+    """Return the settings that a layer sets, each with its origin, and where to change them."""
     loaded = load_settings(HostOptions(workspace))
     found = [row for row in rows(loaded) if row.origin != str(DEFAULT)]
     name_width = max((len(row.name) for row in found), default=0)
@@ -49,17 +49,16 @@ def changed_settings(workspace: Path) -> str:
 
 
 def save_theme(workspace: Path, theme: str) -> Path:
-    """Keep the theme in the user's configuration; returns the file."""
     file = load_settings(HostOptions(workspace)).config_file
     save_settings(file, {"theme": theme})
     return file
 
 
 def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
-    """Set a setting in the user's configuration, or take it out of there (None); returns what came of it.
+    """Change a setting in the user's configuration, or remove it (None); return the result as text.
 
     Raises:
-        ConfigError: there is no such setting, the value is not allowed, or the file cannot be written.
+        ConfigError: the setting does not exist, the value is not allowed, or the file cannot be written.
     """
     from lmagent.app.setting_changes import field_named, value_of
 
@@ -80,7 +79,6 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
-    """Take over a configuration file of an older system."""
     loaded = load_settings(HostOptions(workspace))
     workspace_path = open_workspace(loaded.workspace).path
     home = paths.home_dir(os.environ)
@@ -88,7 +86,7 @@ def import_settings(file: Path, workspace: Path | None) -> ImportReport:
 
 
 def trust_workspace(workspace: Path | None) -> str:
-    """Trust the folder with its configuration files as they are now; returns what came of it."""
+    """Trust the folder with its present configuration files; return the result as text."""
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
     files = trust(loaded.settings.agent_data_dir, path)
@@ -96,7 +94,6 @@ def trust_workspace(workspace: Path | None) -> str:
 
 
 def untrust_workspace(workspace: Path | None) -> str:
-    """Stop trusting the folder; returns what came of it."""
     loaded = load_settings(HostOptions(workspace))
     path = loaded.workspace.path
     if untrust(loaded.settings.agent_data_dir, path):

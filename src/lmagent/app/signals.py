@@ -1,4 +1,4 @@
-"""Signals that end a surface in order: the turn ends, it is recorded, and nothing is left running."""
+"""Signals that end a surface in order: the turn ends, it is recorded, and no process is left running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def ending() -> tuple[signal.Signals, ...]:
-    """SIGTERM, and SIGHUP of a terminal that was closed, unless whoever started us wants it ignored (nohup)."""
+    """Return SIGTERM and SIGHUP (a closed terminal), unless the parent process ignores SIGHUP (nohup)."""
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
         return (signal.SIGTERM,)

@@ -36,29 +36,25 @@ class CallResult(Struct, frozen=True):
 
 
 class NoRecords:
-    """There is no session behind a single call."""
+    """A single call has no session."""
 
     def get_blob(self, session: str, handle: str) -> bytes:
-        """Always an error."""
         raise StoreError("artifacts belong to a session; a single call has none")
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        """Nothing."""
         return ()
 
     def session(self, session: str) -> Session:
-        """Always an error."""
         raise ToolError("this tool works on a session's own record; a single call has none")
 
 
 class AllSeen(Mapping[str, FileMark]):
-    """Every existing file counts as read just now: the person who calls the tool has looked at it."""
+    """Counts each existing file as read just now: the user who calls the tool has looked at it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
 
     def __getitem__(self, path: str) -> FileMark:
-        """The mark of a file as it is now."""
         target = self._workspace / path
         if not target.is_file():
             raise KeyError(path)
@@ -67,16 +63,14 @@ class AllSeen(Mapping[str, FileMark]):
         return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False)
 
     def __iter__(self) -> Iterator[str]:
-        """Nothing to list: marks are made when they are asked for."""
+        """Yield nothing: marks are made on request."""
         return iter(())
 
     def __len__(self) -> int:
-        """See `__iter__`."""
         return 0
 
 
 def open_toolbox(workspace: Path | None) -> Toolbox:
-    """Return the tools for a workspace."""
     return Toolbox(_registry(load_settings(HostOptions(workspace))).offered())
 
 
@@ -88,14 +82,7 @@ def _registry(loaded: Loaded) -> Registry:
 
 
 async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask) -> CallResult:
-    """Run one tool, if the permission rules and the mode allow it, or the user does.
-
-    Args:
-        workspace: the folder; the configured one when None.
-        name: the tool, or an alias of it.
-        arguments: its arguments as JSON text.
-        ask: asks the user about a call that needs an approval.
-    """
+    """Run one tool, if the rules and the mode allow it, or the user does; `arguments` are JSON text."""
     loaded = load_settings(HostOptions(workspace))
     registry = _registry(loaded)
     try:
@@ -112,11 +99,7 @@ async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask)
 
 
 def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: Ask) -> ToolContext:
-    """Return what the call may see.
-
-    Raises:
-        ToolError: a rule forbids the call, or the user does not allow it.
-    """
+    """Return the context of the call. Raise ToolError if a rule forbids the call, or the user does not allow it."""
     path, rules = registry.workspace, permission_rules(loaded, registry)
     tool = invocation.tool
     request = Request(tool.name, tool.effect, located(str(path), invocation.targets), invocation.command)

@@ -41,7 +41,7 @@ LONGEST = 50_000
 
 
 class SlashContext(Struct, frozen=True):
-    """Where a command is given: the session may be None as long as nothing has been said."""
+    """The context of a command; the session is None before the first message."""
 
     host: Host
     session: Session | None
@@ -49,13 +49,7 @@ class SlashContext(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of several lines that the user can pick.
-
-    Attributes:
-        line: the command that picks it, from the slash on.
-        label: how it is shown.
-        current: it holds already.
-    """
+    """One of several lines that the user can pick; `line` is the whole command, from the slash on."""
 
     line: str
     label: str
@@ -63,19 +57,18 @@ class Choice(Struct, frozen=True):
 
 
 class SlashResult(Struct, frozen=True):
-    """What comes of a command.
+    """The result of a command.
 
     Attributes:
-        text: shown to the person, as Markdown.
+        text: shown to the user, as Markdown.
         diff: `text` is a diff.
         submit: sent to the model as if typed.
-        session: the surface goes on with this session.
-        fresh: the surface goes on with a new session.
+        session: the surface continues with this session.
+        fresh: the surface continues with a new session.
         quit: the surface ends.
-        run: the session's lane has something to do.
+        run: the session has a turn to run.
         copy: put on the user's clipboard by a surface that has one.
         choices: a surface with a picker offers these instead of showing `text`.
-        theme: the colours that a terminal takes from now on.
         headed: lines of `text` that end with a colon are headings.
     """
 
@@ -93,16 +86,15 @@ class SlashResult(Struct, frozen=True):
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is meant as a command, known or not: a slash and one word, which a path or a space before it is
-    not."""
+    """Return whether a text is meant as a command: a slash and one word; no path, and no blank before the slash."""
     return _LINE.fullmatch(text.rstrip()) is not None
 
 
 def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
-    """The command that a line names, by its own name or by another program's name for it, and its arguments.
+    """Return the command that a line names, by our name or another program's, and its arguments.
 
     Raises:
-        ConfigError: there is no such command; the fix names those that are near.
+        ConfigError: the command does not exist; the fix names similar ones.
     """
     found = _LINE.fullmatch(line.strip())
     name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
@@ -115,24 +107,18 @@ def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
 
 
 def all_commands(host: Host) -> dict[str, SlashCommand]:
-    """The commands by name: those of the program, and the workspace's own."""
     own = user_commands(host.workspace)
     return {**host.registry.commands, **{name: own[name] for name in own if name not in host.registry.commands}}
 
 
 async def dispatch(line: str, context: SlashContext) -> SlashResult:
-    """Carry out a line that begins with a slash.
-
-    Raises:
-        LmagentError: there is no such command, or it failed.
-    """
+    """Carry out a line that begins with a slash. Raise LmagentError if the command does not exist, or failed."""
     command, argument = find_command(line, context.host)
     return await command.run(context, argument)
 
 
 def _way_on(name: str, known: list[str]) -> str:
-    """The words to type instead of a command that does not exist."""
-    from difflib import get_close_matches  # only a wrong name pays for it
+    from difflib import get_close_matches  # only a wrong name needs it
 
     rest = "/help lists them; a space before the slash sends it as a message"
     if name.lower() in ELSEWHERE:
@@ -142,9 +128,9 @@ def _way_on(name: str, known: list[str]) -> str:
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
-    """Commands from `.lmagent/commands/*.md`: the file is sent as a prompt, `$ARGUMENTS` replaced.
+    """Return the commands of `.lmagent/commands/*.md`: the file is sent as a prompt, with `$ARGUMENTS` replaced.
 
-    A file that is a link or something special is listed as skipped, and never opened.
+    A link or a special file is listed as skipped, and never opened.
     """
     found: dict[str, SlashCommand] = {}
     try:
@@ -187,7 +173,7 @@ def _sender(workspace: Path, name: str) -> Callable[[SlashContext, str], Awaitab
 
 
 def _unusable(workspace: Path) -> str:
-    """Why none of the workspace's own commands can be used; empty where they can."""
+    """Return why the workspace's own commands cannot be used; empty if they can."""
     try:
         names_in(workspace, COMMANDS)
     except NotPlain as what:

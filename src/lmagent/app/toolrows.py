@@ -15,7 +15,7 @@ _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
 
 
 def tool_rows(tools: Iterable[Tool], width: int) -> list[str]:
-    """Return name, effect and first sentence of each, in aligned columns of so many characters in all."""
+    """Return name, effect and first sentence of each tool, in aligned columns of `width` characters in all."""
     found = [(tool.name, tool.effect, _about(tool)) for tool in tools]
     name_width = max((len(name) for name, _, _ in found), default=0)
     begin = name_width + len("  write  ")

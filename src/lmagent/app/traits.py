@@ -1,7 +1,7 @@
-"""Traits: what was learned of models and holds beyond a session, in the user's data folder.
+"""Traits: facts learned about models that hold beyond a session, in the user's data folder.
 
-`models.json` there: a model on one server may behave differently on another, so both name it. `lmagent doctor` writes
-what it measured into the same entry.
+They are in `models.json`, by model and server: a model on one server may behave differently on another. `lmagent
+doctor` writes its measurements into the same entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALLS, SCHEMA, VISION, READS = "tool calls", "JSON schema", "vision", "reads tok
 """Keys of a profile that are read back."""
 
 NO_CALLS = "none"
-"""What a profile says of calls where the model made none."""
+"""A profile's value for calls if the model made none."""
 
 
 class Traits(msgspec.Struct, omit_defaults=True):
@@ -30,7 +30,6 @@ class Traits(msgspec.Struct, omit_defaults=True):
     Attributes:
         constrain: it failed to call by itself, so that its calls are constrained.
         join: its chat template refused a user message after results.
-        profile: what `lmagent doctor` measured.
     """
 
     constrain: bool = False
@@ -44,26 +43,19 @@ class _Known(msgspec.Struct):
 
 
 class KeptTraits:
-    """The traits of the models of one server.
-
-    Args:
-        folder: the user's data folder.
-        endpoint: the server's URL.
-    """
-
     def __init__(self, folder: Path, endpoint: str) -> None:
         self._path = folder / FILE
         self._endpoint = endpoint.rstrip("/")
         self._cached: _Known | None = None
 
     def of(self, model: str) -> Traits:
-        """What is known of a model; nothing where the file is missing or damaged: it can be learned again."""
+        """Return a model's traits; none if the file is missing or damaged: they can be learned again."""
         if self._cached is None:
             self._cached = self._load()
         return self._cached.models.get(self._key(model), Traits())
 
     def is_constrained(self, model: str) -> bool:
-        """Whether it failed to call by itself, here or when it was examined; not where that would be of no use."""
+        """Return whether it failed to call by itself, in a session or its examination, and constraining works."""
         traits = self.of(model)
         enforced = traits.profile.get(SCHEMA)
         return enforced is not False and (
@@ -71,45 +63,44 @@ class KeptTraits:
         )
 
     def sees(self, model: str) -> bool | None:
-        """Whether it named what is in a picture; None where it was not examined."""
+        """Return whether it named the object in a picture; None before its examination."""
         sees = self.of(model).profile.get(VISION)
         return sees if isinstance(sees, bool) else None
 
     def reading(self, model: str) -> float | None:
-        """Prompt tokens a second that it read when it was examined."""
+        """Return the prompt tokens a second of its examination."""
         speed = self.of(model).profile.get(READS)
         return float(speed) if isinstance(speed, int | float) and speed > 0 else None
 
     def constrain(self, model: str) -> None:
-        """It failed to call by itself."""
+        """Record that it failed to call by itself."""
         self._change(model, constrain=True)
 
     def free(self, model: str) -> None:
-        """It has called rightly for long enough to be left alone again."""
+        """Record that it has called correctly for long enough to be unconstrained again."""
         if self.of(model).constrain:
             self._change(model, constrain=False)
 
     def joins(self, model: str) -> bool:
-        """Whether its chat template refused a user message after results."""
+        """Return whether its chat template refused a user message after results."""
         return self.of(model).join
 
     def join(self, model: str) -> None:
-        """Its chat template refused a user message after results."""
+        """Record that its chat template refused a user message after results."""
         self._change(model, join=True)
 
     def profile(self, model: str, measured: dict[str, Any]) -> Path:
-        """Keep what was measured of a model; returns the file."""
         self._change(model, profile=measured)
         return self._path
 
     def _change(self, model: str, **traits: object) -> None:
-        known = self._cached = self._load()  # another process may have learned something meanwhile
+        known = self._cached = self._load()  # another process may have written meanwhile
         key = self._key(model)
         known.models[key] = msgspec.structs.replace(known.models.get(key, Traits()), **traits)
         try:
             write_private(self._path, msgspec.json.format(msgspec.json.encode(known)).decode())
         except (OSError, ConfigError):
-            return  # it is learned again next time
+            return  # it is learned again the next time
 
     def _load(self) -> _Known:
         try:

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeptChanges:
-    """See `lmagent.core.changes.Snapshots`.
-
-    Args:
-        workspace: the workspace.
-        settings: where the user's data lies, and how much of it the store may take.
-    """
+    """See `lmagent.core.changes.Snapshots`."""
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
         self._workspace = workspace
@@ -43,41 +38,31 @@ class KeptChanges:
         return self._opened
 
     async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
-        """Keep the state before a call."""
         return await self._store.before(paths, call)
 
     async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
-        """What the call changed."""
         return await self._store.after(paths, call)
 
     async def interrupted(self, call: str) -> Sequence[Change]:
-        """What changed since a call whose process died."""
+        """Return the changes since a call whose process died."""
         return await self._store.interrupted(call)
 
     async def forget(self, call: str) -> None:
-        """Drop the state before a call."""
         await self._store.forget(call)
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
-        """Bring paths to one side of their changes."""
         return await self._store.restore(changes, to)
 
     def content(self, sha256: str) -> bytes | None:
-        """A kept content."""
         return self._store.content(sha256)
 
     async def aclose(self, keep: Collection[str]) -> None:
-        """Bring the store below its limit and let go of it; older sessions' contents go first.
-
-        Args:
-            keep: contents that stay: those of the sessions of this process.
-        """
+        """Shrink the store below its limit, except for `keep`, and close it; older sessions' contents go first."""
         if self._opened is not None:
-            with contextlib.suppress(StoreError):  # it stays as it is, until the next time
+            with contextlib.suppress(StoreError):  # it keeps its size until the next time
                 await self._opened.collect(keep)
             self._opened.close()
 
 
 def kept_changes(workspace: Path, settings: Settings) -> KeptChanges | None:
-    """The store, unless the settings want none."""
     return KeptChanges(workspace, settings) if settings.undo_mb else None

@@ -26,30 +26,23 @@ TICK = 1.0
 """Seconds between two looks at the open sessions."""
 
 LOOK = 5.0
-"""Seconds between two looks for work that another process has left."""
+"""Seconds between two looks for left work of other processes."""
 
 LEFT = 10.0
 """Seconds for which an idle session stays open after its last watcher has gone."""
 
 IDLE = 120.0
-"""Seconds for which an idle session stays open that is watched; then a terminal may open it."""
+"""Seconds for which an idle, watched session stays open; then a terminal may open it."""
 
 REFUSED = 60.0
-"""Seconds after which a session is tried again whose log could not be written."""
+"""Seconds after which a session with an unwritable log is tried again."""
 
 SOON = 60.0
 """Seconds before its time at which a waiting session is opened."""
 
 
 class Upkeep:
-    """Looks after the sessions of a runner.
-
-    Args:
-        runner: the runner.
-
-    Attributes:
-        unwatched_at: monotonic seconds at which the last watcher of a session went, by the session's id.
-    """
+    """Looks after the sessions of a runner."""
 
     def __init__(self, runner: Runner) -> None:
         self.unwatched_at: dict[str, float] = {}
@@ -87,7 +80,7 @@ class Upkeep:
     # --- continuing -------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Continue what was accepted by a process that is gone, and open sessions that are about to wake."""
+        """Continue inputs that a dead process accepted, and open sessions that are about to wake."""
         try:
             rows = await anyio.to_thread.run_sync(unattended, self._host.store.root)
         except LmagentError as trouble:
@@ -103,7 +96,7 @@ class Upkeep:
                 self._continued.add(key)
 
     async def _continue(self, session: str) -> bool:
-        """Continue what was accepted for a session; return False to try it again, since another process has it open."""
+        """Continue a session's accepted inputs; return False to try again later, since another process has it open."""
         try:
             known = await self._runner.open(session)
         except SessionNotFound:
@@ -127,7 +120,7 @@ class Upkeep:
         return True
 
     def _forget_refused(self) -> None:
-        """Let sessions be continued again whose disk was full: it may have room by now."""
+        """Let sessions with a full disk be continued again: it may have room by now."""
         now = self._host.clock.monotonic()
         again = {session for session, at in self._refused.items() if now - at >= REFUSED}
         if again:
@@ -136,10 +129,10 @@ class Upkeep:
             self._taken_up = {turn for turn in self._taken_up if turn[0] not in again}
 
     async def take_up(self, known: OpenSession) -> None:
-        """Continue what a dead process accepted and left in a session that was opened now.
+        """Continue inputs that a dead process accepted in a session that was just opened.
 
-        Each turn once: that process may have died of it. Nobody may be watching, and the model server may start later
-        than this program, so all of it waits for the server.
+        Each turn once: it may have been the cause of that process's death. All turns wait for the model server: the
+        session may be unattended, and the server may start later than this program.
         """
         state = known.session.state
         if not (state.turn_open or state.inputs) or not await self._is_left(known.id):
@@ -171,7 +164,6 @@ class Upkeep:
     # --- tidying ----------------------------------------------------------------------------------------------------
 
     async def tidy(self) -> None:
-        """Release idle sessions, and deny overdue approvals."""
         for known in list(self._runner.sessions.values()):
             try:
                 by = f"{self._runner.surface}:timeout"
@@ -205,5 +197,4 @@ def unattended(root: Path) -> list[Unattended]:
 
 
 def _from_a_user(row: Unattended) -> bool:
-    """Return whether a user sent the input, or approved the plan, through a gateway."""
     return row.job.startswith(PAGE) or (row.job.startswith("plan-") and row.surface == "web")

@@ -1,4 +1,4 @@
-"""Watched jobs: what a session's log says of its commands in the background."""
+"""Watched jobs: a session's commands in the background, from its log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmagent.core.events import DurableEvent, MessageAdded, SessionForked, ToolF
 _ENDED = re.compile(r"^(?:<jobs>)?(job\d+) ended: ([^<\n]*)", re.MULTILINE)
 
 SHOWN = 12
-"""Jobs that are shown, the latest; the rest is counted."""
+"""Latest jobs that are shown; the rest is counted."""
 
 
 class WatchedJobs(Struct):
@@ -20,7 +20,7 @@ class WatchedJobs(Struct):
 
     Attributes:
         commands: each job's command in a line.
-        states: how each is, as far as the log has it: `running`, or how it ended.
+        states: each job's last recorded state: `running`, or how it ended.
     """
 
     commands: dict[str, str] = field(default_factory=dict[str, str])
@@ -28,7 +28,6 @@ class WatchedJobs(Struct):
     _summaries: dict[str, str] = field(default_factory=dict[str, str])
 
     def apply(self, event: DurableEvent) -> None:
-        """Fold one event in."""
         match event:
             case ToolStarted() if event.tool == "shell":
                 self._summaries[event.call_id] = event.summary.removeprefix("shell ")
@@ -37,7 +36,7 @@ class WatchedJobs(Struct):
             case MessageAdded() if event.origin == "note" and event.message.text.startswith("<jobs>"):
                 self.states.update(_ENDED.findall(event.message.text))
             case SessionForked():
-                self.commands.clear()  # they are those of the session that this one is a copy of
+                self.commands.clear()  # they belong to the session from which this one was copied
                 self.states.clear()
             case _:
                 pass
@@ -52,7 +51,7 @@ class WatchedJobs(Struct):
             self.states[job] = str(event.data.get("state") or "running")
 
     def lines(self, *, alive: bool) -> Iterator[str]:
-        """A line each.
+        """Yield a line for each job.
 
         Args:
             alive: whether the process that began them still has the session open; jobs end with it.

@@ -22,7 +22,7 @@ PAUSE = 0.1
 """Seconds between two looks of a watcher: faster changes are shown together."""
 
 GONE = 1.0
-"""Seconds after which it is looked whether the process that works is still there."""
+"""Seconds between two checks that the working process still lives."""
 
 TASKS = 12
 """Tasks that are shown; the rest is counted."""
@@ -34,14 +34,12 @@ class Node(Struct, frozen=True):
     """A session in a tree.
 
     Attributes:
-        session: its id.
         parent: the session that it works for; empty for the first.
         task: id of the task that it was begun for; empty for none.
-        objective: what it is to do; empty for a person's session.
+        objective: its task as text; empty for the user's session.
         status: running, interrupted, idle, or how its last turn ended.
         step: model calls, those of its sub-agents included.
         tokens: tokens spent, likewise.
-        title: its title; empty for none.
     """
 
     session: str
@@ -55,12 +53,7 @@ class Node(Struct, frozen=True):
 
 
 class Tree:
-    """What the logs say of a session and all that work for it.
-
-    Args:
-        store: the sessions.
-        root: the session.
-    """
+    """The state of a session and all its sub-agents, from their logs."""
 
     def __init__(self, store: JsonlStore, root: str) -> None:
         self.root = root
@@ -68,12 +61,12 @@ class Tree:
         self._states: dict[str, SessionState] = {}
         self._jobs: dict[str, WatchedJobs] = {}
         self._above: dict[str, str] = {}
-        """Below which session each sub-agent stands: one, whatever the logs say of each other."""
+        """The one parent of each sub-agent's session, even if several logs claim it."""
         self._load(root)
 
     @property
     def over(self) -> bool:
-        """Whether nothing is going on in it: its turn has ended, or nobody is at work on it."""
+        """Return whether all work has ended: the turn is over, or no process works on it."""
         state = self._states[self.root]
         return not (state.turn_open or state.inputs) or not self._store.is_running(self.root)
 
@@ -82,7 +75,7 @@ class Tree:
         try:
             events = self._store.read(session)
         except SessionNotFound:
-            return  # a sub-agent that is only just on record with its parent
+            return  # a sub-agent that only its parent's log has so far
         for event in events:
             self._take(session, event)
 
@@ -94,7 +87,7 @@ class Tree:
             self._load(event.child)
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yields after what has happened, until nothing is going on any more."""
+        """Yield after each change, until all work has ended."""
         news = anyio.Event()
         followed: set[str] = set()
 
@@ -119,10 +112,10 @@ class Tree:
                 tasks.cancel_scope.cancel()
         self._states.clear()
         self._above.clear()
-        self._load(self.root)  # with what was written while the followers were told to stop
+        self._load(self.root)  # with events written while the followers were being stopped
 
     def nodes(self) -> Iterator[Node]:
-        """The session and its sub-agents, each behind the one that it works for."""
+        """Yield the session and its sub-agents, each after its parent."""
         yield self._node(self.root, "", None)
         yield from self._nodes_below(self.root)
 
@@ -149,7 +142,6 @@ class Tree:
         )
 
     def lines(self) -> list[str]:
-        """The tree, a line each."""
         state = self._states[self.root]
         return [f"{self.root}  {state.title}", *self._below(self.root, 1)]
 
@@ -189,7 +181,7 @@ class Tree:
         return f"turn {state.turn} · step {state.step} · {doing} · {used}"
 
     def _resumed(self, session: str) -> str:
-        """The session with which an interrupted one goes on: the highest that waits for its result."""
+        """Return the session to resume for an interrupted one: the topmost that waits for its result."""
         above = self._above.get(session)
         if above is None:
             return session

@@ -1,4 +1,4 @@
-"""Wiring: Settings → adapters → features → Host. Taking a feature out is taking its line out of `features`."""
+"""Wiring: Settings → adapters → features → Host. To remove a feature, remove its line from `features`."""
 
 from __future__ import annotations
 
@@ -55,14 +55,13 @@ Say = Callable[[str], None]
 
 
 class HostOptions(Struct, frozen=True):
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        workspace: the folder, when given.
         flags: settings given as flags, by name.
         record: cassette to write the model traffic to.
         replay: cassette to play the model's side from.
-        attended: whether a person can answer approvals.
+        attended: whether a user can answer approvals.
     """
 
     workspace: Path | None = None
@@ -73,13 +72,7 @@ class HostOptions(Struct, frozen=True):
 
 
 class Configuration(Struct, frozen=True):
-    """Where the settings of a host come from.
-
-    Attributes:
-        start: what the files said when the program began.
-        read: what they say now.
-        agent_of: the agent that settings make.
-    """
+    """The source of a host's settings: those at its start, and a function that reads the present ones."""
 
     start: Loaded
     read: Callable[[], Loaded]
@@ -87,7 +80,6 @@ class Configuration(Struct, frozen=True):
 
 
 def load_settings(options: HostOptions) -> Loaded:
-    """The settings of this process, with their origins."""
     flags = dict(options.flags)
     if options.workspace is not None:
         flags["workspace"] = options.workspace
@@ -95,7 +87,7 @@ def load_settings(options: HostOptions) -> Loaded:
 
 
 def _current_folder(options: HostOptions) -> Path:
-    """The current folder; where that was deleted, the workspace stands in for it if it is named in full."""
+    """Return the current folder; if it was deleted, the workspace, provided that its path is absolute."""
     try:
         return Path.cwd()
     except OSError:
@@ -107,7 +99,7 @@ def _current_folder(options: HostOptions) -> Path:
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:
-    """A host for the workspace that the options name; `say` shows what a person should know.
+    """Return a host for the workspace in the options; `say` shows a line to the user.
 
     Raises:
         LmagentError: the configuration, the workspace or a plugin is at fault.
@@ -152,7 +144,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
 
 
 def features(registry: Registry, say: Say = lambda _: None) -> None:
-    """What this program can do. One line a feature; plugins come last and can shadow nothing."""
+    """Register all features, one line each; plugins come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
     registry.tool(read_artifact_tool(registry.records.get_blob))
@@ -176,7 +168,6 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
 
 
 def commands_in_a_sandbox(registry: Registry) -> None:
-    """shell, jobs, python and git."""
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
     runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
@@ -195,7 +186,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
 
 
 def checks_of_the_work(registry: Registry) -> None:
-    """The project's check at the end of a turn, and the verdict."""
+    """Register the project's check at the end of a turn, and the verdict."""
     confined, settings, events = registry.confined, registry.settings, registry.records.events
     spill, limit = registry.workspace / ".lmagent" / "spill", settings.check_timeout
     runner = ShellRunner(confined.get, events, spill, Jobs(spill), confined.hosts, longest=limit, apart=True)
@@ -211,7 +202,7 @@ def checks_of_the_work(registry: Registry) -> None:
 
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
-    """Nobody said where the model server is: take the first of the usual ones that runs, else run one."""
+    """Without a configured model server, use the first usual one that runs, else run our own."""
     from lmagent.app.builtin import builtin_server, in_library, running_server
     from lmagent.app.reach import lists, preferred
     from lmagent.providers.discovery import discover, usual
@@ -236,7 +227,7 @@ def _others(names: Sequence[str]) -> str:
 
 
 def _wishes(options: HostOptions, settings: Settings) -> tuple[SetMode | SetModel, ...]:
-    """What was said on the command line holds for a resumed session too, whatever its log says."""
+    """Return the commands for resumed sessions: the command line wins over their logs."""
     mode = (SetMode(mode=settings.permission_mode, by="flag"),) if "permission_mode" in options.flags else ()
     model = (SetModel(model=settings.llm_model, by="flag"),) if "llm_model" in options.flags else ()
     return (*mode, *model)
@@ -259,11 +250,8 @@ def _agent(settings: Settings) -> Agent:
 
 
 def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
-    """Return the permission rules of the settings, checked against the tools.
-
-    Raises:
-        ConfigError: a rule cannot be understood, or names a tool that does not exist.
-    """
+    """Return the permission rules of the settings, checked against the tools. Raise ConfigError for a rule that
+    cannot be understood, or that names an unknown tool."""
     tools = {alias.lower(): tool.name for tool in reversed(registry.tools.values()) for alias in tool.aliases}
     tools |= {name.lower(): name for name in registry.tools}
 
@@ -278,7 +266,7 @@ def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
 
 
 def _logged(live: Transport, workspace: Path, settings: Settings) -> Transport:
-    """The transport, logged where the settings want more than unexpected errors."""
+    """Return the transport, logged if the settings ask for more than unexpected errors."""
     if settings.log_level == "error" and not settings.debug:
         return live
     from lmagent.app.logs import LoggedTransport, open_log
@@ -305,7 +293,7 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
 
 def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Served:
     limit = settings.llm_timeout
-    per_token = SLOWEST if limit >= Timeouts().first_byte else 0.0  # who wants less patience gets less
+    per_token = SLOWEST if limit >= Timeouts().first_byte else 0.0  # a user who sets less patience gets less
     endpoint = Endpoint(
         settings.endpoint,
         settings.key,
@@ -316,7 +304,7 @@ def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Ser
     )
 
     def elsewhere(provider: str) -> Endpoint:
-        from lmagent.app.servers import endpoint_of  # few sessions are switched
+        from lmagent.app.servers import endpoint_of  # few sessions switch servers
 
         return endpoint_of(settings, provider)
 

@@ -1,1 +1,1 @@
-"""Floor 1: model servers. One dialect (OpenAI chat completions) over one transport, tolerant in what it accepts."""
+"""Model servers: one protocol (OpenAI chat completions) over one transport. Begin with `served.py`."""

@@ -1,6 +1,6 @@
 """Assemble: folds the chunks of a stream, or one whole completion, into live events and the reply.
 
-Wide in what it takes: content as text or parts; thoughts as `reasoning_content`, `reasoning`, `thinking` or tags;
+It accepts many variants: content as text or parts; thoughts as `reasoning_content`, `reasoning`, `thinking` or tags;
 `message` for `delta`; calls in any numbering (`calls.py`); usage anywhere or nowhere; finish reasons missing or wrong.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lmagent.providers.textcalls import ParsedText, Piece, TextCallParser
 
 MAX_REPLY = 8_000_000
-"""Characters of text, thought and calls beyond which any reply is endless (about two million tokens)."""
+"""Characters of text, thought and calls beyond which a reply counts as endless (about two million tokens)."""
 
 BEGINNING = 500
 """Characters that are kept of the text and of the thought of an endless reply."""
@@ -54,16 +54,13 @@ class Assembler:
     """Folds one reply.
 
     Args:
-        elapsed: seconds since the request was sent.
-        tools: what may be called, also in text that the server did not understand.
-        known: the tools of the request, where calls in text do not count; else as `tools`.
-        server: its name in errors.
+        tools: the callable tools, also for calls in text that the server did not recognise.
+        known: the tools of the request if calls in text do not count; otherwise as `tools`.
         longest: see `ModelRequest.longest`.
 
     Attributes:
-        server: see above.
         done: `[DONE]` was read.
-        finish: the finish reason as the server gave it; empty when it gave none.
+        finish: the finish reason as the server gave it; empty for none.
         usage: token counts; None until the server gives some.
         chunks: how many chunks of a completion were read.
         spoke: whether the last of them brought text, thought or calls.
@@ -103,12 +100,11 @@ class Assembler:
 
     @property
     def started(self) -> bool:
-        """Whether anything of the reply has come."""
         return bool(self._content or self._thought or self._calls)
 
     @property
     def ended(self) -> bool:
-        """Whether the server said in any way that the reply is complete."""
+        """Whether the server has marked the reply as complete, in any way."""
         return bool(self.done or self.finish or self._closed)
 
     @property
@@ -117,7 +113,7 @@ class Assembler:
         return (self._meter.endless or self._calls.size > MAX_REPLY) and not self.ended
 
     def feed(self, *payloads: bytes) -> list[ModelEvent]:
-        """Take payloads that came together and return what they let show: text of one kind in one event.
+        """Take payloads that came together and return their visible events: text of the same kind in one event.
 
         Raises:
             ErrorChunk: the first is an error report; a later one is kept for `check`.
@@ -136,7 +132,7 @@ class Assembler:
         return events
 
     def check(self) -> None:
-        """Raise what `feed` came upon after something that could be shown."""
+        """Raise the error that `feed` found after visible content."""
         if self._failure is not None:
             raise self._failure
 
@@ -149,7 +145,7 @@ class Assembler:
             self._take(chunk, events)
 
     def flush(self) -> list[ModelEvent]:
-        """Return the text and thoughts that were held back in case they became markup."""
+        """Return the text and thoughts that were held back as possible markup."""
         events: list[ModelEvent] = []
         if self._reader is not None:
             self._parsed = self._reader.finish()
@@ -158,13 +154,11 @@ class Assembler:
         return events
 
     def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
-        """The whole reply.
+        """Return the whole reply.
 
         Args:
             taken: call ids used earlier in the conversation.
-            prompt_bytes: size of the request, for an estimate where the server counted nothing.
-            first_token_s: seconds to the first token.
-            total_s: seconds to the end.
+            prompt_bytes: size of the request, for an estimate if the server counted nothing.
         """
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
         if self.endless:
@@ -211,14 +205,13 @@ class Assembler:
         )
 
     def _parse(self, *, calls: bool) -> ParsedText:
-        """Return the text of the reply, taken apart."""
         from lmagent.providers.textcalls import ParsedText, parse_text
 
         return parse_text("".join(self._content), self._tools, calls=calls) if self._content else ParsedText("")
 
     def _called(self, taken: Collection[str], *, cut: bool) -> tuple[str, str, list[FoundCall]]:
-        """The text of the reply, the thoughts in it, and the calls: those that the server understood, and others."""
-        # A whole message has come whole, whatever it names as its finish reason; a stream may have been cut.
+        """Return the text, its thoughts, and the calls: those that the server recognised, and others."""
+        # A whole message is complete whatever its finish reason; a stream may have been cut.
         finished = bool(self.finish) or not self._deltas
         understood = self._calls.finish(taken, cut=cut, finished=finished)
         parsed = self._parsed or self._parse(calls=bool(self._tools))
@@ -235,7 +228,7 @@ class Assembler:
         return plain.content, plain.thinking, understood
 
     def _read_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
-        """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
+        """Read `[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
         if not payload.strip():
             return
         if payload.strip() == b"[DONE]":
@@ -313,7 +306,6 @@ class Assembler:
             self._meter.add(self._calls.feed([{"function": call}], self._content_size))
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the part of a whole `message` that was not streamed before it."""
         news = dict(message)
         content, known = _plain(message.get("content")), "".join(self._content)
         if content.startswith(known):
@@ -353,7 +345,7 @@ class Assembler:
             self._mused.append(text)
 
     def _show_news(self, events: list[ModelEvent]) -> None:
-        """Show the text or the thought that came last: only one of the two is there."""
+        """Show the latest text or thought: only one of the two exists."""
         said, mused = "".join(self._said), "".join(self._mused)
         self._said.clear()
         self._mused.clear()
@@ -367,16 +359,17 @@ class Assembler:
             events.append(TextChunk(shown) if kind == "text" else ThinkingChunk(shown))
 
     def _read_text(self, text: str) -> list[Piece]:
-        """Return the thoughts, and the text that is sure to be no call."""
+        """Return the thoughts, and the text that is certainly no call."""
         if self._reader is None:
-            from lmagent.providers.textcalls import TextCallParser  # with the first text: nothing waits for it then
+            # loaded with the first text, when no request waits for it
+            from lmagent.providers.textcalls import TextCallParser
 
             self._reader = TextCallParser(self._tools, calls=bool(self._tools))
         return self._reader.read(text)
 
 
 def _plain(content: Any) -> str:
-    """The text in content of any shape: text, a part, or a list of parts."""
+    """Return the text in content of any shape: text, a part, or a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

@@ -20,23 +20,22 @@ IDLE = 10.0
 """Seconds without a request after which a conversation in the middle of its turn lets another one in."""
 
 SHARE = 300.0
-"""Seconds after which it does so between two steps: the work since costs more than reading two prompts again."""
+"""Seconds after which it does so between two steps: the work done meanwhile outweighs reading two prompts again."""
 
 _LOOK = 0.05
-"""Seconds between two looks whether the slot is free."""
+"""Seconds between two checks whether the slot is free."""
 
 _SINGLE = ("lmstudio", "ollama", "generic")
-"""Dialects whose servers keep one prompt, or a few, when they do not say how many."""
+"""Dialects whose servers keep one prompt, or a few, if they do not report how many."""
 
 
 class CachedConversation(Struct, eq=False):
-    """One conversation, as the prompt caches see it.
+    """One conversation, from the view of the prompt caches.
 
     Attributes:
         number: 0 for the main conversation.
         in_turn: whether more requests of its turn will come.
         aside: it asks on behalf of a conversation that is in its turn, so it never waits.
-        tokens: size of its last prompt.
         saved: the state of its prompt is in a file of the server.
     """
 
@@ -48,14 +47,7 @@ class CachedConversation(Struct, eq=False):
 
 
 class CacheSlot:
-    """One prompt cache, and the conversations that share it.
-
-    Args:
-        clock: time.
-
-    Attributes:
-        resident: the conversation whose prompt the cache holds.
-    """
+    """One prompt cache, and the conversations that share it; it holds the prompt of `resident`."""
 
     def __init__(self, clock: Clock) -> None:
         self.resident: CachedConversation | None = None
@@ -68,7 +60,7 @@ class CacheSlot:
         self._over = anyio.Event()
 
     def is_free(self, asker: CachedConversation) -> bool:
-        """Whether a request of that conversation may be sent now."""
+        """Return whether a request of that conversation may be sent now."""
         if asker.aside:
             return True
         owner = self._owner
@@ -97,7 +89,6 @@ class CacheSlot:
         self._running += 1
 
     def leave(self) -> None:
-        """The request is over."""
         self._running -= 1
         self._left = self._clock.monotonic()
         over, self._over = self._over, anyio.Event()
@@ -105,10 +96,9 @@ class CacheSlot:
 
 
 def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> int | None:
-    """How many conversations the server keeps at once; None if they need not share.
+    """Return how many conversations the server keeps at once; None if they need not share.
 
     Args:
-        facts: the server as measured.
         near: it is on this machine or a private network.
         parallel: the user's setting `llm_parallel`, for a server that does not report its slots.
     """
@@ -118,10 +108,5 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
 
 
 def slot_number(conversation: int, kept: int) -> int:
-    """Return the slot of a conversation: the first slot is for the main conversation alone.
-
-    Args:
-        conversation: its number; 0 is the main one.
-        kept: how many conversations the server keeps.
-    """
+    """Return the slot of a conversation among `kept` slots: the first is for the main conversation (0) alone."""
     return 0 if kept == 1 or conversation <= 0 else 1 + (conversation - 1) % (kept - 1)

@@ -1,9 +1,9 @@
-"""Calls: puts the pieces of streamed tool calls together, whichever way a server cuts and labels them.
+"""Calls: assembles the pieces of streamed tool calls, in each server's way of cutting and labelling them.
 
 A piece belongs to the call with its id, else with its index, else at its position in the delta. Seen in the wild:
-Ollama numbers every call 0; some servers send no ids, the same id twice, or a new id with every piece; names come
-once, with every piece, or in parts; arguments come as text, as an object, as text of a text, or not at all; `{}` goes
-before the real ones; a last chunk may repeat all.
+Ollama numbers every call 0; some servers send no ids, the same id twice, or a new id with every piece; names come once,
+with every piece, or in parts; arguments come as text, as an object, as text of a text, or not at all; `{}` precedes the
+real ones; a last chunk may repeat all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lmagent.providers.formats.base import FoundCall
 
 
 class _Open:
-    """A call under way. `empty`: arguments with which it is no call, but an echo of the one before it."""
+    """A call in progress. `empty`: its arguments would make it an echo of the previous call, not a call."""
 
     __slots__ = ("empty", "id", "index", "name", "pieces", "position", "said")
 
@@ -41,7 +41,7 @@ class _Open:
         return last.rstrip()[-1:] in ("}", "") and jsontext.is_object(self.arguments)
 
     def follow(self, before: _Open, name: str) -> None:
-        """Compare a call that begins at the place of another one: only its content shows that it is not the same."""
+        """Compare a call with the open one at the same place: only its content shows that it is another."""
         if not name or (name == before.name and self.id and self.id == before.id):
             self.name, self.empty = before.name, ("", "{}")
         elif name == before.name:
@@ -49,18 +49,17 @@ class _Open:
 
 
 CALL_SIZE = 2000
-"""Characters that a call counts for beside its own: the pieces of each are looked for among all of them."""
+"""Characters counted for each call besides its own: its pieces are searched among all calls."""
 
 
 class CallAssembler:
     """Collects the calls of one reply.
 
     Args:
-        tools: the tools that may be called: their names and schemas show whether a name and its arguments are
-            whole.
+        tools: the callable tools: they show whether a name and its arguments are whole.
 
     Attributes:
-        size: characters that came, with `CALL_SIZE` for each call.
+        size: characters received, with `CALL_SIZE` for each call.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
@@ -73,12 +72,7 @@ class CallAssembler:
         return bool(self._calls)
 
     def feed(self, entries: Any, said: int = 0) -> str:
-        """Take a delta's `tool_calls` and return the names and arguments in it; other values are skipped.
-
-        Args:
-            entries: as they came.
-            said: characters of the text that came before them.
-        """
+        """Take a delta's `tool_calls` (`said`: characters of text before them); return their names and arguments."""
         if isinstance(entries, dict):
             entries = [entries]
         if not isinstance(entries, list):
@@ -113,9 +107,9 @@ class CallAssembler:
             call = known
             if _opens(arguments) and call.complete:
                 if arguments.strip() == call.arguments.strip():
-                    arguments = ""  # the whole call once more
+                    arguments = ""  # the whole call was repeated
                 else:
-                    call.pieces.clear()  # it was `{}`, before the real ones
+                    call.pieces.clear()  # `{}` preceded the real arguments
         call.id = call.id or identity
         call.name = _join_name(call.name, name)
         if arguments:
@@ -123,7 +117,7 @@ class CallAssembler:
         return came
 
     def _find(self, identity: str, index: int | None, position: int, name: str) -> _Open | None:
-        """The open call that a piece belongs to, the latest first."""
+        """Return the open call that a piece belongs to, the latest first."""
         latest = self._calls[::-1]
         if identity:
             same_id = [c for c in latest if c.id == identity]
@@ -134,11 +128,11 @@ class CallAssembler:
         else:
             same_place = next((c for c in latest if c.position == position), None)
         if same_place is not None and identity and same_place.id and name:
-            return None  # another id and a name of its own: another call
+            return None  # another id and another name: another call
         return same_place
 
     def _begins_anew(self, call: _Open, identity: str, index: int | None, name: str, arguments: str) -> bool:
-        """Whether a piece that points at `call` is really the beginning of another call."""
+        """Return whether a piece that refers to `call` begins another call."""
         same = bool(identity) and call.id == identity
         if name and same and index is not None and call.index is not None and index != call.index:
             return True  # one id for two calls
@@ -150,7 +144,7 @@ class CallAssembler:
         return bool(name) and not same and not arguments.strip() and call.complete
 
     def _are_two(self, known: str, piece: str) -> bool:
-        """Whether two pieces of a name are the names of two tools; else they are parts of one."""
+        """Return whether two pieces of a name are two tools' names, or parts of one name."""
         schemas = self._known()
         if piece not in schemas or piece.startswith(known) or known.startswith(piece):
             return False
@@ -162,12 +156,12 @@ class CallAssembler:
         return self._schemas
 
     def finish(self, taken: Collection[str], *, cut: bool, finished: bool) -> list[FoundCall]:
-        """The calls, in order.
+        """Return the calls, in order.
 
         Args:
             taken: ids used earlier in the conversation.
             cut: the reply hit its length limit, so the last call is not to be trusted.
-            finished: the server named a finish reason; without one, damaged arguments count as cut off.
+            finished: the server gave a finish reason; otherwise damaged arguments count as cut off.
         """
         used = set(taken)
         calls: list[FoundCall] = []
@@ -182,13 +176,13 @@ class CallAssembler:
         return calls
 
     def _whole(self, call: _Open, *, finished: bool) -> tuple[str, bool]:
-        """The arguments of a call, and whether they are an object."""
+        """Return the arguments of a call, and whether they are an object."""
         arguments = _undoubled(call.pieces)
         if jsontext.is_object(arguments):
             return arguments, True
         schema = self._known().get(call.name)
         if not arguments.strip():
-            # None came. Where the reply may have been cut, that is all only if the tool takes none.
+            # No arguments came. If the reply may have been cut, they are complete only for a tool without arguments.
             takes_none = schema is not None and not schema.get("properties")
             return ("{}", True) if finished or takes_none else (arguments, False)
         from lmagent.core.repair import read_arguments  # few models need it
@@ -202,15 +196,11 @@ _UNMARKED = ("json", "fenced-json", "python", "pythonic", "tool-code", "react", 
 
 
 def alongside(understood: Sequence[FoundCall], found: Sequence[FoundCall], text: str) -> list[FoundCall] | None:
-    """All calls of a reply of which the server understood some, and left others in the text: in the order of the reply.
+    """Return all calls of a reply, in its order: those that the server recognised (`understood`), and those left in the
+    text.
 
-    A call that is in the text as well is one call. None if a call in the text has no markup: next to calls that the
-    server understood it is more likely a text about calls, and stays text.
-
-    Args:
-        understood: the calls that the server understood.
-        found: the calls in the text.
-        text: the text.
+    A call that is also in the text counts once. Return None if a call in the text has no markup: next to recognised
+    calls it is more likely a text about calls, and stays text.
     """
     left = [call for call in found if not _is_echo(call, understood)]
     if left and left[0].name == "unreadable" and left[0].truncated and not left[0].format:
@@ -221,17 +211,17 @@ def alongside(understood: Sequence[FoundCall], found: Sequence[FoundCall], text:
 
 
 def _is_echo(call: FoundCall, understood: Sequence[FoundCall]) -> bool:
-    """Whether a call in the text is one that the server understood, and left there all the same."""
+    """Return whether a call in the text repeats a recognised one."""
     same = [made.arguments_text for made in understood if made.name == call.name]
     try:
         arguments = jsontext.loads(call.tool_call().arguments.encode())
         return arguments in [jsontext.loads(jsontext.mend(known).encode()) for known in same]
     except ValueError:
-        return bool(same)  # one of them cannot be read, or is cut off
+        return bool(same)  # one of them is unreadable or cut off
 
 
 def _opens(arguments: str) -> bool:
-    """Whether a piece may be the beginning of arguments: asked first, since joining the pieces each time is slow."""
+    """Return whether a piece may begin arguments: checked first, since joining the pieces each time is slow."""
     return arguments.lstrip()[:1] == "{"
 
 
@@ -243,7 +233,7 @@ def _join_name(known: str, piece: str) -> str:
 
 
 def _undoubled(pieces: list[str]) -> str:
-    """The arguments; where every piece came twice and only half of them makes an object, that half."""
+    """Return the arguments; if each piece came twice and only one half makes an object, that half."""
     whole = "".join(pieces)
     if len(pieces) % 2 == 0 and pieces[::2] == pieces[1::2] and not jsontext.is_object(whole):
         half = "".join(pieces[::2])

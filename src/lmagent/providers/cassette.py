@@ -29,14 +29,12 @@ _KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "location")
 
 
 class Header(Struct, frozen=True):
-    """The first line of a cassette."""
-
     cassette: int
     by: str = "lmagent"
 
 
 class Exchange(Struct):
-    """One request and its answer; see the module for the fields."""
+    """One request and its answer; the module describes the fields."""
 
     method: str
     path: str
@@ -48,10 +46,10 @@ class Exchange(Struct):
 
 
 EXCERPT = 200
-"""Characters of what differs that are shown."""
+"""Characters of a difference that are shown."""
 
 BEFORE = 40
-"""Of these, characters before the difference."""
+"""Characters of these before the difference."""
 
 
 class Deviation(Struct, frozen=True):
@@ -60,8 +58,8 @@ class Deviation(Struct, frozen=True):
     Attributes:
         exchange: its number, from 1.
         path: JSON path of the first difference (`$.messages[3].content`), or `method`, `url`.
-        recorded: what the cassette holds there, an excerpt from shortly before the difference.
-        got: what was sent, from the same character on.
+        recorded: an excerpt of the cassette, from shortly before the difference.
+        got: the same excerpt of the sent request.
     """
 
     exchange: int
@@ -71,11 +69,10 @@ class Deviation(Struct, frozen=True):
 
 
 class RecordingTransport:
-    """Passes everything through and writes each exchange down when it ends, however it ends.
+    """Passes all traffic through and writes each exchange when it ends, for whatever reason.
 
     Args:
-        inner: does the work.
-        path: the cassette; a file that is one already is continued.
+        path: the cassette; an existing one is continued.
 
     Raises:
         ConfigError: the file exists and is not a cassette.
@@ -99,7 +96,6 @@ class RecordingTransport:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> Response:
-        """See `Transport`."""
         exchange = Exchange(method, urlsplit(url).path, body.decode("utf-8", "replace"), chunks=[])
         try:
             response = await self._inner.send(method, url, headers, body, timeouts)
@@ -119,7 +115,6 @@ class RecordingTransport:
         return Response(response.status, response.headers, tape.chunks(response), close)
 
     async def aclose(self) -> None:
-        """Close the file and the inner transport."""
         self._file.close()
         await self._inner.aclose()
 
@@ -131,18 +126,12 @@ class RecordingTransport:
             raise _unwritable(self.path, error) from error
 
     def write(self, exchange: Exchange) -> None:
-        """Append an exchange.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Append an exchange. Raise StoreError if it cannot be written."""
         if not self._file.closed:
             self._write(exchange)
 
 
 class _Tape:
-    """Records one answer's body."""
-
     def __init__(self, recorder: RecordingTransport, exchange: Exchange) -> None:
         self._recorder = recorder
         self._exchange = exchange
@@ -170,16 +159,14 @@ class _Tape:
 class ReplayTransport:
     """Plays a cassette back: the model's replies in their order, offline, without delays.
 
-    A request that differs from the recorded one is answered all the same and noted. Questions to the server about
-    itself are answered by their path as often as they are asked; one that was not asked then finds nothing there.
+    A request that differs from the recorded one is answered nevertheless and noted. Questions to the server about
+    itself are answered by their path, any number of times; a path that was not recorded gets "not found".
 
     Args:
-        path: the cassette.
-        ignore: regular expressions; what they match in a request's body may differ (today's date, a folder's name).
+        ignore: regular expressions; parts of a request's body that match may differ (today's date, a folder's name).
 
     Attributes:
         deviations: the requests that differed.
-        played: how many exchanges were played.
 
     Raises:
         ConfigError: the file cannot be read, or is not a cassette of this version.
@@ -196,7 +183,6 @@ class ReplayTransport:
 
     @property
     def remaining(self) -> int:
-        """Exchanges not played yet."""
         return len(self._exchanges) - self.played
 
     async def send(
@@ -206,7 +192,7 @@ class ReplayTransport:
 
         Raises:
             ProviderError: the cassette is at its end.
-            TransportError: the recorded exchange failed so.
+            TransportError: the recorded exchange failed with it.
         """
         if not _is_chat(path := urlsplit(url).path):
             return _answer(self._answers.get(path))
@@ -228,7 +214,7 @@ class ReplayTransport:
         return re.sub(self._ignore, "", body) if self._ignore else body
 
     def report(self) -> str:
-        """Where the run went another way than the recording; empty where it did not."""
+        """Return the differences between the run and the recording; empty without any."""
         lines: list[str] = []
         if self.deviations:
             first = self.deviations[0]
@@ -241,7 +227,7 @@ class ReplayTransport:
         return "\n".join(lines)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def _is_chat(path: str) -> bool:
@@ -249,7 +235,7 @@ def _is_chat(path: str) -> bool:
 
 
 def _answer(exchange: Exchange | None) -> Response:
-    """The recorded answer to a question; "not found" without one."""
+    """Return the recorded answer to a question; "not found" without one."""
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
         raise TransportError(_failure(exchange.end), "recorded")
@@ -257,7 +243,7 @@ def _answer(exchange: Exchange | None) -> Response:
 
 
 def load(path: Path) -> list[Exchange]:
-    """The exchanges of a cassette; a torn last line is left out.
+    """Return the exchanges of a cassette, without a torn last line.
 
     Raises:
         ConfigError: the file cannot be read, or is not a cassette of this version.
@@ -278,7 +264,7 @@ def load(path: Path) -> list[Exchange]:
             fix="record it again with --record FILE",
         )
     exchanges: list[Exchange] = []
-    for number, line in enumerate(lines[1:-1], start=2):  # after the last line end is nothing, or a torn line
+    for number, line in enumerate(lines[1:-1], start=2):  # the text after the last line end is empty, or a torn line
         try:
             exchanges.append(decode_json(line, Exchange))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -289,7 +275,7 @@ def load(path: Path) -> list[Exchange]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """A recording that was killed may have left half a line; what is appended must not stick to it."""
+    """Remove half a line that a killed recording may have left, before more is appended."""
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
@@ -305,7 +291,7 @@ async def _play(exchange: Exchange) -> AsyncGenerator[bytes]:
 
 
 async def _nothing() -> None:
-    """A recorded answer holds no connection."""
+    """Do nothing: a recorded answer holds no connection."""
 
 
 def _failure(end: str) -> Failure:
@@ -332,7 +318,7 @@ def _compare(number: int, recorded: Exchange, sent: Exchange) -> Deviation | Non
 
 
 def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    """Return the first place where two JSON values differ, and both values there."""
+    """Return the path of the first difference between two JSON values, and both values there."""
     if isinstance(old, dict) and isinstance(new, dict):
         ours, theirs = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
         for key in [*ours, *(key for key in theirs if key not in ours)]:
@@ -356,7 +342,7 @@ def _text_of(value: Any) -> str:
 
 
 def _briefly(old: str, new: str) -> tuple[str, str]:
-    """The parts of two texts around the place where they begin to differ, each in a line."""
+    """Return the parts of two texts around their first difference, each in a line."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - BEFORE)
 

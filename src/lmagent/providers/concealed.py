@@ -1,8 +1,8 @@
 """Concealed: secrets that must not be shown although a server sends them back: its key, a password in its URL.
 
-A server may quote the key that it refuses, a library the header that it cannot send. Code that opens a server names its
-secrets here; code that quotes an answer removes them here. They are kept per process: an error does not know which key
-was sent.
+A server may quote the key that it refuses, a library the header that it cannot send. Code that opens a server registers
+its secrets here; code that quotes an answer removes them here. They are kept per process: an error does not know which
+key was sent.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 SHORTEST = 6
-"""Characters below which something is too common to be looked for in texts."""
+"""Characters below which a secret is too common to be searched in texts."""
 
 _HIDDEN = "…"
 _PLACEHOLDER = (
     r"(lm[-_ ]?studio|ollama|llama[-_. ]?cpp|koboldcpp|localai|openai|openrouter|localhost|lmagent"
     r"|anything|nothing|bearer|api[-_ ]?key|((sk-)?(no|not)[-_ ]?)?(key[-_ ]?)?(needed|required))"
 )
-"""Texts in place of a key where none is needed: no secrets, and frequent in other texts."""
+"""Placeholders for a key that is not needed: no secrets, and frequent in other texts."""
 
 _secrets: set[str] = set()
 
@@ -37,7 +37,6 @@ def conceal(key: str, url: str = "") -> None:
 
 
 def hidden(text: str) -> str:
-    """Return a text without the secrets."""
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text

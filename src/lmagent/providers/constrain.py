@@ -1,4 +1,4 @@
-"""Constrained calls: a schema that lets a model write nothing but a valid call of one of the tools, or an answer.
+"""Constrained calls: a schema that lets a model write only a valid call of one of the tools, or an answer.
 
 For models that fail to call by themselves. The server enforces the schema while the model writes, so the reply always
 parses. A model that thinks gets room for it: the thought is a text of its own and comes first.
@@ -31,13 +31,7 @@ _QUOTES = ("'", '"', "`", "“", "‘", "«", "(")
 
 
 class Constrained(Struct, frozen=True):
-    """A constrained reply, understood.
-
-    Attributes:
-        thought: what it thought.
-        text: its answer; empty when it calls.
-        call: its call.
-    """
+    """A constrained reply, decoded; `text` is empty if it calls."""
 
     thought: str = ""
     text: str = ""
@@ -45,31 +39,21 @@ class Constrained(Struct, frozen=True):
 
 
 def schema_for(tools: Sequence[ToolSpec], *, think: bool) -> dict[str, Any]:
-    """The schema of a reply.
-
-    Args:
-        tools: what may be called.
-        think: the reply begins with a thought.
-    """
+    """Return the schema of a reply; with `think`, it begins with a thought."""
     first: dict[str, Any] = {"thought": _TEXT} if think else {}
     calls = [_object({**first, "tool": {"const": tool.name}, "arguments": _closed(tool.parameters)}) for tool in tools]
     return {"anyOf": [*calls, _object({**first, "answer": _TEXT})]}
 
 
 def thinks(messages: Sequence[Message]) -> bool:
-    """Whether the model has thought in this conversation."""
     return any(isinstance(part, Thinking) for message in messages for part in message.parts)
 
 
 def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
-    """A constrained reply as any other: with calls, or with text.
+    """Return a constrained reply in the usual form: with calls, or with text.
 
-    One that is not exactly of that form comes from a server that did not enforce it. Its model knows the form and may
-    have put words, a fence or another object beside it, or may have called as it was trained to: all of that is read.
-
-    Args:
-        reply: as the server gave it.
-        tools: the tools of the request.
+    A reply of another form comes from a server that did not enforce the schema. Its model knows the form and may have
+    added text, a fence or another object, or may have called as it was trained to: all of that is read.
     """
     message = reply.message
     if message.tool_calls or not message.text.strip():
@@ -90,7 +74,7 @@ def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
 
 
 def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
-    """A reply in whatever form: the calls in its text, else the text as it is."""
+    """Return a reply of another form with the calls in its text, else with its whole text."""
     from lmagent.providers.textcalls import find_calls  # not needed where the schema is enforced
 
     message = reply.message
@@ -112,7 +96,7 @@ def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
 
 
 def _cut_off(reply: Reply) -> Reply | None:
-    """What the token limit left of it: a call that must not run, or the beginning of an answer; None if neither."""
+    """Return the part before the token limit: a call that must not run, or the beginning of an answer; else None."""
     text = reply.message.text
     thoughts = [part for part in reply.message.parts if isinstance(part, Thinking)]
     if named := _NAMED.search(text):
@@ -125,7 +109,6 @@ def _cut_off(reply: Reply) -> Reply | None:
 
 
 def _unescaped(text: str) -> str:
-    """The beginning of a JSON string, as text."""
     whole = re.match(r"(?:[^\\\"]|\\(?:[^u]|u[0-9a-fA-F]{4}))*", text)
     assert whole is not None
     try:
@@ -137,7 +120,7 @@ def _unescaped(text: str) -> str:
 def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
     """Return the parts of a reply: one object, or several in a row, with text before them or in a fence.
 
-    None where it is not of that form, or where the words leave it open whether the object is meant or shown.
+    Return None for another form, or if the text leaves open whether the object is meant or shown.
     """
     try:
         value = jsontext.loads(text.strip().encode("utf-8", "surrogatepass"))
@@ -162,7 +145,7 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
             return None
         one = _read(value, tools)
         gap = _BETWEEN.match(text, end)
-        assert gap is not None  # it matches nothing as well
+        assert gap is not None  # the pattern matches the empty text
         if one is None or (gap.end() < len(text) and text[gap.end()] != "{"):
             return None
         said.append(one)
@@ -173,7 +156,7 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
 
 
 def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
-    """Whether an object after text is the model's step, and no part of the text's sentence."""
+    """Return whether an object after text is the model's step, rather than a part of the text's sentence."""
     from lmagent.core.repair import fits
     from lmagent.providers.formats.place import MarkupPlace
 
@@ -186,7 +169,7 @@ def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
 
 
 def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
-    """One object; None where it is not of that form."""
+    """Return one object; None if it has another form."""
     if not isinstance(value, dict):
         return None
     reply = cast("dict[str, Any]", value)
@@ -195,7 +178,7 @@ def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
     name, arguments = reply.get("tool"), reply.get("arguments")
     alone = arguments is None and reply.keys() <= {"thought", "tool", "arguments"}
     if alone and any(tool.name == name for tool in tools):
-        arguments = {}  # if it needs some, the model gets an error
+        arguments = {}  # if the tool needs arguments, the model gets an error
     if isinstance(name, str) and isinstance(arguments, dict):
         call = ToolCall(f"call_{new_id()}", jsontext.mend(name), jsontext.dumps(arguments).decode())
         return Constrained(thought, call=call)
@@ -213,7 +196,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """Objects with known fields take no others: a grammar for any field lets a weak model wander."""
+    """Return the schema, with objects closed to unknown fields: a grammar for any field lets a weak model wander."""
     if schema.get("type") == "object" and schema.get("properties"):
         inner = {name: _closed(field) for name, field in schema["properties"].items()}
         return {**schema, "properties": inner, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Discovery: which model servers run on this machine, and the models that they list. What they are: `dialects`."""
+"""Discovery: finds the model servers of this machine, and their lists of models. `dialects` identifies them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Candidate(Struct, frozen=True):
 
 
 class FoundServer(Struct, frozen=True):
-    """A server that runs, and the names of its models."""
+    """A running server, and the names of its models."""
 
     name: str
     base_url: str
@@ -70,7 +70,7 @@ def usual(env: Mapping[str, str]) -> tuple[Candidate, ...]:
 async def discover(
     transport: Transport, candidates: Sequence[Candidate] = DEFAULT, timeouts: Timeouts = _QUICK
 ) -> list[FoundServer]:
-    """The candidates that answer like a model server, in the order given. Never raises for one that does not."""
+    """Return the candidates that answer like a model server, in the order given. Never raises for the others."""
     found: dict[int, FoundServer] = {}
 
     async def probe(at: int, candidate: Candidate) -> None:
@@ -90,7 +90,7 @@ async def discover(
 async def models(
     base_url: str, api_key: str = "", *, transport: Transport, timeouts: Timeouts = _QUICK
 ) -> tuple[str, ...]:
-    """Names of the models that a server lists.
+    """Return the names of the models that a server lists.
 
     Raises:
         ProviderError: it cannot be reached, refuses the key, or is no model server.
@@ -102,11 +102,6 @@ async def models(
 async def model_names(
     transport: Transport, url: str, headers: Mapping[str, str], timeouts: Timeouts
 ) -> tuple[str, ...]:
-    """Names of the models listed at `url`.
-
-    Raises:
-        ProviderError: see `models`.
-    """
     try:
         status, fields, body = await _fetch(transport, url, headers, timeouts)
     except TransportError as error:
@@ -120,7 +115,7 @@ async def model_names(
 
 
 def _entries(answer: Any, key: str) -> list[dict[str, Any]] | None:
-    """The list of objects under `key`; None where the answer has no such list."""
+    """Return the list of objects under `key`; None if the answer has no such list."""
     if not isinstance(answer, dict):
         return None
     listed = cast("dict[str, Any]", answer).get(key)
@@ -152,7 +147,7 @@ async def _fetch(
 
 
 async def _get(transport: Transport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> Any:
-    """The JSON at `url`; None for anything else."""
+    """Return the JSON at `url`; None for other answers."""
     try:
         with anyio.move_on_after(timeouts.connect + 2 * timeouts.first_byte):
             status, _, body = await _fetch(transport, url, headers, timeouts)

@@ -1,7 +1,7 @@
 """Encode: a ModelRequest as the JSON body of a chat completion.
 
-`messages` comes last, so that within a conversation one body, up to its closing brackets, is a byte-exact beginning
-of the next. What was encoded once is kept: a step costs the same at message 1,000 as at message 10.
+`messages` comes last, so that within a conversation one body, up to its closing brackets, is a byte-exact beginning of
+the next. Encoded messages are kept: a step costs the same at message 1,000 as at message 10.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ _KEPT = 4
 """Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
 _BAD_NAME = re.compile(r"[^A-Za-z0-9_-]")
 UNREADABLE = {"unreadable": "see the result"}
-"""Replaces damaged arguments in the history: strict servers refuse one whose arguments are not JSON, and a model
-repeats what it sees itself write. The call's result quotes them."""
+"""Replaces damaged arguments in the history: strict servers refuse arguments that are not JSON, and a model repeats
+its own visible errors. The call's result quotes them."""
 
 
 class _Conversation:
-    """The encoded messages of one conversation."""
-
     __slots__ = ("buffer", "call_ids", "ends", "keep_thinking", "messages", "start", "system")
 
     def __init__(self, system: str, *, keep_thinking: bool) -> None:
@@ -39,7 +37,7 @@ class _Conversation:
         self.start = len(self.buffer)
 
     def follow(self, messages: Sequence[Message]) -> bytearray:
-        """The encoding of `messages`; only what is new is encoded."""
+        """Return the encoding of `messages`; only new messages are encoded."""
         known = len(self.messages)
         # Equality of lists compares by identity first, so this is one quick pass in C.
         if list(messages[:known]) != self.messages:
@@ -57,7 +55,7 @@ class _Conversation:
         return self.buffer
 
     def is_of(self, request: ModelRequest) -> bool:
-        """Whether the request continues this conversation, or branches off from it."""
+        """Return whether the request continues this conversation, or branches off from it."""
         return (
             self.system == request.system
             and self.keep_thinking == request.keep_thinking
@@ -66,7 +64,7 @@ class _Conversation:
 
 
 class BodyEncoder:
-    """Encodes requests; keeps what it encoded of the last few conversations."""
+    """Encodes requests; keeps the encodings of the last few conversations."""
 
     def __init__(self) -> None:
         self._conversations: list[_Conversation] = []
@@ -74,19 +72,18 @@ class BodyEncoder:
         self._tool_block = b""
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
-        """The body.
+        """Return the body.
 
         Args:
-            request: what to send.
-            omit: fields that the server does not know: left out. `max_tokens` in it means the field of that
-                name: the limit is then sent as `max_completion_tokens`, unless that is in it too.
-            model: used where the request leaves the choice to the server.
+            omit: fields that the server does not know. With `max_tokens` in it, the limit is sent as
+                `max_completion_tokens`, unless that is in it too.
+            model: used if the request leaves the choice to the server.
         """
         messages = self._conversation(request).follow(request.messages)
         return b"".join((self._head(request, omit, request.model or model), b'"messages":[', messages, b"]}"))
 
     def call_ids(self, request: ModelRequest) -> frozenset[str]:
-        """Ids of all calls that were ever sent in the request's conversation; asked for after `encode`."""
+        """Return the ids of all calls that were ever sent in the request's conversation; call it after `encode`."""
         return frozenset(self._conversation(request).call_ids)
 
     def _head(self, request: ModelRequest, omit: Set[str], model: str) -> bytes:
@@ -143,7 +140,7 @@ class BodyEncoder:
 
 
 def wire_messages(message: Message, *, keep_thinking: bool) -> list[dict[str, Any]]:
-    """A message as the API wants it; a `tool` message gives one for each result."""
+    """Return a message in the form of the API; a `tool` message gives one for each result."""
     match message.role:
         case "user":
             return [{"role": "user", "content": _user_content(message)}]
@@ -158,7 +155,7 @@ def wire_messages(message: Message, *, keep_thinking: bool) -> list[dict[str, An
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    """Plain text wherever possible: not every server takes a list of parts."""
+    """Return plain text if possible: some servers do not take a list of parts."""
     if not any(isinstance(part, Image) for part in message.parts):
         return message.text
     content: list[dict[str, Any]] = []
@@ -173,7 +170,7 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
 
 def _assistant(message: Message, *, keep_thinking: bool) -> dict[str, Any]:
     calls = message.tool_calls
-    # Beside calls, an empty text is an error for some servers and templates, and null for none.
+    # Beside calls, an empty text is an error for some servers and templates; null is an error for none.
     wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
     if keep_thinking:
         thought = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
@@ -196,7 +193,7 @@ def _arguments(raw: str) -> str:
 
 
 def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same objects."""
+    """Return how many messages at the beginning are the same objects."""
     count = 0
     for mine, other in zip(ours, theirs, strict=False):
         if mine is not other:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 LONGEST_CYCLE = 2000
-"""Characters of a repeated piece at most."""
+"""Characters of the longest repeated piece."""
 
 REPEATED = 12_000
-"""Characters at the end of a reply that are one piece, repeated: from there on nothing new is expected."""
+"""Characters at the end of a reply that are one repeated piece: no more content is expected from there on."""
 
 
 class EndlessMeter:
-    """Watches one reply.
-
-    Args:
-        longest: characters after which a reply counts as endless, whatever they are.
-
-    Attributes:
-        endless: the reply does not end.
-        size: characters so far.
-    """
+    """Watches one reply, which counts as endless after `longest` characters in any case."""
 
     def __init__(self, longest: int) -> None:
         self.endless = False
@@ -29,7 +21,6 @@ class EndlessMeter:
         self._looked = 0
 
     def add(self, piece: str) -> None:
-        """Take the next piece of text, thought or arguments."""
         self.size += len(piece)
         self._pieces.append(piece)
         if self.size - self._looked >= LONGEST_CYCLE:
@@ -41,7 +32,7 @@ class EndlessMeter:
 
 
 def repeats(tail: str) -> bool:
-    """Whether a text of `REPEATED` characters is one piece of at most `LONGEST_CYCLE`, over and over."""
+    """Return whether a text of `REPEATED` characters is one piece of at most `LONGEST_CYCLE`, repeated."""
     if len(tail) < REPEATED:
         return False
     before = tail.rfind(tail[-LONGEST_CYCLE:], -2 * LONGEST_CYCLE, -1)

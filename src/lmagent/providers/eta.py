@@ -1,6 +1,6 @@
 """ETA: how long the server will still be reading the prompt, from its progress reports.
 
-The time to read grows a little faster than the prompt: every token looks back at all before it. So the reports are
+The time to read grows a little faster than the prompt, since each token attends to all before it. So the reports are
 fitted by t = a·n + b·n², n being the tokens read so far, with neither a nor b below zero.
 """
 
@@ -12,22 +12,20 @@ from typing import Any, cast
 from lmagent.core.model import Progress
 
 ENOUGH = 3
-"""Reports from which a curve is fitted; before that, a line."""
+"""Reports from which a curve is fitted; with fewer, a line."""
 
 
 class PrefillEta:
-    """Follows the progress reports of one request."""
-
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
 
     def read(self, report: Any, elapsed: float) -> Progress:
-        """What a report says.
+        """Return the progress in a report.
 
         Args:
             report: llama.cpp's `prompt_progress` {total, cache, processed, time_ms}, in tokens, `processed` with
-                `cache`; or a fraction from 0 to 1, as others send it.
-            elapsed: seconds since the request was sent, where the report has no time.
+                `cache`; or a fraction from 0 to 1, as other servers send it.
+            elapsed: seconds since the request was sent, for a report without time.
         """
         total, cached, done, seconds = _numbers(report, elapsed)
         if total <= 0:
@@ -41,13 +39,13 @@ class PrefillEta:
         return Progress(fraction, max(0.0, self._at(whole) - max(seconds, self._points[-1][1])))
 
     def _at(self, size: float) -> float:
-        """Seconds at which so many tokens will have been read."""
+        """Return the seconds at which `size` tokens will have been read."""
         line, curve = fit(self._points)
         return line * size + curve * size * size
 
 
 def fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """a and b of t = a·n + b·n² by least squares, neither below zero."""
+    """Return a and b of t = a·n + b·n² by least squares, neither below zero."""
     n2 = sum(n * n for n, _ in points)
     nt = sum(n * t for n, t in points)
     if len(points) >= ENOUGH:
@@ -64,7 +62,6 @@ def fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _numbers(report: Any, elapsed: float) -> tuple[float, float, float, float]:
-    """Total, cached and processed tokens, and seconds."""
     if isinstance(report, int | float) and not isinstance(report, bool):
         return 1.0, 0.0, float(report), elapsed
     if not isinstance(report, dict):

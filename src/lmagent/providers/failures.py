@@ -1,4 +1,4 @@
-"""Failures: makes errors that say what to do from the failures of servers."""
+"""Failures: turns the failures of servers into errors with a remedy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 52
 """Statuses after which the same request may succeed."""
 
 LATER = frozenset({502, 503, 504, 521, 522, 523, 529})
-"""Statuses of a proxy whose server is not there, or is too busy."""
+"""Statuses of a proxy whose server is missing, or too busy."""
 
 _NOT_THE_PROMPT = frozenset({408, 429, 504})
-"""Statuses that say nothing of the prompt, whatever their text mentions."""
+"""Statuses that are unrelated to the prompt, whatever their text mentions."""
 
 TOLD = 10.0
-"""Seconds from which the wait that a server asks for is shown."""
+"""Seconds from which a wait that a server asks for is shown."""
 
 _NO_MODEL = re.compile(
     r"model[^.]{0,120}(not found|does not exist|not exist|unknown|not loaded|not available|no such|invalid model)"
@@ -79,7 +79,7 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
 
 
 def from_error(error: Any, *, url: str, model: str) -> ProviderError:
-    """The error that a server reports inside an answer with status 200."""
+    """Return the error that a server reports inside an answer with status 200."""
     text = describe(error)
     code = _code(error)
     if code not in _NOT_THE_PROMPT and is_overflow(text, error):
@@ -88,14 +88,13 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
         return _auth(code, text, url)
     if code in (0, 400, 404, 422) and _NO_MODEL.search(text):
         return _no_model(model, text, url)
-    if code == 0:  # no reason given to believe that the request itself is at fault
+    if code == 0:  # no reason to believe that the request itself is at fault
         fix = "look at the server's log, or try another model"
         return ServerFailure(f"{authority(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
 
 
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
-    """The error for bytes that did not get through."""
     where = f"{urlsplit(url).scheme}://{authority(url)}"
     detail = hidden(error.detail)
     match error.kind:
@@ -138,7 +137,7 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
 
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
-    """The error for a 200 whose body is no completion."""
+    """Return the error for a 200 whose body is no completion."""
     if not body.strip():
         return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
     if is_html(body):
@@ -150,13 +149,12 @@ def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
 
 
 def is_html(body: bytes) -> bool:
-    """Whether a body is a web page."""
     head = body[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     return head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<?xml", b"<title"))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds asked for in `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 §10.2.3)."""
+    """Return the seconds in `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 §10.2.3)."""
     try:
         if "retry-after-ms" in headers:
             return _finite(float(headers["retry-after-ms"]) / 1000)
@@ -181,7 +179,7 @@ def _finite(seconds: float) -> float | None:
 
 
 def describe(error: Any) -> str:
-    """The words in an error object of whatever shape."""
+    """Return the text in an error object of any shape."""
     if isinstance(error, str):
         return _short(error)
     if isinstance(error, list):
@@ -226,7 +224,7 @@ def _no_model(model: str, text: str, url: str) -> ModelNotFound:
 
 
 def _moved(location: str, url: str) -> BadReply:
-    """A redirect; a path alone is one of the same server."""
+    """Return the error of a redirect; a path alone is one of the same server."""
     where = shown(urljoin(url, location)) if location else "another address"
     fix = f"use the address that it redirects to: {where}"
     typed = f"set LLM_URL to the address it redirects to: {where}"
@@ -263,7 +261,7 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
 
 
 def _code(error: Any) -> int:
-    """The HTTP status that an error object names, at whatever depth; 0 when it names none."""
+    """Return the HTTP status in an error object, at any depth; 0 without one."""
     if not isinstance(error, dict):
         return 0
     found: dict[str, Any] = error  # pyright: ignore[reportUnknownVariableType]
@@ -300,7 +298,7 @@ def _said(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """One printable line; a key that a server echoes is not shown."""
+    """Return one printable line, without a key that a server echoes."""
     text = hidden(text)
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     line = _SECRET.sub(r"\1…", line)

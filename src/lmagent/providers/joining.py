@@ -24,7 +24,7 @@ _ORDER = re.compile(r"jinja|template|\broles?\b|alternat", re.IGNORECASE)
 
 
 def joined(request: ModelRequest) -> ModelRequest:
-    """The request with each user message that follows a result joined with that result."""
+    """Return the request with each user message that follows a result joined with that result."""
     line = f"[message {request.nonce}]"
     messages: list[Message] = []
     for message in request.messages:
@@ -36,7 +36,7 @@ def joined(request: ModelRequest) -> ModelRequest:
             if text:
                 messages[-1] = _with_content(before, lambda content, text=text: f"{content}\n\n{line}\n{text}")
             if images := tuple(part for part in message.parts if isinstance(part, Image)):
-                messages += [assistant(NO_WORDS), Message("user", images)]  # no result holds an image
+                messages += [assistant(NO_WORDS), Message("user", images)]  # a result has no images
         else:
             messages.append(message)
     system = "\n\n".join(part for part in (request.system, _SYSTEM.format(line=line)) if part)
@@ -51,17 +51,12 @@ def _with_content(message: Message, change: Callable[[str], str]) -> Message:
 
 
 def _has_any(messages: Sequence[Message]) -> bool:
-    """Whether a user message follows a result."""
     return any(before.role == "tool" and message.role == "user" for before, message in pairwise(messages))
 
 
 class Joining:
-    """One request's way to the server: as it is, or joined.
-
-    Args:
-        request: what to send.
-        accepted: which models have answered a user message after results; gets new ones.
-    """
+    """The state of one request, unchanged or joined; `accepted` collects models that accept a user message after
+    results."""
 
     def __init__(self, request: ModelRequest, accepted: dict[str, bool]) -> None:
         self._request = request
@@ -71,11 +66,10 @@ class Joining:
 
     @property
     def request(self) -> ModelRequest:
-        """What to send now."""
         return joined(self._request) if self._joins else self._request
 
     def adapts(self, failure: ProviderError) -> bool:
-        """Whether to send the request again, joined.
+        """Return whether to send the request again, joined.
 
         Raises:
             ProviderError: the first refusal, if the joined request is refused too: the order was not the reason.
@@ -92,7 +86,6 @@ class Joining:
         return True
 
     def answered(self, reply: Reply) -> Reply:
-        """The reply; learns from it."""
         if self._refusal is not None:
             self._accepted[self._request.model] = False
             return replace(reply, joined=True)

@@ -1,4 +1,4 @@
-"""JSON as servers really send it: strict and fast first, tolerant where that fails."""
+"""JSON from real servers: a strict and fast decoder first, a tolerant one if it fails."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def loads(payload: bytes) -> Any:
-    """Decode JSON; broken UTF-8, lone surrogates and NaN are let through.
-
-    Raises:
-        ValueError: it is not JSON even so.
-    """
+    """Decode JSON; broken UTF-8, lone surrogates and NaN are let through. Raise ValueError if it is still no JSON."""
     try:
         return _decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -39,7 +35,7 @@ def dumps(value: Any) -> bytes:
 
 
 def is_object(text: str) -> bool:
-    """Whether `text` is the valid JSON of an object, by the strict rules."""
+    """Return whether `text` is the valid JSON of an object, by the strict rules."""
     try:
         _decode_object(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -48,7 +44,7 @@ def is_object(text: str) -> bool:
 
 
 def mend(text: str) -> str:
-    """`text` with surrogate pairs joined and lone ones replaced, so that it can be encoded."""
+    """Return `text` with surrogate pairs joined and lone ones replaced, so that it can be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -57,7 +53,7 @@ def mend(text: str) -> str:
 
 
 def _mended(value: Any) -> Any:
-    """A copy with every string mended; without recursion, as a model's value may be as deep as the decoder allows."""
+    """Return a copy with every string mended; without recursion, as a model's value may be very deep."""
     root: list[Any] = [value]
     places: list[tuple[Any, Any]] = [(root, 0)]
     while places:

@@ -20,7 +20,7 @@ from lmagent.providers.urls import authority, server_root
 Action = Literal["load", "unload", "download"]
 
 PATIENCE = Timeouts(connect=5.0, first_byte=1800.0, idle=600.0)
-"""Loading a large model from a slow disk takes minutes, during which a server says nothing."""
+"""Loading a large model from a slow disk takes minutes, during which a server is silent."""
 
 ANSWER = 1 << 20
 LONGEST_LINE = 1 << 20
@@ -44,16 +44,16 @@ ROUTES: dict[str, dict[Action, Ask]] = {
         "download": ("/api/pull", lambda name: {"model": name, "stream": True}),
     },
 }
-"""What each dialect can be asked for. Servers that are not listed load models by themselves, or at their start."""
+"""The abilities of each dialect. Servers that are not listed load models by themselves, or at their start."""
 
 
 class Pulled(Struct, frozen=True):
-    """How far a download of the server is.
+    """The progress of a server's download.
 
     Attributes:
-        have: bytes of the files that are known so far.
+        have: bytes that have arrived of the known files.
         total: their sizes.
-        text: what the server does now, in its words.
+        text: the server's current step, as it reports it.
     """
 
     have: int
@@ -62,7 +62,7 @@ class Pulled(Struct, frozen=True):
 
 
 def actions(dialect: str) -> frozenset[Action]:
-    """Return what a server of this dialect can be asked to do with its models."""
+    """Return the actions that a server of this dialect offers for its models."""
     return frozenset(ROUTES.get(dialect, {}))
 
 
@@ -83,7 +83,7 @@ async def change(transport: Transport, endpoint: Endpoint, dialect: str, action:
 
 
 async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: str) -> AsyncGenerator[Pulled]:
-    """Have the server download a model; ends when the server has it. Whoever closes this stops the download.
+    """Have the server download a model; end when the server has it. Closing the generator stops the download.
 
     Raises:
         ProviderError: the server cannot download it, or breaks off; the server keeps the part that it has.
@@ -113,7 +113,6 @@ _LOG = "look at the server's log, or do it in the server's own window"
 async def _asked(
     transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str
 ) -> AsyncGenerator[Response]:
-    """The answer to a request, if it is a success."""
     path, body = ROUTES[dialect][action]
     url = f"{server_root(endpoint.url)}{path}"
     headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "lmagent"}
@@ -140,7 +139,7 @@ def _refused(endpoint: Endpoint, action: Action, model: str, answer: Any, status
 
 
 async def _lines(response: Response) -> AsyncGenerator[dict[str, Any]]:
-    """The objects of a stream with one of them a line."""
+    """Yield the objects of a stream with one object a line."""
     rest = b""
     async for chunk in response.chunks:
         *whole, rest = (rest + chunk).split(b"\n")

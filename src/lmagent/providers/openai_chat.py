@@ -1,4 +1,4 @@
-"""The Provider for any OpenAI-compatible server: one streamed chat completion a call."""
+"""The Provider for OpenAI-compatible servers: each call is one streamed chat completion."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transpor
 from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
 
 if TYPE_CHECKING:
-    from lmagent.providers.assemble import Assembler  # what reads a reply is loaded while the server works on it
+    # the reader of a reply is loaded while the server works on the reply
+    from lmagent.providers.assemble import Assembler
     from lmagent.providers.sse import SseReader
 
 __all__ = ["OpenAIChat", "chat_url"]
 
 TAIL = 5.0
-"""Seconds that may pass after the finish reason until usage, `[DONE]` or the end: some servers send none of them and
-keep the connection open."""
+"""Seconds after the finish reason for usage, `[DONE]` or the end: some servers send none, and stay connected."""
 LONG_TAIL = 30.0
-"""The same where the finish reason came along with content: some servers send one with every chunk."""
+"""The same if the finish reason came with content: some servers send one with every chunk."""
 DRAIN = 0.25
-"""The same after `[DONE]`: read to its end, a connection can be used again."""
+"""The same after `[DONE]`: a connection that is read to its end can be used again."""
 
 LOADING = 2.0
 """Seconds between two tries while the server loads the model, which may take as long as the first byte may."""
@@ -67,11 +67,7 @@ class OpenAIChat:
     Args:
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
-        transport: carries the bytes; shared, and closed with this.
-        clock: time.
-        timeouts: how long nothing may happen.
-        retries: how often a failed call is tried.
-        random: 0 to 1, spreads retries.
+        transport: shared, and closed with this.
 
     Raises:
         ConfigError: `base_url` is no URL.
@@ -110,7 +106,6 @@ class OpenAIChat:
         self._model = ""
 
     async def aclose(self) -> None:
-        """Close the transport."""
         await self._transport.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -157,7 +152,7 @@ class OpenAIChat:
             async for event in self._read(request, response, len(body), begun):
                 yield event
         except (TransportError, ErrorChunk) as error:
-            from lmagent.providers import failures  # a run that goes well never needs it
+            from lmagent.providers import failures  # a successful run never needs it
 
             if isinstance(error, TransportError):
                 raise failures.from_transport(error, url=self.url, timeouts=timeouts) from error
@@ -206,11 +201,10 @@ class OpenAIChat:
         yield reply
 
     def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
-        """The chunks of a completion, in the batches in which they come."""
         return _payloads(response, assembler, self.url)
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
-        """Raise the error of a status other than 2xx, or `_Adapted` if the request can be put differently."""
+        """Raise the error of a status other than 2xx, or `_Adapted` if the request can be changed."""
         from lmagent.providers import failures
 
         try:
@@ -232,7 +226,7 @@ class OpenAIChat:
         raise failure
 
     def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
-        """The optional field that a refusal names, if it was sent."""
+        """Return the optional field that a refusal names, if it was sent."""
         text = failure.message
         sent = {
             "stream_options": True,
@@ -251,7 +245,7 @@ class OpenAIChat:
         return None
 
     async def _first_model(self) -> str:
-        """The first model that the server lists and that is no embedding model; empty if it lists none."""
+        """Return the first model that the server lists and that is no embedding model; empty without one."""
         from lmagent.providers.discovery import model_names
 
         try:
@@ -262,14 +256,14 @@ class OpenAIChat:
 
 
 def callable_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
-    """The tools that the reply may call, also by the names of the catalogue and by aliases."""
+    """Return the tools that the reply may call, also by the names of the catalogue and by aliases."""
     if request.tool_choice != "auto" or request.constrain or not request.tools:
         return ()
     return (*request.tools, *request.others)
 
 
 class _Adapted(Exception):
-    """The request is to be sent again at once, put differently."""
+    """The request is to be sent again at once, changed."""
 
 
 def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
@@ -284,9 +278,9 @@ def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
 
 
 async def _payloads(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
-    """The body's payloads, in the batches in which they come; a body that is no stream is one payload.
+    """Yield the body's payloads, in the batches in which they come; a body that is no stream is one payload.
 
-    Once the reply is complete, only what comes promptly is still read.
+    Once the reply is complete, only data that arrives promptly is read.
     """
     from lmagent.providers.sse import SseReader
 
@@ -322,12 +316,12 @@ async def _next(chunks: AsyncIterator[bytes], assembler: Assembler, tail: _Tail)
         with anyio.move_on_after(tail.left()):
             return await anext(chunks, None)
     except TransportError:
-        pass  # the reply is complete: how the connection ends no longer matters
+        pass  # the reply is complete: the end of the connection no longer matters
     return None
 
 
 class _Tail:
-    """How long the stream is read after the end of a reply. Keep-alives and empty chunks do not prolong it."""
+    """Limits how long the stream is read after the end of a reply. Keep-alives and empty chunks do not prolong it."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
@@ -336,7 +330,6 @@ class _Tail:
         self._done = False
 
     def left(self) -> float:
-        """Seconds."""
         assembler, now = self._assembler, anyio.current_time()
         if self._chunks < 0 or (assembler.spoke and assembler.chunks > self._chunks):
             self._until = now + (LONG_TAIL if assembler.spoke else TAIL)
@@ -347,7 +340,7 @@ class _Tail:
 
 
 def _whole(payloads: list[bytes]) -> list[bytes]:
-    """Without a last payload, or line of it, that the end of the stream cut in half."""
+    """Return the payloads without a last one, or its last line, that the end of the stream cut in half."""
     if not payloads or _complete(payloads[-1]):
         return payloads
     lines = payloads[-1].splitlines()
@@ -362,7 +355,7 @@ def _complete(payload: bytes) -> bool:
 
 
 async def _plain_body(response: Response, head: bytes, url: str) -> bytes:
-    """The whole body of an answer that is no stream: a completion, or an error."""
+    """Return the whole body of an answer that is no stream: a completion, or an error."""
     rest = await read_all(response, _PLAIN_BODY)
     body = head + rest
     if body.lstrip()[:1] == b"<" or not any(word in body for word in (b'"choices"', b"error", b'"detail"')):

@@ -1,4 +1,4 @@
-"""Overflow: recognises "the prompt does not fit" in the words of many servers, and reads the window from them."""
+"""Overflow: recognises "the prompt does not fit" in many servers' messages, and reads the window from them."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _FIELDS = ("n_ctx", "context_length", "max_context_length", "max_model_len", "co
 
 
 def is_overflow(text: str, payload: Any = None) -> bool:
-    """Whether an error's words or its machine-readable code say that the prompt does not fit."""
+    """Return whether an error's text or its machine-readable code reports that the prompt does not fit."""
     return _has_code(payload) or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
 
 
 def read_window(text: str, payload: Any = None) -> int | None:
-    """The window in tokens that an overflow error names, in a field or in its words."""
+    """Return the window in tokens that an overflow error names, in a field or in its text."""
     named = _field(payload)
     if named:
         return named

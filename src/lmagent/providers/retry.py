@@ -10,13 +10,13 @@ from lmagent.core.errors import ProviderError, Unreachable
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often and how patiently.
+    """Number of tries and delays.
 
     Attributes:
         tries: tries in all, the first included (`LLM_MAX_RETRIES`).
         delay: seconds before the second try; doubled for each further one (`LLM_RETRY_DELAY`).
-        longest: seconds; a longer wait that a server asks for is not waited, but reported.
-        local_delay: seconds before the second and last try where nothing listens on this machine.
+        longest: seconds; a longer wait that a server asks for is reported instead.
+        local_delay: seconds before the second and last try if no server listens on this machine.
     """
 
     tries: int = 3
@@ -33,11 +33,10 @@ def next_delay(
     local: bool,
     random: Callable[[], float],
 ) -> float | None:
-    """Seconds until the next try, or None when the failure is final.
+    """Return the seconds until the next try, or None if the failure is final.
 
     Args:
-        policy: how often and how patiently.
-        failure: what went wrong; retried only if it says so, and never once a part of the reply has been shown.
+        failure: retried only if it is retryable, and never once a part of the reply has been shown.
         attempt: number of the try that failed, from 1.
         local: the server is on this machine: if it does not listen now, it will not in a few seconds either.
         random: 0 to 1; spreads the tries of many clients over -25 % to +25 % of the delay.
@@ -45,7 +44,7 @@ def next_delay(
     if not failure.retryable or failure.partial or attempt >= policy.tries:
         return None
     if failure.retry_after is not None:
-        wait = failure.retry_after * (1 + random() / 10)  # never earlier than asked for
+        wait = failure.retry_after * (1 + random() / 10)  # never earlier than the server asks
         return wait if wait <= policy.longest else None
     if local and isinstance(failure, Unreachable):
         return policy.local_delay if attempt < 2 else None

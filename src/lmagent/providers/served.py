@@ -1,9 +1,9 @@
 """Served: the model server as this program uses it.
 
-It is asked once a model what it is, and again after it has loaded the model, refused a prompt or cut one; requests then
-take the route and the fields of its dialect, each conversation in a slot of its own where there are slots. What the
-server counts is compared with what was sent: a reply to a prompt that was cut in silence is never taken for one to the
-whole prompt.
+The server is probed once for each model, and again after it has loaded the model, refused a prompt or cut one; requests
+then use the route and the fields of its dialect, each conversation in a slot of its own if there are slots. The
+server's count is compared with the sent prompt: a reply to a silently cut prompt never counts as one to the whole
+prompt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmagent.providers.dialects.watch import Watch, Watches
 
 COMFORTABLE = 16_384
-"""Tokens with which a model is loaded where the request decides it and no setting says how many."""
+"""Tokens to load a model with, if the request decides it and no setting does."""
 
 MATTERS = 2500
 """Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
@@ -41,7 +41,7 @@ WORTH_KEEPING = 1000
 """Prompt tokens from which the state of a slot is saved to a file when another conversation needs the slot."""
 
 LATE = ("lmstudio", "llamacpp")
-"""Dialects that state the window of a model only once it is loaded, which the first request does."""
+"""Dialects that state a model's window only once the first request has loaded it."""
 
 LOOKS = 3
 """How often such a server is asked again."""
@@ -51,15 +51,11 @@ PAUSE = 30.0
 
 
 class Endpoint(Struct, frozen=True):
-    """How to reach the server.
+    """The address and limits of a server.
 
     Attributes:
-        url: base URL or full chat URL.
-        key: sent as a bearer token; empty sends none.
         window: tokens that the user asked for; None without a setting.
         parallel: the setting `llm_parallel`.
-        timeouts: how long nothing may happen.
-        retries: how often a failed call is tried.
     """
 
     url: str
@@ -74,10 +70,8 @@ class Served:
     """One server, for all sessions of the process.
 
     Args:
-        endpoint: how to reach it.
-        transport: carries the bytes; closed with this.
-        clock: time.
-        elsewhere: the endpoint of another provider by its name, for models that are called `PROVIDER:NAME`; raises a
+        transport: closed with this.
+        elsewhere: returns the endpoint of another provider by its name, for models named `PROVIDER:NAME`; raises a
             ProviderError if it cannot be used.
 
     Raises:
@@ -100,18 +94,14 @@ class Served:
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
         conceal(endpoint.key, endpoint.url)
-        OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
+        OpenAIChat(endpoint.url, transport=transport, clock=clock)  # raises at once if that is no URL
 
     def near(self, model: str) -> bool:
-        """Whether the model's server is on this machine or a private network."""
+        """Return whether the model's server is on this machine or a private network."""
         return is_near(self.at(model)[0].url)
 
     def at(self, model: str) -> tuple[Endpoint, str]:
-        """Return the endpoint of a model, and its name there.
-
-        Raises:
-            ProviderError: its provider cannot be used.
-        """
+        """Return the endpoint of a model, and its name there. Raise ProviderError if its provider cannot be used."""
         provider, name = split_name(model)
         if not provider or self._elsewhere is None:
             return self._endpoint, model
@@ -123,8 +113,8 @@ class Served:
         """Return the facts of the server and of a model.
 
         Args:
-            model: its name; empty for the server's choice.
-            deep: ask everything, where the first look showed little.
+            model: empty for the server's choice.
+            deep: ask all questions, if the first look showed little.
         """
         async with self._lock:
             known = self._facts.get(model)
@@ -133,7 +123,7 @@ class Served:
             return known
 
     async def look_again(self, model: str) -> ServerFacts:
-        """Probe the server again: another model is in memory now, or seems to be."""
+        """Probe the server again: it has, or seems to have, another model in memory."""
         async with self._lock:
             return await self._probe(model, self._facts.get(model), deep=True)
 
@@ -148,7 +138,7 @@ class Served:
 
     async def _probe(self, model: str, known: ServerFacts | None, *, deep: bool) -> ServerFacts:
         from lmagent.providers.dialects.base import ServerFacts
-        from lmagent.providers.dialects.probe import probe  # the dialects come with the first question
+        from lmagent.providers.dialects.probe import probe  # the dialects are loaded with the first question
 
         try:
             endpoint, name = self.at(model)
@@ -174,11 +164,11 @@ class Served:
         return model in self._slow and self._clock.monotonic() >= self._slow[model][0]
 
     async def window(self, model: str, tokens: int = 0) -> int | None:
-        """Tokens that it really serves; None where that is not known for sure.
+        """Return the window that is really served; None if that is uncertain.
 
         Args:
-            model: its name; empty for the server's choice.
-            tokens: size of the prompt for which it is asked.
+            model: empty for the server's choice.
+            tokens: size of the prompt that has to fit.
         """
         facts = await self.facts(model, deep=tokens >= MATTERS)
         native = getattr(await self.chat(model, 0), "num_ctx", None)
@@ -187,7 +177,6 @@ class Served:
         return facts.model.window if facts.model is not None and facts.model.trusted else None
 
     async def chat(self, model: str, lane: int) -> OpenAIChat:
-        """The provider for a model, for the requests of a lane."""
         facts = await self.facts(model)
         chat = self._chats.get((model, lane))
         if chat is None:
@@ -211,7 +200,7 @@ class Served:
         return chat
 
     async def count(self, request: ModelRequest) -> int | None:
-        """Tokens of a request's prompt, exactly; None where the server does not count."""
+        """Return the exact tokens of a request's prompt; None if the server does not count."""
         from lmagent.providers.dialects.probe import count_tokens
 
         facts = await self.facts(request.model)
@@ -230,7 +219,7 @@ class Served:
         return self._slots.setdefault((model, slot_number(lane, kept)), CacheSlot(self._clock))
 
     async def keeps(self, model: str) -> int | None:
-        """How many conversations the server keeps at once; None if they need not share."""
+        """Return how many conversations the server keeps at once; None if they need not share."""
         from lmagent.providers.cache_slot import caches
 
         endpoint, _ = self.at(model)
@@ -271,7 +260,7 @@ class Served:
         """Return the provider of one session.
 
         Args:
-            number: 0 is the main one.
+            number: 0 for the main one.
             in_turn: whether the session is in the middle of a turn.
             aside: it asks on behalf of another session that is in its turn.
         """
@@ -284,26 +273,17 @@ class Served:
         return SessionProvider(self, session.conversation)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """A call that belongs to no session: see `lmagent.core.ports.Provider`."""
+        """Call the model for no session: see `lmagent.core.ports.Provider`."""
         async with aclosing(cast("Any", self.for_session(0).stream(request))) as events:
             async for event in events:
                 yield event
 
     async def aclose(self) -> None:
-        """Close the transport."""
         await self._transport.aclose()
 
 
 class SessionProvider:
-    """The Provider of one session.
-
-    Args:
-        served: the server.
-        conversation: the session, as the server's prompt caches see it.
-
-    Attributes:
-        conversation: see above.
-    """
+    """The Provider of one session; `conversation` is the session from the view of the server's prompt caches."""
 
     def __init__(self, served: Served, conversation: CachedConversation) -> None:
         self._served = served
@@ -312,7 +292,6 @@ class SessionProvider:
         self._ended = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """See `lmagent.core.ports.Provider`."""
         conversation = self.conversation
         slot = await self._served.slot(request.model, conversation.number)
         if slot is None:
@@ -342,7 +321,7 @@ class SessionProvider:
             async with aclosing(cast("Any", chat.stream(named))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        reply = event  # the last one: questions about it can use the stream's connection
+                        reply = event  # the last event: questions about it can use the stream's connection
                     else:
                         yield event
             if reply is not None:
@@ -358,7 +337,7 @@ class SessionProvider:
         """Do nothing: the owner of the server closes it."""
 
     async def _believe(self, request: ModelRequest, usage: Usage) -> Usage:
-        """The counts, as far as they can be believed; raises if they say that the prompt was cut."""
+        """Return the credible counts; raise if they show that the prompt was cut."""
         watch = self._watch(request)
         size, window = watch.size(request), await self._window(request, usage)
         cut = watch.meter.check(size, usage, window)
@@ -373,7 +352,7 @@ class SessionProvider:
         )
 
     async def _window(self, request: ModelRequest, usage: Usage) -> int | None:
-        """The window that is served; asked for anew if a count looks like the end of a smaller one."""
+        """Return the served window; probe again if a count looks like the end of a smaller one."""
         from lmagent.providers.dialects.truth import ends_window
 
         window, counted = await self._served.window(request.model), usage.prompt_tokens
@@ -381,11 +360,11 @@ class SessionProvider:
         if not smaller or usage.estimated or not self._served.near(request.model):
             return window
         self._ended = counted
-        await self._served.look_again(request.model)  # it may have been loaded anew, with less
+        await self._served.look_again(request.model)  # it may have been loaded again, with less
         return await self._served.window(request.model)
 
     async def _is_cut(self, watch: Watch, request: ModelRequest, cut: Cut) -> bool:
-        """Look closer at a count that is only odd: the server itself may know, else it is suspected once."""
+        """Check an odd count: ask the server to count, or else suspect a cut only once."""
         from lmagent.providers.dialects.truth import JITTER
 
         exact = await self._served.count(request)
@@ -396,7 +375,7 @@ class SessionProvider:
 
     def _watch(self, request: ModelRequest) -> Watch:
         if self._watches is None:
-            from lmagent.providers.dialects.watch import Watches  # with the dialects
+            from lmagent.providers.dialects.watch import Watches  # loaded with the dialects
 
             self._watches = Watches()
         return self._watches.of(request)

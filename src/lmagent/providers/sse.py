@@ -1,7 +1,7 @@
 """Server-sent events, from bytes to payloads.
 
-Format: WHATWG HTML, "Server-sent events". Wider than it where servers are: an `error:` field (older llama.cpp) and
-`event: error` mark a payload as an error, and a last event without its blank line counts.
+Format: WHATWG HTML, "Server-sent events". Like some servers, it is more tolerant: an `error:` field (older llama.cpp)
+and `event: error` mark a payload as an error, and a last event without its blank line counts.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from lmagent.core.errors import BadReply
 from lmagent.providers import jsontext
 
 MAX_EVENT = 64 * 1024 * 1024
-"""Bytes of one event beyond which the stream is taken for rubbish; a whole reply fits many times over."""
+"""Bytes of an event above which the stream is discarded; a whole reply fits many times over."""
 
 
 class SseReader:
-    """Reads one stream. Only bytes are split here, so a character may be cut anywhere."""
+    """Reads one stream. Only bytes are split here, so a character may be cut at any place."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -25,7 +25,7 @@ class SseReader:
         self._error = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The payloads that `chunk` completes; an error's payload is wrapped as `{"error": …}`.
+        """Return the payloads that `chunk` completes; an error's payload is wrapped as `{"error": …}`.
 
         Raises:
             BadReply: an event is larger than `MAX_EVENT`.
@@ -50,7 +50,6 @@ class SseReader:
         return self._take(lines)
 
     def finish(self) -> list[bytes]:
-        """The payloads that the end of the stream completes."""
         lines = [b"".join(self._held), b""]
         self._held.clear()
         return self._take(lines)

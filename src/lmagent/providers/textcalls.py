@@ -1,7 +1,7 @@
-"""Text calls: finds the tool calls and the thoughts in a model's text when its server did not.
+"""Text calls: finds the tool calls and the thoughts in a model's text if its server did not.
 
-`parse_text` reads a whole reply, `TextCallParser` one that is still coming; both agree, whatever the pieces. Which text
-counts as a call is described in docs/text-tool-calls.md; the formats are in `formats/`.
+`parse_text` reads a whole reply, `TextCallParser` one that is still arriving; both agree, however the reply is split.
+docs/text-tool-calls.md describes which text counts as a call; the formats are in `formats/`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MORE = (" It continues.", "\n\nIt continues.")
 
 
 class ParsedText(Struct, frozen=True):
-    """A reply, taken apart.
+    """A parsed reply.
 
     Attributes:
         content: the text for the user: no markup, no thoughts, no calls.
         calls: the complete calls, in order.
-        cut: the name of a call that the end of the text cut off (empty where even that is missing), which must not
+        cut: the name of a call that the end of the text cut off (empty if even that is missing), which must not
             run and is not among the calls; None if none was cut off.
         thinking: the thoughts inside the text.
     """
@@ -48,26 +48,21 @@ class ParsedText(Struct, frozen=True):
 
 
 def parse_text(text: str, tools: Iterable[Any], *, calls: bool = True) -> ParsedText:
-    """Take a whole reply apart.
+    """Parse a whole reply.
 
     Args:
-        text: the text as the model wrote it.
         tools: the tools of the request: `ToolSpec`s, tools, or objects in OpenAI's shape; with `aliases`, those too.
-        calls: whether to look for calls; without, only thoughts are taken out.
+        calls: whether to look for calls; otherwise only thoughts are taken out.
     """
     return _parsed(text, Toolset(tools), calls=calls)
 
 
 class TextCallParser:
-    """Takes a reply apart while it comes.
+    """Parses a reply while it arrives; the arguments are those of `parse_text`.
 
-    The texts that `feed` returns, joined, are the beginning of the final content; the rest of it is `rest`
-    after `finish`. One exception: text before a closing thought tag that was never opened has been shown by then, and
-    is not in the final content.
-
-    Args:
-        tools: see `parse_text`.
-        calls: see `parse_text`.
+    The texts that `feed` returns, joined, are the beginning of the final content; the rest of it is `rest` after
+    `finish`. One exception: text before a closing thought tag that was never opened is already shown by then, and is
+    not in the final content.
     """
 
     def __init__(self, tools: Iterable[Any], *, calls: bool = True) -> None:
@@ -86,11 +81,9 @@ class TextCallParser:
         self._edge = ""
 
     def feed(self, delta: str) -> str:
-        """Take a piece and return the text that can be shown now."""
         return "".join(text for kind, text in self.read(delta) if kind == "text")
 
     def read(self, delta: str) -> list[Piece]:
-        """Take a piece and return the thoughts and the text that can be shown now."""
         if not delta:
             return []
         self._chunks.append(delta)
@@ -102,7 +95,7 @@ class TextCallParser:
             self._edge = edge[end:]
             return [("thinking", edge[:end])] if end else []
         if self._size < self._wanted:
-            return []  # held text is read again only when it has grown by a share: linear in the whole
+            return []  # held text is read again only after it has grown by a share: linear in the whole
         return self._scan()
 
     def _scan(self) -> list[Piece]:
@@ -119,7 +112,7 @@ class TextCallParser:
         return [*([("thinking", thought)] if thought else []), *([("text", shown)] if shown else [])]  # type: ignore[list-item]
 
     def finish(self) -> ParsedText:
-        """Return the reply, as `parse_text` takes the whole of it apart."""
+        """Return the same result as `parse_text` for the whole reply."""
         parsed = _parsed("".join(self._chunks), self._tools, calls=self._calls)
         shown = "".join(self._shown)
         self._scanner.read("".join(self._pending), final=True)
@@ -138,33 +131,32 @@ def _parsed(text: str, tools: Toolset, *, calls: bool = True) -> ParsedText:
 
 
 def find_calls(text: str, tools: Sequence[ToolSpec], *, cut: bool, parsed: ParsedText | None = None) -> ParsedText:
-    """Return a whole text taken apart, its calls with new ids, and a call that was cut off as the last of them.
+    """Return a whole parsed text: its calls with new ids, and a call that was cut off as the last of them.
 
     Args:
-        text: the text as the model wrote it.
-        tools: the tools that may be called.
-        cut: the token limit ended it, so a call at its very end is not to be trusted.
-        parsed: the text, where it was parsed before.
+        tools: the callable tools.
+        cut: the token limit ended the text, so a call at its very end is not to be trusted.
+        parsed: the text, if it was parsed before.
     """
     parsed = parsed or parse_text(text, tools)
     calls = list(parsed.calls)
     if cut and calls:
         for call, same in zip(calls, _whatever_follows(text, tools, calls), strict=True):
             call.truncated = not same
-    # A call that was begun and not named, after whole ones, is a doubled tag more often than a call.
+    # A begun call without a name, after whole ones, is a doubled tag more often than a call.
     if parsed.cut or (parsed.cut is not None and (cut or not calls)):
         form = calls[0].format if calls else ""
         name = parsed.cut or "unreadable"
         calls.append(FoundCall(name=name, arguments="", format=form, truncated=True, at=len(text)))
     for call in calls:
-        call.id = f"call_{new_id()}"  # some formats number their calls anew in every reply
+        call.id = f"call_{new_id()}"  # some formats number their calls from 0 in every reply
     return replace(parsed, calls=tuple(calls))
 
 
 def _whatever_follows(text: str, tools: Sequence[ToolSpec], calls: Sequence[FoundCall]) -> list[bool]:
-    """Which calls in a text that the token limit ended are the same calls, however it would have continued."""
+    """Return which calls in a text that the token limit ended would be the same calls for every continuation."""
     if unbalanced(text):
-        return [False] * len(calls)  # they may be in a thought that was not closed any more
+        return [False] * len(calls)  # they may be in a thought that was not closed before the limit
     known = [all(call.sure for call in calls[: number + 1]) for number in range(len(calls))]
     for more in _MORE:
         found = parse_text(text + more, tools).calls
@@ -174,5 +166,5 @@ def _whatever_follows(text: str, tools: Sequence[ToolSpec], calls: Sequence[Foun
     raw = calls[-1].raw.rstrip()
     after = text.rfind(raw) + len(raw)
     if not _CLOSED.search(text, after):
-        known[-1] = False  # nothing has closed it
+        known[-1] = False  # it has no closing markup
     return known

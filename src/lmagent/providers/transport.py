@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     import httpcore
 
 MOST = 1024
-"""Connections at once: one a session that waits for a model, in a gateway that has many."""
+"""Connections at once: one for each session that waits for a model, in a gateway with many sessions."""
 
 KEPT = 32
-"""Connections above which none is kept for the next request: for each that is idle the library looks at all, so that
-five hundred that end together would take it longer than what they carried."""
+"""Idle connections that are kept. The library checks all idle ones at each request: with five hundred that end
+together, the checks would take longer than the transfers."""
 
 PAUSE = 0.05
-"""Seconds between two reads of one stream: text that comes faster is shown 20 times a second, which looks the same."""
+"""Seconds between two reads of one stream: faster text is shown 20 times a second, which looks the same."""
 
 READS = 2500
 """Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""
 
 SLOWEST = 0.1
-"""Seconds a token of the prompt: what a processor without a graphics card takes for a model of 30B."""
+"""Seconds a token of the prompt, for a processor without a graphics card and a model of 30B."""
 
 BYTES_PER_TOKEN = 4
-"""Rather too few, so that the limit errs to the patient side."""
+"""A low figure, so that the limit is rather too long than too short."""
 
 NEARBY = 0.5
-"""Seconds that a connection to a server nearby may take before nothing is taken to listen there."""
+"""Seconds that a connection to a server nearby may take before the address counts as silent."""
 
 Failure = Literal["refused", "dns", "tls", "connect", "connect_timeout", "first_byte", "idle", "lost", "protocol"]
 
 
 class Timeouts(Struct, frozen=True):
-    """How long nothing may happen. There is no limit on the whole of a request.
+    """Limits for silence. There is no limit on the whole of a request.
 
     Attributes:
         connect: seconds to open a connection.
         first_byte: seconds from the request to the first byte of the answer's body (`LLM_TIMEOUT`).
         idle: seconds between two bytes (`LLM_TIMEOUT`); keep-alive comments count as bytes.
-        per_token: seconds that a token of the prompt may take; a server that says nothing while it reads a long prompt
+        per_token: seconds that a token of the prompt may take; a server that is silent while it reads a long prompt
             gets the longer of this and `first_byte`.
     """
 
@@ -60,7 +60,7 @@ class Timeouts(Struct, frozen=True):
     per_token: float = 0.0
 
     def reading(self, prompt_bytes: int) -> Timeouts:
-        """These limits, for a prompt of that size."""
+        """Return these limits, for a prompt of that size."""
         seconds = prompt_bytes // BYTES_PER_TOKEN * self.per_token
         return self if seconds <= self.first_byte else replace(self, first_byte=seconds)
 
@@ -69,8 +69,8 @@ class TransportError(Exception):
     """The bytes did not get through.
 
     Args:
-        kind: how. After `first_byte` and `idle` the server may still be at work; after the others it is not.
-        detail: the library's or the system's words.
+        kind: after `first_byte` and `idle` the server may still be at work; after the others it is not.
+        detail: the message of the library or the system.
     """
 
     def __init__(self, kind: Failure, detail: str = "") -> None:
@@ -80,7 +80,7 @@ class TransportError(Exception):
 
 
 class ErrorChunk(Exception):
-    """The server reported an error inside an answer with status 200; `error` is the report."""
+    """A server's report of an error inside an answer with status 200."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(repr(error))
@@ -88,13 +88,12 @@ class ErrorChunk(Exception):
 
 
 class Response(Struct, frozen=True):
-    """An answer whose body is still coming.
+    """An answer whose body is still arriving.
 
     Attributes:
-        status: the HTTP status.
-        headers: header fields, names in lower case.
+        headers: names in lower case.
         chunks: the body; raises TransportError.
-        aclose: gives the connection back, or closes it when the body was not read to its end. Always call it.
+        aclose: gives the connection back, or closes it if the body was not read to its end. Always call it.
     """
 
     status: int
@@ -104,7 +103,7 @@ class Response(Struct, frozen=True):
 
 
 def is_silent(url: str) -> bool:
-    """Return whether nothing listens at the address of a server on this machine or a private network.
+    """Return whether the address is on this machine or a private network, and no server listens there.
 
     Raises:
         ConfigError: it is no URL.
@@ -113,11 +112,7 @@ def is_silent(url: str) -> bool:
 
 
 def listens(url: str, within: float) -> bool:
-    """Return whether something accepts connections at an address within so many seconds.
-
-    Raises:
-        ConfigError: it is no URL.
-    """
+    """Return whether an address accepts connections within so many seconds. Raise ConfigError if it is no URL."""
     parts = urlsplit(server_root(url))
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -128,29 +123,21 @@ def listens(url: str, within: float) -> bool:
 
 
 class Transport(Protocol):
-    """Sends one request."""
-
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> Response:
-        """Send a request and return as soon as the head of the answer is there.
+        """Send a request and return as soon as the head of the answer has arrived.
 
         Raises:
             TransportError: no connection can be made.
         """
         ...
 
-    async def aclose(self) -> None:
-        """Close connections."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 class HttpTransport:
-    """One pool of kept-alive connections (and one for each proxy that the environment names).
-
-    Args:
-        env: where the proxy variables are looked up.
-    """
+    """A pool of kept-alive connections, and one for each proxy in the environment (`env`)."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if env is None else env
@@ -160,7 +147,6 @@ class HttpTransport:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> Response:
-        """See `Transport`."""
         import httpcore
 
         patience = {"connect": timeouts.connect, "write": timeouts.idle, "read": timeouts.first_byte}
@@ -177,14 +163,14 @@ class HttpTransport:
             except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
                 if not reused:
                     raise
-                # A kept-alive connection that the server closed at this very moment: it never saw the request.
+                # The server closed a kept-alive connection at this very moment: it never saw the request.
                 answer = await pool.handle_async_request(request)
-        patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library looks again when the body begins
+        patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library reads it again when the body begins
         fields_in = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
         return Response(answer.status, fields_in, self._chunks(answer, timeouts), answer.aclose)
 
     async def _chunks(self, answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
-        """The body. Streams of many sessions are read in turns: a read costs the same, however much it brings."""
+        """Yield the body. Streams of many sessions are read in turns: a read costs the same whatever its size."""
         from lmagent.providers.wire import body_of, wire_of
 
         wire = wire_of(answer)
@@ -210,7 +196,6 @@ class HttpTransport:
         return max(PAUSE, self._streams / READS)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             await pool.aclose()
@@ -237,8 +222,8 @@ def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
 
 
 async def _plain(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
-    """The body, as the library reads it. A scope around each read costs more than the read, so there is one only where
-    the library's own read timeout (the longer of the two) is not the one that holds."""
+    """Yield the body, as the library reads it. A scope around each read costs more than the read, so one is used
+    only if the library's own read timeout (the longer of the two) is not the limit."""
     body: AsyncIterator[bytes] = answer.aiter_stream()
     longest = max(timeouts.first_byte, timeouts.idle)
     limit = timeouts.first_byte
@@ -297,11 +282,11 @@ def _classify(error: Exception, phase: Literal["first_byte", "idle"]) -> Transpo
 
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
-"""How the event loop says it of a name that has several addresses: in one error for all."""
+"""The event loop's text for a name with several addresses: one error for all."""
 
 
 def _connect_failure(error: BaseException) -> TransportError:
-    """The library says "all attempts failed"; the cause is further down."""
+    """Return the cause, which is below the library's "all attempts failed"."""
     cause: BaseException | None = error
     last = error
     while cause is not None:
@@ -319,11 +304,7 @@ def _connect_failure(error: BaseException) -> TransportError:
 
 
 async def read_all(response: Response, limit: int) -> bytes:
-    """The body up to `limit` bytes; the rest is not read.
-
-    Raises:
-        TransportError: the body broke off.
-    """
+    """Return the body up to `limit` bytes; the rest is not read. Raise TransportError if the body breaks off."""
     body = bytearray()
     async for chunk in response.chunks:
         body += chunk

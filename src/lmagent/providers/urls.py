@@ -1,4 +1,4 @@
-"""URLs: where the chat endpoint is for what the user set as `LLM_URL`, and the proxy for it."""
+"""URLs: the chat endpoint for the user's `LLM_URL`, and its proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = re.compile(r"/v\d[^/]*(/|$)")
 
 
 def chat_url(url: str) -> str:
-    """The full chat URL for a base URL (`http://h:1234`, `http://h:1234/v1`) or a full chat URL.
+    """Return the full chat URL for a base URL (`http://h:1234`, `http://h:1234/v1`) or a full chat URL.
 
     Raises:
         ConfigError: it is no http or https URL.
@@ -27,7 +27,7 @@ def chat_url(url: str) -> str:
 
 
 def api_root(url: str) -> str:
-    """The root of the API (`http://h:1234/v1`), to which `/models` is appended; no query, no slash at the end.
+    """Return the API's root (`http://h:1234/v1`), to which `/models` is appended, without query and final slash.
 
     Raises:
         ConfigError: it is no http or https URL.
@@ -38,7 +38,7 @@ def api_root(url: str) -> str:
 
 
 def server_root(url: str) -> str:
-    """The root of the server (`http://h:1234`), under which its own routes lie (`/props`, `/api/ps`).
+    """Return the server's root (`http://h:1234`), under which its own routes lie (`/props`, `/api/ps`).
 
     Raises:
         ConfigError: it is no http or https URL.
@@ -49,12 +49,12 @@ def server_root(url: str) -> str:
 
 
 def authority(url: str) -> str:
-    """Host and port as the URL names them, without a user or password (RFC 3986, section 3.2)."""
+    """Return host and port as in the URL, without a user or password (RFC 3986, section 3.2)."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def is_near(url: str) -> bool:
-    """Whether a server is on this machine or a private network: asking it costs nothing and leaks nothing."""
+    """Return whether a server is on this machine or a private network: asking it costs nothing and leaks nothing."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     if is_loopback(url) or host.endswith((".local", ".lan", ".internal", ".home.arpa")):
         return True
@@ -63,17 +63,17 @@ def is_near(url: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
-        return "." not in host  # a bare name is one of this network
+        return "." not in host  # a bare name is in this network
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine; a name that only looks like an address (`127.example.org`) is not."""
+    """Return whether the URL's host is this machine; a name like an address (`127.example.org`) is not."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     return host in ("localhost", "::1") or host.endswith(".localhost") or _IPV4_LOOPBACK.fullmatch(host) is not None
 
 
 def _versioned(path: str) -> str:
-    """A path without any version segment gets the usual one; `/api` is OpenRouter's and gets it too."""
+    """Return a path with the usual version segment if it has none; `/api` is OpenRouter's and gets it too."""
     return path if _VERSION.search(path) else f"{path}/v1"
 
 
@@ -96,12 +96,9 @@ def _split(url: str) -> SplitResult:
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy's URL from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` (either case), or None.
+    """Return the proxy's URL from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` (either case), or None.
 
-    A server on this machine is never reached through a proxy.
-
-    Raises:
-        ConfigError: the proxy is not an HTTP proxy.
+    A server on this machine is never reached through a proxy. Raise ConfigError if the proxy is not an HTTP proxy.
     """
     parts = urlsplit(url)
     if is_loopback(url) or _excepted(parts.hostname or "", parts.port, _get(env, "no_proxy")):
@@ -125,7 +122,7 @@ def _get(env: Mapping[str, str], name: str) -> str:
 
 
 def _excepted(host: str, port: int | None, rules: str) -> bool:
-    """`NO_PROXY`: a comma list of `*`, hosts, domains (with or without a leading dot), each with an optional port."""
+    """Apply `NO_PROXY`: a comma list of `*`, hosts, domains (with or without a leading dot), with optional ports."""
     host = host.lower()
     for rule in rules.lower().replace(" ", ",").split(","):
         name, _, rule_port = rule.partition(":") if rule.count(":") == 1 else (rule, "", "")

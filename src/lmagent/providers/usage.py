@@ -1,4 +1,4 @@
-"""Usage: token counts under the names that servers give them."""
+"""Usage: token counts under the names of several servers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from lmagent.core.model import Usage
 
 BYTES_PER_TOKEN = 4
-"""The estimate used where a server reports nothing."""
+"""The estimate for a server that reports nothing."""
 
 
 def read_usage(chunk: dict[str, Any]) -> Usage | None:
-    """The token counts in a chunk; None where it has none or only zeros.
+    """Return the token counts in a chunk; None without any, or with only zeros.
 
-    OpenAI's `usage`, with `prompt_tokens_details.cached_tokens`; `input_tokens`/`output_tokens` as some gateways
-    say; DeepSeek's `prompt_cache_hit_tokens`; llama.cpp's `timings` (`cache_n` + `prompt_n`, `predicted_n`).
+    The names: OpenAI's `usage`, with `prompt_tokens_details.cached_tokens`; `input_tokens`/`output_tokens` of some
+    gateways; DeepSeek's `prompt_cache_hit_tokens`; llama.cpp's `timings` (`cache_n` + `prompt_n`, `predicted_n`).
     """
     usage, timings = _dict(chunk.get("usage")), _dict(chunk.get("timings"))
     details = _dict(usage.get("prompt_tokens_details")) or _dict(usage.get("input_tokens_details"))

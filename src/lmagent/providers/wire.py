@@ -1,8 +1,8 @@
-"""Wire: a connection under httpcore that gives the body of a stream past httpcore's parser.
+"""Wire: a connection under httpcore that passes the body of a stream around httpcore's parser.
 
-httpcore makes the connections, keeps them and reads the head of an answer. The body of an answer in chunks is taken
-from the connection itself: through httpcore's parser and anyio's socket an event costs three times as much
-(bench/relay.py). When the body is over, httpcore is shown the end that it waits for and keeps the connection.
+httpcore makes and keeps the connections, and reads the head of an answer. The body of a chunked answer is taken from
+the connection itself: through httpcore's parser and anyio's socket an event costs three times as much (bench/relay.py).
+After the body, httpcore gets the end that it waits for and keeps the connection.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import anyio
 import httpcore
 
 HELD = 1024 * 1024
-"""Bytes that may wait for a slow reader before the other side is asked to wait too."""
+"""Bytes that may wait for a slow reader before the server has to wait too."""
 
 TURN = 0.025
-"""Seconds at whose multiples pauses end, so that streams which pause are read in the same turns of the loop."""
+"""Pauses end at multiples of these seconds, so that pausing streams are read in the same turns of the loop."""
 
 SETTLED = 1.0
-"""Seconds from which on a stream is read with pauses; one that is shorter is never held up."""
+"""Seconds after which a stream is read with pauses; a shorter one is never delayed."""
 
 EYEBALLS = 0.25
-"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+"""Seconds after which the next address of a host is tried in parallel (RFC 8305)."""
 
 LONGEST_LINE = 65_536
 """Bytes of a line between two chunks."""
@@ -58,14 +58,13 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._free = anyio.Event()
         self._free.set()
 
-    # --- what the event loop says -----------------------------------------------------------------------------------
+    # --- called by the event loop -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """The connection is there."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep it, and wake the reader at the loop's next turn: what comes in the meantime goes with it."""
+        """Keep the data, and wake the reader at the loop's next turn, together with data that arrives until then."""
         self._held.append(data)
         self._size += len(data)
         if self._size > HELD and not self._is_paused and self._transport is not None:
@@ -74,21 +73,17 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._wake()
 
     def eof_received(self) -> bool:
-        """The other side has said all."""
         self._end(None)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
         self._free.set()
         self._end(exc)
 
     def pause_writing(self) -> None:
-        """The other side does not read."""
         self._free = anyio.Event()
 
     def resume_writing(self) -> None:
-        """It reads again."""
         self._free.set()
 
     def _end(self, error: Exception | None) -> None:
@@ -102,13 +97,13 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def take(self, limit: float | None = None) -> bytes:
-        """All that has arrived; waits for some, and is empty at the end.
+        """Return all data that has arrived; wait for some; return empty bytes at the end.
 
         Args:
-            limit: seconds of silence after which it is given up.
+            limit: seconds of silence.
 
         Raises:
-            httpcore.ReadTimeout: nothing came for so long.
+            httpcore.ReadTimeout: no data came for so long.
             httpcore.ReadError: the connection broke.
         """
         if not (self._held or self._is_over):
@@ -131,7 +126,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
             self._waiter = None
 
     async def rest(self, seconds: float) -> None:
-        """Leave to the system what arrives in the meantime: to look at each arrival costs more than to read them."""
+        """Leave arriving data to the system for a while: a wake-up for each arrival costs more."""
         if self._transport is None or self._held:
             return
         self._transport.pause_reading()
@@ -171,15 +166,14 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return data
 
     def give_back(self, data: bytes) -> None:
-        """Have the next read begin with these bytes."""
         if data:
             self._held.insert(0, data)
             self._size += len(data)
 
-    # --- what httpcore asks for -------------------------------------------------------------------------------------
+    # --- called by httpcore -----------------------------------------------------------------------------------------
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """See httpcore. Of an answer it is given no more than the head until it asks for the body."""
+        """See httpcore. Until it asks for the body, it gets only the head of an answer."""
         data = await self.take(timeout)
         if self._head is None:
             return data
@@ -188,7 +182,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._head += data
         if end is None:
             if len(self._head) > HELD:
-                self._head = None  # no head: its parser says so
+                self._head = None  # no head: its parser reports that
             return data
         size = end.end() - len(known)
         self._head = b"" if _INTERIM.match(self._head) else None
@@ -196,7 +190,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return data[:size]
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """See httpcore."""
         if not buffer:
             return
         if self._transport is None or self._transport.is_closing():
@@ -211,12 +204,11 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
                 raise httpcore.WriteTimeout from error
 
     async def aclose(self) -> None:
-        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def get_extra_info(self, info: str) -> Any:
-        """See httpcore: an idle connection on which something arrives has been closed by the other side."""
+        """See httpcore: an idle connection with arriving data has been closed by the other side."""
         if info == "is_readable":
             return bool(self._held or self._is_over)
         return self._transport.get_extra_info(info) if self._transport is not None else None
@@ -224,7 +216,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """See httpcore."""
         assert self._transport is not None
         try:
             with anyio.fail_after(timeout):
@@ -242,12 +233,12 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
 
 def _has_many(host: str) -> bool:
-    """Return whether a host may have several addresses, of which one may lead nowhere."""
+    """Return whether a host may have several addresses, of which one may be unreachable."""
     return host != "localhost" and ":" not in host and not host.replace(".", "").isdigit()
 
 
 class Wires(httpcore.AsyncNetworkBackend):
-    """Opens connections of that kind."""
+    """Opens connections of class `Wire`."""
 
     async def connect_tcp(
         self,
@@ -257,7 +248,6 @@ class Wires(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """See httpcore."""
         loop = asyncio.get_running_loop()
         try:
             with anyio.fail_after(timeout):
@@ -272,16 +262,11 @@ class Wires(httpcore.AsyncNetworkBackend):
         return wire
 
     async def sleep(self, seconds: float) -> None:
-        """See httpcore."""
         await anyio.sleep(seconds)
 
 
 class Chunks:
-    """Takes a body out of its chunks (RFC 9112, section 7.1).
-
-    Attributes:
-        ended: the body is complete.
-    """
+    """Takes a body out of its chunks (RFC 9112, section 7.1). `ended`: the body is complete."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -290,11 +275,7 @@ class Chunks:
         self._is_last = False
 
     def feed(self, data: bytes) -> bytes:
-        """Return what of the body some bytes hold.
-
-        Raises:
-            httpcore.RemoteProtocolError: it is not in chunks.
-        """
+        """Return the part of the body in some bytes. Raise httpcore.RemoteProtocolError if they are not chunked."""
         if self._line:
             data, self._line = self._line + data, b""
         found: list[bytes] = []
@@ -316,7 +297,7 @@ class Chunks:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _read_line(self, line: bytes) -> None:
-        """The size of a chunk, the end of the one before, or what follows the last."""
+        """Read the size of a chunk, the end of the previous one, or the trailer."""
         if not line:
             self.ended = self._is_last
         elif not self._is_last:
@@ -328,7 +309,7 @@ class Chunks:
 
 
 def wire_of(answer: httpcore.Response) -> Wire | None:
-    """Return the connection from which the body of an answer can be taken; None where httpcore has to read it."""
+    """Return the connection from which the body of an answer can be taken; None if httpcore has to read it."""
     extensions = cast("Mapping[str, Any]", answer.extensions)  # pyright: ignore[reportUnknownMemberType]
     wire = extensions.get("network_stream")
     coding = b"".join(value for name, value in answer.headers if name.lower() == b"transfer-encoding")
@@ -341,13 +322,12 @@ async def body_of(
     limits: tuple[float | None, float | None] = (None, None),
     pause: Callable[[], float] = lambda: 0.0,
 ) -> AsyncGenerator[bytes]:
-    """Give the body of an answer as it comes; what arrived together is one piece.
+    """Yield the body of an answer as it arrives; data that arrived together is one piece.
 
     Args:
         answer: the answer, of which httpcore has read the head.
-        wire: see `wire_of`.
-        limits: seconds of silence after which it is given up: before the first piece, and between two.
-        pause: seconds that are to lie between two pieces of a stream that has settled.
+        limits: seconds of silence: before the first piece, and between two.
+        pause: seconds between two pieces of a settled stream.
 
     Raises:
         httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: it ended before its end.

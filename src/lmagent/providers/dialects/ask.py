@@ -1,4 +1,4 @@
-"""Ask: small questions to a server over HTTP. Bounded in time and size; whatever goes wrong is no answer."""
+"""Ask: small questions to a server over HTTP, bounded in time and size; each failure counts as no answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lmagent.providers import jsontext
 from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
 
 LIMIT = 8 * 1024 * 1024
-"""Bytes of an answer beyond which it is no answer (OpenRouter's list of models is about 1 MB)."""
+"""Bytes above which an answer is discarded (OpenRouter's list of models is about 1 MB)."""
 
 QUICK = Timeouts(connect=0.4, first_byte=0.8, idle=0.4)
 """Patience with a server on this machine or nearby, once it has answered promptly."""
 PATIENT = Timeouts(connect=0.4, first_byte=3.0, idle=3.0)
-"""Patience with its first answer, and with a server that is recognised: it may be loading a model."""
+"""Patience with its first answer, and with a recognised server: it may be loading a model."""
 FAR = Timeouts(connect=3.0, first_byte=5.0, idle=3.0)
 """Patience with a server on the internet."""
 
@@ -27,17 +27,15 @@ class Ask:
     """Asks one server.
 
     Args:
-        transport: carries the bytes.
         root: the server's root (`http://h:1234`).
         api: the API's root (`http://h:1234/v1`).
         key: sent as a bearer token; empty sends none.
-        timeouts: how long nothing may happen.
-        limit: bytes of an answer.
+        timeouts: how long the server may be silent.
 
     Attributes:
-        reached: a server answered with anything at all.
+        reached: a server answered at all.
         slow: a question was not answered in time.
-        over: nothing more is asked; every answer is None.
+        over: no more questions are sent; every answer is None.
     """
 
     def __init__(
@@ -63,20 +61,18 @@ class Ask:
             self._headers["Authorization"] = f"Bearer {key}"
 
     async def models(self) -> Any:
-        """The JSON of `GET …/models`."""
         return await self._json("GET", f"{self.api}/models", b"")
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The JSON at a path under the root; None for anything else."""
+        """Return the JSON at a path under the root; None for other answers."""
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in (query or {}).items())
         return await self._json("GET", f"{self.root}{path}{'?' if tail else ''}{tail}", b"")
 
     async def post(self, path: str, body: Any) -> Any:
-        """The JSON that a body brings from a path under the root; None for anything else."""
+        """Post a body to a path under the root, and return the JSON of the answer; None for other answers."""
         return await self._json("POST", f"{self.root}{path}", jsontext.dumps(body))
 
     async def _json(self, method: str, url: str, body: bytes) -> Any:
-        """The JSON of an answer with status 200."""
         if self.over:
             return None
         headers = self._headers | ({"Content-Type": "application/json"} if body else {})
@@ -90,14 +86,14 @@ class Ask:
         except TransportError as error:
             self.slow = self.slow or error.kind in ("first_byte", "idle")
         except (ProviderError, ValueError):
-            pass  # no answer, or none in JSON
+            pass  # no answer, or no JSON
         return None
 
     async def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         response = await self._transport.send(method, url, headers, body, self.timeouts)
         self.reached = True
         try:
-            return response.status, await read_all(response, self._limit)  # cut off, it is no JSON
+            return response.status, await read_all(response, self._limit)  # an answer that was cut off is no JSON
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()

@@ -11,26 +11,23 @@ from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
 
 Proof = Literal["loaded", "setting", "maximum", "none"]
-"""Where a window's figure comes from: the instance that is loaded; a setting with which it will be loaded or is
-served; the model's own maximum, which says nothing of what is served; nowhere."""
+"""Source of a window's figure: the loaded instance; a setting with which the model is served or will be loaded; the
+model's own maximum, which does not show the served window; unknown."""
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What a server says of a model. None always means that it does not say.
+    """A server's description of a model. None always means that the server does not state it.
 
     Attributes:
-        id: the name to ask for.
         loaded: it is in memory now.
-        window: tokens that one request may use, prompt and reply together; a slot's share where slots divide it.
-        proof: where `window` comes from. Only `trusted` figures may be filled up.
+        window: tokens that one request may use, prompt and reply together; a slot's share if slots divide it.
+        proof: the source of `window`. Only `trusted` figures may be filled up.
         maximum: tokens that the model was made for.
-        max_output: tokens that the server lets it write at most.
-        vision: it takes images.
         embeddings: it makes embeddings and cannot chat.
         tools: it, or its template, knows tool calls.
         thinking: it can think before it answers.
-        quant: quantisation, in the server's words.
-        size: number of parameters, in the server's words (`7B`).
+        quant: quantisation, as the server names it.
+        size: number of parameters, as the server writes it (`7B`).
         bytes: size of its file or its memory.
     """
 
@@ -50,40 +47,37 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def trusted(self) -> bool:
-        """Whether `window` is what the server really serves, rather than what the model could do."""
+        """Whether `window` is the served window, rather than the model's possible one."""
         return self.proof in ("loaded", "setting")
 
     def safe_window(self, assumed: int) -> int:
-        """The window to plan with: the served one; else `assumed`, or the model's maximum if that is smaller."""
+        """Return the window to plan with: the served one; else `assumed`, or the model's maximum if that is smaller."""
         if self.window is not None and self.trusted:
             return self.window
         return min(assumed, self.window or assumed)
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
-    """What a server is and can do. None means that it is not known; it can be tried.
+    """The identity and abilities of a server. None means unknown; the ability can be tried.
 
     Attributes:
-        dialect: name of the dialect (`ollama`); `generic` for anything not recognised.
-        label: the server's name for people (`Ollama`); empty where not even that is known.
+        dialect: name of the dialect (`ollama`); `generic` for a server that is not recognised.
+        label: the server's name for the user (`Ollama`); empty if even that is unknown.
         root: root of the server, under which its own routes lie.
-        version: in the server's words.
         reached: something answered at all.
-        finished: all that was asked was answered or refused; else it was too slow, and may be asked again later.
-        model: the model that was asked about; without a name, the only one there is, or the only one loaded.
-        models: all models that it lists.
+        finished: all questions were answered or refused; otherwise it was too slow, and may be asked again later.
+        model: the model that was asked about; without a name, the only one, or the only one loaded.
         slots: requests that it serves at the same time, each with a prompt cache of its own.
-        usage: it counts tokens in streams when asked to (`stream_options.include_usage`).
+        usage: it counts tokens in streams on request (`stream_options.include_usage`).
         progress: it reports how far the prompt is read (`return_progress`).
         timings: it reports with each reply how much of the prompt came from its cache.
         json_schema: it enforces `response_format` of type `json_schema`.
-        grammar: it enforces a GBNF grammar.
         tokenizer: it counts tokens of a text or a conversation.
         id_slot: a request can be bound to a slot.
-        slot_files: it may be able to keep what a slot holds in a file; it can be tried.
+        slot_files: it may be able to save a slot's contents to a file; it can be tried.
         cache_prompt: `cache_prompt` is understood.
-        native_chat: it has a chat route of its own that obeys what the common one ignores.
-        cuts: it is known to cut a prompt that does not fit, without a word, on the common chat route.
+        native_chat: its own chat route obeys options that the common one ignores.
+        cuts: on the common chat route it silently cuts a prompt that does not fit.
         sums: it refuses a request whose prompt and `max_tokens` together exceed the window.
     """
 
@@ -110,7 +104,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
     sums: bool = False
 
     def of(self, model: str) -> ModelFacts | None:
-        """Facts about a model by name (`:latest` may be left out); without a name, `self.model`."""
+        """Return the facts about a model by name (`:latest` may be left out); without a name, `self.model`."""
         if not model:
             return self.model
         if self.model is not None and self.model.id in (model, f"{model}:latest"):
@@ -119,14 +113,13 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):
-    """The options of a caller beyond the request itself; a dialect that does not know an option ignores it.
+    """A caller's options besides the request; a dialect ignores options that it does not know.
 
     Attributes:
         slot: the slot to bind the request to; numbers beyond the last slot are not sent.
         progress: report how far the prompt is read.
         timings: report timings with every token; at the end they come anyway.
         schema: a JSON schema that the answer must follow; the request's own `response_schema` is sent without it.
-        grammar: a GBNF grammar that the answer must follow.
         think: switch thinking on, off, or to a level (`low`, `medium`, `high`).
         keep_alive: how long the model stays in memory (`30m`; -1 for ever).
         provider: OpenRouter's routing preferences.
@@ -143,13 +136,12 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What the questions that were asked of every server brought.
+    """The answers to the questions that every server gets.
 
     Attributes:
-        root: root of the server.
         local: it is on this machine or a private network: questions cost nothing there.
-        listing: the answer of `GET …/models`; None where it is no JSON.
-        answers: further answers by path under the root; None where one is no JSON.
+        listing: the answer of `GET …/models`; None if it is no JSON.
+        answers: further answers by path under the root; None for an answer that is no JSON.
     """
 
     root: str
@@ -158,7 +150,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Any]
 
     def owner(self) -> str:
-        """Return `owned_by` of the first model listed, or of an empty list; empty where neither names one."""
+        """Return `owned_by` of the first model listed, or of an empty list; empty if neither has it."""
         from lmagent.providers.dialects.fields import entries, text
 
         listed = entries(self.listing, "data")
@@ -166,7 +158,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Dialect(Protocol):
-    """One kind of server. Stateless: a module's worth of knowledge, as an object."""
+    """The knowledge about one kind of server, without state."""
 
     @property
     def name(self) -> str:
@@ -174,38 +166,36 @@ class Dialect(Protocol):
         ...
 
     @property
-    def label(self) -> str:
-        """The server's name for people."""
-        ...
+    def label(self) -> str: ...
 
     @property
     def routes(self) -> Sequence[str]:
-        """Paths under the server's root that are asked with GET to tell it from others."""
+        """Paths under the server's root; GET requests to them tell the server from others."""
         ...
 
     def claims(self, seen: Seen) -> bool:
-        """Whether the server is of this kind."""
+        """Return whether the server is of this kind."""
         ...
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """The facts. May ask more, with questions that load nothing and cost nothing. Never raises."""
+        """Return the facts. It may ask more, with questions that load nothing and cost nothing. Never raises."""
         ...
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Fields to add to the body of a chat completion; a field of the same name is replaced."""
+        """Return fields for the body of a chat completion; they replace fields of the same name."""
         ...
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """How many tokens the server makes of a text, or of a whole request; None where it does not count."""
+        """Return the server's token count of a text, or of a whole request; None if it does not count."""
         ...
 
 
 def slot_of(facts: ServerFacts, conversation: int) -> int | None:
-    """Return the slot for a conversation, so that no other one pushes the main one out of its slot.
+    """Return the slot for a conversation, so that no other one replaces the main one's prompt.
 
-    Conversation 0 is the main one and has slot 0 to itself; the others share the rest. None if the server has only one
-    slot, or binds no requests: there, only the order of requests keeps the prompt cached (`cache_slot`). A request for
-    a busy slot waits for it.
+    Conversation 0 is the main one and has slot 0 to itself; the others share the rest. Return None if the server has
+    only one slot, or binds no requests: there, only the order of requests keeps the prompt cached (`cache_slot`). A
+    request for a busy slot waits for it.
     """
     if not facts.id_slot or not facts.slots or facts.slots < 2:
         return None
@@ -213,12 +203,11 @@ def slot_of(facts: ServerFacts, conversation: int) -> int | None:
 
 
 def response_format(schema: dict[str, Any]) -> dict[str, Any]:
-    """The field `response_format` for a schema, in the form that all servers share."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
 def chosen(models: tuple[ModelFacts, ...], model: str) -> ModelFacts | None:
-    """The model of that name; without a name, the only one that can chat, or the only one of them that is loaded."""
+    """Return the model of that name; without a name, the only one that can chat, or the only loaded one of them."""
     if model:
         return next((known for known in models if known.id in (model, f"{model}:latest")), None)
     able = [known for known in models if not known.embeddings]

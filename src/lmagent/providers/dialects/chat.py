@@ -1,6 +1,6 @@
 """Chat: the Provider that fits a server's dialect.
 
-`provider_for` gives Ollama its native route and everybody else the common one with the dialect's own fields. A server
+`provider_for` uses Ollama's native route, and for other servers the common one with the dialect's own fields. A server
 that refuses one of those fields by name does not get it again.
 """
 
@@ -25,16 +25,11 @@ _REFUSED = (
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|invalid"
 )
 _NEVER_DROPPED = {"provider"}
-"""A person's own options: without them the request is another one."""
+"""The user's own options: without them, it would be another request."""
 
 
 class DialectEncoder(BodyEncoder):
-    """Encodes requests with the fields that a dialect adds; they come before all others.
-
-    Args:
-        facts: what the server is.
-        options: what is wished of it with every request.
-    """
+    """Encodes requests with the fields that a dialect adds, which precede the others."""
 
     def __init__(self, facts: ServerFacts, options: RequestOptions) -> None:
         super().__init__()
@@ -42,28 +37,22 @@ class DialectEncoder(BodyEncoder):
         self._options = options
 
     def extras(self, request: ModelRequest) -> dict[str, Any]:
-        """The dialect's own fields for a request."""
         return dialect_of(self._facts).extras(request, self._facts, self._options)
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
-        """See `BodyEncoder.encode`; fields of the dialect are left out by their names too."""
         extras = {name: value for name, value in self.extras(request).items() if name not in omit}
         body = super().encode(request, {*omit, *extras}, model=model)
         return jsontext.dumps(extras)[:-1] + b"," + body[1:] if extras else body
 
 
 class DialectChat(OpenAIChat):
-    """A server of a known dialect by its common route.
+    """A server of a known dialect, by the common route.
 
     Args:
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
-        facts: what the server is; names the model for requests that do not.
-        options: what is wished of it with every request.
-        transport: carries the bytes; shared, and closed with this.
-        clock: time.
-        timeouts: how long nothing may happen.
-        retries: how often a failed call is tried.
+        facts: also names the model for requests without one.
+        transport: shared, and closed with this.
 
     Raises:
         ConfigError: `base_url` is no URL.
@@ -113,15 +102,9 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
     """Return the provider for a server.
 
     Args:
-        facts: the server as measured.
         base_url: base URL or full chat URL.
-        api_key: sent as a bearer token.
-        window: tokens to load a model with, where the request decides that (Ollama).
-        transport: carries the bytes; shared, and closed with the provider.
-        clock: time.
-        options: options of every request.
-        timeouts: how long the server may be silent.
-        retries: how often a failed call is tried.
+        window: tokens to load a model with, if the request decides that (Ollama).
+        transport: shared, and closed with the provider.
     """
     if facts.native_chat:
         from lmagent.providers.dialects.ollama_chat import OllamaChat

@@ -1,8 +1,8 @@
-"""Generic: any OpenAI-compatible server that no other dialect claims.
+"""Generic: OpenAI-compatible servers that no other dialect claims.
 
-What its list of models says is taken where it is said in a known field. A few servers are known well enough to be
-asked one question more: KoboldCpp (`/api/extra/true_max_context_length`), TabbyAPI (`/v1/model`), SGLang
-(`max_model_len` in the list). LocalAI and MLX servers state no window.
+Known fields of their list of models are read. Three servers get one more question: KoboldCpp
+(`/api/extra/true_max_context_length`), TabbyAPI (`/v1/model`), SGLang (`max_model_len` in the list). LocalAI and MLX
+servers state no window.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ KOBOLD = "/api/extra/version"
 TABBY = "/v1/model"
 
 _SERVED = ("max_model_len", "loaded_context_length", "n_ctx")
-"""Fields that state the served window."""
+"""Fields for the served window."""
 _POSSIBLE = ("context_length", "context_window", "max_context_length", "max_seq_len", "max_context_window_tokens")
-"""Fields that state what a hosted model serves, and what a local one could."""
+"""Fields for the served window of a hosted model, and the possible one of a local model."""
 _LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang", "localai": "LocalAI"}
 
 
 class Generic:
-    """See `Dialect`; claims everything."""
+    """See `Dialect`; claims every server."""
 
     name = "generic"
     label = ""
     routes = (KOBOLD, TABBY)
 
     def claims(self, seen: Seen) -> bool:
-        """Everything."""
         return True
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """The list, and what the few known servers add."""
+        """Read the list, and the additions of the few known servers."""
         listed = entries(seen.listing, "data")
         models = tuple(_facts(entry, local=seen.local) for entry in listed if text(entry, "id"))
         asked = chosen(models, model)
@@ -53,7 +52,7 @@ class Generic:
         if text(seen.answers.get(KOBOLD), "result") == "KoboldCpp":
             label, version = "KoboldCpp", text(seen.answers.get(KOBOLD), "version")
             served = window(await ask.get("/api/extra/true_max_context_length"), "value")
-            asked = asked or (models[0] if models else None)  # it serves one model, whatever name is asked for
+            asked = asked or (models[0] if models else None)  # it serves one model, whatever the requested name is
         tabby = mapping(seen.answers.get(TABBY), "parameters")
         if "max_seq_len" in tabby:
             label = label or "TabbyAPI"
@@ -75,11 +74,11 @@ class Generic:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Only what the common API has: an unknown field is an error for some servers."""
+        """Return only the common API's fields: an unknown field is an error for some servers."""
         return {} if options.schema is None else {"response_format": response_format(options.schema)}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """A text only; how a conversation is rendered is not known."""
+        """Count a text only: the rendering of a conversation is unknown."""
         if not isinstance(subject, str):
             return None
         if facts.label == "KoboldCpp":
@@ -91,13 +90,13 @@ class Generic:
 
 def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
     served = next((found for key in _SERVED if (found := window(entry, key))), None)
-    served = served or window(entry, "top_provider", "context_length")  # a gateway that lists as OpenRouter does
+    served = served or window(entry, "top_provider", "context_length")  # a gateway whose list has OpenRouter's form
     possible = next((found for key in _POSSIBLE if (found := window(entry, key))), None)
     proof: Proof = "none"
     if served:
         proof = "setting"
     elif possible:
-        # A hosted model is served as it is listed; a local one is loaded with any window.
+        # A hosted model is served as listed; a local one is loaded with any window.
         proof = "maximum" if local else "setting"
     name = text(entry, "id")
     modalities = words(entry, "architecture", "input_modalities")

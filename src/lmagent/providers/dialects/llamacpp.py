@@ -24,14 +24,12 @@ PROPS = "/props"
 
 
 class LlamaCpp:
-    """See `Dialect`."""
-
     name = "llamacpp"
     label = "llama.cpp"
     routes = (PROPS,)
 
     def claims(self, seen: Seen) -> bool:
-        """By the owner of its models, or by its properties."""
+        """Recognise it by the owner of its models, or by its properties."""
         props = mapping(seen.answers.get(PROPS))
         return (
             seen.owner() == "llamacpp"
@@ -41,7 +39,7 @@ class LlamaCpp:
         )
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """A router is asked for the properties of the model, if that is running."""
+        """Read the properties; a router has those of the model, if that is running."""
         props = seen.answers.get(PROPS)
         listed = entries(seen.listing, "data")
         router = text(props, "role") == "router"
@@ -52,7 +50,7 @@ class LlamaCpp:
         elif router:
             props = None
         elif asked is None and len(models) <= 1:
-            # One model is served whatever name is asked for.
+            # One model is served whatever the requested name is.
             asked = models[0] if models else ModelFacts(id=model) if mapping(props) else None
         if asked is not None and mapping(props):
             asked = _served(asked, props)
@@ -80,7 +78,7 @@ class LlamaCpp:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Unknown fields are ignored by old builds."""
+        """Old builds ignore unknown fields."""
         fields: dict[str, Any] = {"cache_prompt": True}
         if options.progress:
             fields["return_progress"] = True
@@ -93,7 +91,8 @@ class LlamaCpp:
         elif options.grammar:
             fields["grammar"] = options.grammar
         if request.tools and (options.grammar or options.schema is not None):
-            fields["tool_choice"] = "none"  # the tools stay in the prompt; only the server's own grammar for them goes
+            # the tools stay in the prompt; only the server's own grammar for them is dropped
+            fields["tool_choice"] = "none"
         if isinstance(options.think, bool):
             fields["chat_template_kwargs"] = {"enable_thinking": options.think}
         elif options.think:
@@ -101,7 +100,7 @@ class LlamaCpp:
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """A text by `/tokenize`; a request by the route for it, or rendered by `/apply-template` on older builds."""
+        """Count a text by `/tokenize`; a request by its own route, or rendered by `/apply-template` on older builds."""
         if not isinstance(subject, str):
             body = chat_body(subject)
             counted = number(await ask.post("/v1/chat/completions/input_tokens", body), "input_tokens")
@@ -116,7 +115,7 @@ class LlamaCpp:
 
 
 def _listed(entry: dict[str, Any]) -> ModelFacts:
-    """From the list of models: `meta` of the running model; `status` where the server is a router."""
+    """Read an entry of the list of models: `meta` of the running model; `status` if the server is a router."""
     status = text(entry, "status", "value")
     served = window(entry, "meta", "n_ctx")
     maximum = window(entry, "meta", "n_ctx_train")
@@ -135,7 +134,7 @@ def _listed(entry: dict[str, Any]) -> ModelFacts:
 
 
 def _served(known: ModelFacts, props: Any) -> ModelFacts:
-    """`known` with what the properties say."""
+    """Return `known`, completed from the properties."""
     served = window(props, "default_generation_settings", "n_ctx")
     if served is None and (whole := window(props, "n_ctx")):
         served = whole // max(1, number(props, "total_slots") or 1)

@@ -1,7 +1,7 @@
-"""lmagent's own model server: its list of models says all there is to say, also of models that are not loaded.
+"""lmagent's own model server: its list of models has all the facts, also of models that are not loaded.
 
-`context_length` is one slot's window, as it is or as the model will be loaded with it. What runs a model decides what
-a request may have: llama.cpp's fields reach its engine unchanged; other engines get none of them.
+`context_length` is one slot's window, of the loaded model or of the model when it is loaded. The engine determines the
+fields of a request: llama.cpp gets its own unchanged; other engines get none of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ OWNER = "lmagent"
 
 
 class Lmagent:
-    """See `Dialect`."""
-
     name = "lmagent"
     label = "lmagent's model server"
     routes = ()
@@ -30,11 +28,10 @@ class Lmagent:
         self._engine = LlamaCpp()
 
     def claims(self, seen: Seen) -> bool:
-        """By the owner of its models."""
         return seen.owner() == OWNER
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """From the list; a model that is not offered there, but known by its name, is asked about by that."""
+        """Read the list; a known model that is not in it is requested by its name."""
         listed = entries(seen.listing, "data")
         if model and not any(text(entry, "id") == model for entry in listed):
             named = mapping(await ask.get(f"/v1/models/{quote(model, safe='')}"))
@@ -65,11 +62,10 @@ class Lmagent:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """The engine's."""
         return self._engine.extras(request, facts, options) if facts.cache_prompt else {}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """A request is rendered by `/apply-template`; a text counted by `/tokenize` of the model's engine."""
+        """Count a request by `/apply-template`, a text by `/tokenize` of the model's engine."""
         if not isinstance(subject, str):
             subject = text(await ask.post("/apply-template", chat_body(subject) | {"model": model}), "prompt")
             if not subject:
@@ -80,9 +76,9 @@ class Lmagent:
 
 
 def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> ModelFacts | None:
-    """Choose a model where the user named none: a loaded one, else the largest; none that fails or is a toy.
+    """Choose a model if the user named none: a loaded one, else the largest; none that fails or is a toy.
 
-    The server would refuse such a request, and the first of its list may be a damaged file.
+    Without a name the server would refuse the request, and the first of its list may be a damaged file.
     """
     unfit = {text(entry, "id") for entry in listed if text(entry, "reason") or text(entry, "source") == "demo"}
     able = [known for known in models if not known.embeddings and known.id not in unfit]

@@ -20,21 +20,19 @@ V0 = "/api/v0/models"
 
 
 class LMStudio:
-    """See `Dialect`."""
-
     name = "lmstudio"
     label = "LM Studio"
     routes = (V1, V0)
 
     def claims(self, seen: Seen) -> bool:
-        """By the fields that only its lists have."""
+        """Recognise it by fields that only its lists have."""
         new, old = entries(seen.answers.get(V1), "models"), entries(seen.answers.get(V0), "data")
         return any("loaded_instances" in entry for entry in new) or any(
             "compatibility_type" in entry or "loaded_context_length" in entry for entry in old
         )
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """Both lists; the newer one wins."""
+        """Read both lists; the newer one wins."""
         models: dict[str, ModelFacts] = {}
         parallel: dict[str, int] = {}
         for entry in entries(seen.answers.get(V1), "models"):
@@ -63,7 +61,7 @@ class LMStudio:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """`ttl` is LM Studio's word for how long a model stays loaded, in seconds."""
+        """Send `ttl`: LM Studio's name for how long a model stays loaded, in seconds."""
         fields: dict[str, Any] = {}
         if options.schema is not None:
             fields["response_format"] = response_format(options.schema)
@@ -74,12 +72,12 @@ class LMStudio:
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """It has no route that counts."""
+        """Return None: it has no route that counts."""
         return None
 
 
 def _new(entry: dict[str, Any]) -> list[ModelFacts]:
-    """A model by its key, and each instance that has another name (`key:2`)."""
+    """Return a model by its key, and each instance that has another name (`key:2`)."""
     windows = {
         text(instance, "id"): window(instance, "config", "context_length")
         for instance in entries(entry, "loaded_instances")
@@ -106,7 +104,7 @@ def _new(entry: dict[str, Any]) -> list[ModelFacts]:
         )
 
     key = text(entry, "key")
-    # Which instance serves a request by the model's key is not said: the smallest one is safe.
+    # The instance that serves a request by the model's key is unknown: the smallest one is safe.
     by_key = [facts(key, bool(windows), min(stated) if stated else None)] if key else []
     return by_key + [facts(name, True, served) for name, served in windows.items() if name and name != key]
 
@@ -131,7 +129,7 @@ def _old(entry: dict[str, Any]) -> ModelFacts:
 
 
 def _seconds(given: str | int | None) -> int | None:
-    """`30m`, `90`, `1h` in seconds; None for an empty text, for ever, and other texts."""
+    """Return `30m`, `90`, `1h` in seconds; None for an empty text, for ever, and other texts."""
     if isinstance(given, str):
         unit = {"s": 1, "m": 60, "h": 3600}.get(given[-1:], 0)
         figure = given[:-1] if unit else given

@@ -1,13 +1,13 @@
-"""Ollama: `GET /api/ps` states the window of a loaded model; before that it is not known.
+"""Ollama: `GET /api/ps` states the window of a loaded model; before that it is unknown.
 
 `POST /api/show` states the model's maximum (`model_info["<architecture>.context_length"]`), its abilities, and a
 `num_ctx` that its Modelfile fixes. The server's own default (`OLLAMA_CONTEXT_LENGTH`, else 4,096, 32,768 or 262,144 by
-the memory of the graphics cards) is stated nowhere.
+the memory of the graphics cards) is not stated.
 
 Two traps. The common route (`/v1/chat/completions`) has no field for the window: a prompt that does not fit loses its
-front, with status 200. And a request whose window differs from the loaded one's reloads the model: a figure in
-`/api/ps` that another program's `num_ctx` brought about is gone with the first request on the common route. So use the
-native route (`ollama_chat.py`) with one `num_ctx` for a whole session, and never both routes.
+front, with status 200. And a request whose window differs from the loaded one's reloads the model: the first request on
+the common route replaces a window that another program's `num_ctx` had set. So use the native route (`ollama_chat.py`)
+with one `num_ctx` for a whole session, and never both routes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ DEFAULT_WINDOW = 4096
 
 
 class Ollama:
-    """See `Dialect`."""
-
     name = "ollama"
     label = "Ollama"
     routes = (VERSION, PS, TAGS)
 
     def claims(self, seen: Seen) -> bool:
-        """By its version, or its models' owner, beside its lists; KoboldCpp imitates it and names itself elsewhere."""
+        """Recognise it by its version, or its models' owner; KoboldCpp imitates it, but has its own route."""
         if text(seen.answers.get("/api/extra/version"), "result"):
             return False
         lists = [mapping(seen.answers.get(path)).get("models") for path in (PS, TAGS)]
@@ -43,7 +41,7 @@ class Ollama:
         return bool(named) and any(isinstance(found, list) for found in lists)
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """The chosen model is asked about once more."""
+        """Read the lists, and ask once more about the chosen model."""
         running = entries(seen.answers.get(PS), "models")
         tags = entries(seen.answers.get(TAGS), "models")
         names = [text(entry, "name") or text(entry, "model") for entry in tags]
@@ -70,7 +68,7 @@ class Ollama:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """For the common route, which knows neither `num_ctx` nor `keep_alive`."""
+        """Return the fields for the common route, which knows neither `num_ctx` nor `keep_alive`."""
         fields: dict[str, Any] = {}
         if options.schema is not None:
             fields["response_format"] = response_format(options.schema)
@@ -80,14 +78,14 @@ class Ollama:
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """It has no route that counts."""
+        """Return None: it has no route that counts."""
         return None
 
 
 def native_extras(request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-    """Fields for the native route (`/api/chat`), `options` left out: see `ollama_chat.py`.
+    """Return the fields for the native route (`/api/chat`), without `options`: see `ollama_chat.py`.
 
-    `truncate` and `shift` make it refuse what does not fit, with the figures, instead of cutting it.
+    `truncate` and `shift` make it refuse a prompt that does not fit, with the figures, instead of cutting it.
     """
     fields: dict[str, Any] = {"truncate": False, "shift": False}
     schema = options.schema if options.schema is not None else request.response_schema
@@ -101,8 +99,8 @@ def native_extras(request: ModelRequest, facts: ServerFacts, options: RequestOpt
 
 
 def choose_window(model: ModelFacts | None, wanted: int) -> int:
-    """The `num_ctx` for a session: the loaded window if it is large enough, since another one reloads the model; else
-    the wanted window, up to the model's maximum."""
+    """Return the `num_ctx` for a session: the loaded window if it is large enough, since another one reloads the
+    model; else the wanted window, up to the model's maximum."""
     if model is None:
         return wanted
     if model.loaded and model.proof == "loaded" and model.window and model.window >= wanted:
@@ -111,7 +109,6 @@ def choose_window(model: ModelFacts | None, wanted: int) -> int:
 
 
 def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]]) -> ModelFacts:
-    """Return the loaded models and their windows, from the lists."""
     entry = named(running, name, "name", "model")
     served = window(entry, "context_length")
     capabilities = words(tag, "capabilities")
@@ -131,7 +128,7 @@ def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]])
 
 
 def _shown(known: ModelFacts, shown: Any, running: list[dict[str, Any]]) -> ModelFacts:
-    """`known` with what `/api/show` says."""
+    """Return `known`, completed from `/api/show`."""
     capabilities = words(shown, "capabilities")
     said = bool(capabilities)
     info = mapping(shown, "model_info")
@@ -171,7 +168,7 @@ def _only_embeddings(capabilities: tuple[str, ...]) -> bool:
 
 
 def _parameter(lines: str, name: str) -> int | None:
-    """A number in the Modelfile's parameters: lines of a name, blanks and a value."""
+    """Return a number in the Modelfile's parameters: lines of a name, blanks and a value."""
     for line in lines.splitlines():
         key, _, value = line.strip().partition(" ")
         figure = value.strip()

@@ -1,13 +1,13 @@
 """OllamaChat: the Provider for Ollama's own chat route, `POST /api/chat`, the only one that obeys `num_ctx`.
 
-A stream there is one JSON object a line. Each is put into the shape of a chunk of the common API, so that thoughts,
-calls and usage are assembled by the same code. What differs from the common API:
+Its stream has one JSON object in each line. Each gets the shape of a chunk of the common API, so that the same code
+assembles thoughts, calls and usage. Differences from the common API:
 
-- Arguments of calls are objects in both directions; results name the tool they came from; images are bare base64.
-- `options` hold `num_ctx`, `temperature` and `num_predict`. A `num_ctx` other than the loaded one reloads the model,
-  so there is one for the life of this object.
+- Arguments of calls are objects in both directions; results name their tool; images are bare base64.
+- `options` hold `num_ctx`, `temperature` and `num_predict`. Another `num_ctx` than the loaded one reloads the model, so
+it is constant for the life of this object.
 - `truncate` and `shift` set to false make it refuse a prompt that does not fit, with the figures in the refusal.
-- There is no `tool_choice`: "none" cannot be asked for.
+- It has no `tool_choice`: "none" is not possible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lmagent.providers.urls import server_root
 _KEPT = 4
 """Conversations whose encoding is kept."""
 _LINE = 32 * 1024 * 1024
-"""Bytes of a line beyond which it is none."""
+"""Bytes of the longest line."""
 
 
 class OllamaChat(OpenAIChat):
@@ -48,16 +48,13 @@ class OllamaChat(OpenAIChat):
     Args:
         base_url: base URL, with or without `/v1`.
         api_key: sent as a bearer token; empty sends none.
-        facts: what the probe found: the window to keep, whether the model thinks.
-        window: tokens wanted; the loaded window is kept if it is larger, the model's maximum is not exceeded.
+        facts: the result of the probe: the window to keep, whether the model thinks.
+        window: tokens wanted; a larger loaded window is kept, and the model's maximum is not exceeded.
         options: thinking and `keep_alive`.
-        transport: carries the bytes; shared, and closed with this.
-        clock: time.
-        timeouts: how long nothing may happen.
-        retries: how often a failed call is tried.
+        transport: shared, and closed with this.
 
     Attributes:
-        num_ctx: the window with which every request is sent.
+        num_ctx: the window in every request.
 
     Raises:
         ConfigError: `base_url` is no URL.
@@ -86,7 +83,7 @@ class OllamaChat(OpenAIChat):
         try:
             await super()._refused(request, response)
         except ContextOverflow as overflow:
-            overflow.window = overflow.window or self.num_ctx  # one of the two refusals names no figure
+            overflow.window = overflow.window or self.num_ctx  # one of the two refusals has no figure
             raise
 
     def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
@@ -97,7 +94,7 @@ class OllamaChat(OpenAIChat):
 
 
 class _Conversation:
-    """Encoded messages of one conversation, and the names of the tools that its calls asked for."""
+    """Encoded messages of one conversation, and the names of the tools by call id."""
 
     __slots__ = ("encoded", "keep_thinking", "messages", "names")
 
@@ -108,7 +105,7 @@ class _Conversation:
         self.names: dict[str, str] = {}
 
     def follow(self, messages: Sequence[Message]) -> list[bytes]:
-        """The encoding of `messages`; only what is new is encoded."""
+        """Return the encoding of `messages`; only new messages are encoded."""
         known = 0
         for mine, other in zip(self.messages, messages, strict=False):
             if mine is not other:
@@ -124,13 +121,7 @@ class _Conversation:
 
 
 class NativeEncoder(BodyEncoder):
-    """Encodes requests for `/api/chat`; `messages` come last, as on the common route.
-
-    Args:
-        num_ctx: the window.
-        facts: what the server can do.
-        options: thinking and `keep_alive`.
-    """
+    """Encodes requests for `/api/chat`; `messages` come last, as on the common route."""
 
     def __init__(self, num_ctx: int, facts: ServerFacts, options: RequestOptions) -> None:
         super().__init__()
@@ -140,7 +131,6 @@ class NativeEncoder(BodyEncoder):
         self._known: list[_Conversation] = []
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
-        """The body; see `BodyEncoder.encode`."""
         options: dict[str, Any] = {"num_ctx": self._num_ctx, **request.sampling.given()}
         if request.temperature is not None:
             options["temperature"] = request.temperature
@@ -157,11 +147,10 @@ class NativeEncoder(BodyEncoder):
         return jsontext.dumps(head)[:-1] + b',"messages":[' + messages + b"]}"
 
     def call_ids(self, request: ModelRequest) -> frozenset[str]:
-        """See `BodyEncoder.call_ids`."""
         return frozenset(self._of(request).names)
 
     def _of(self, request: ModelRequest) -> _Conversation:
-        """The conversation that the request continues, or branches off from."""
+        """Return the conversation that the request continues or branches off from."""
         for at, known in enumerate(self._known):
             begins = known.messages and request.messages and known.messages[0] is request.messages[0]
             if begins and known.keep_thinking == request.keep_thinking:
@@ -173,7 +162,6 @@ class NativeEncoder(BodyEncoder):
 
 
 def _wire(message: Message, names: dict[str, str], *, keep_thinking: bool) -> list[dict[str, Any]]:
-    """A message as `/api/chat` takes it."""
     if message.role == "tool":
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         return [
@@ -197,7 +185,6 @@ def _wire(message: Message, names: dict[str, str], *, keep_thinking: bool) -> li
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Arguments are an object here."""
     arguments: dict[str, Any] = {}
     if jsontext.is_object(call.arguments):
         arguments = jsontext.loads(call.arguments.encode())
@@ -210,11 +197,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 class NativeReader:
-    """Puts the lines of one reply into the shape of chunks of the common API.
-
-    Args:
-        server: its name in errors.
-    """
+    """Converts the lines of one reply into chunks of the common API; `server` is its name in errors."""
 
     def __init__(self, server: str = "the model server") -> None:
         self._server = server
@@ -252,7 +235,7 @@ class NativeReader:
         return [jsontext.dumps(chunk), jsontext.dumps({"choices": [], "usage": usage}), b"[DONE]"]
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Calls come whole, each once; their own numbers are all 0 in some versions."""
+        """Calls come whole, each once; some versions number all of them 0."""
         function = mapping(call, "function")
         numbered = {"id": text(call, "id"), "index": self._calls, "function": function}
         self._calls += 1
@@ -260,11 +243,11 @@ class NativeReader:
 
 
 def _finish(reason: str) -> str:
-    return reason if reason in ("length", "stop") else "stop"  # also `load` and `unload`: nothing was said
+    return reason if reason in ("length", "stop") else "stop"  # also `load` and `unload`: the reply is empty
 
 
 def _unwrapped(error: Any) -> Any:
-    """The engine's own error, which comes as JSON in the text of Ollama's."""
+    """Return the engine's own error, which comes as JSON in the text of Ollama's."""
     if isinstance(error, str) and error.lstrip().startswith("{"):
         try:
             return jsontext.loads(error.encode("utf-8", "replace"))
@@ -274,7 +257,6 @@ def _unwrapped(error: Any) -> Any:
 
 
 async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
-    """Each line as chunks of the common API."""
     reader = NativeReader(shown(url))
     prompt = _prompt(response.chunks, assembler)
     async with aclosing(_lines(prompt, url, response.headers.get("content-type", ""))) as batches:
@@ -284,7 +266,7 @@ async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGe
 
 
 async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGenerator[bytes]:
-    """The body; once the reply is complete, only what of it comes promptly, all in all: blank lines prolong nothing."""
+    """Yield the body; after the reply is complete, only for a bounded time in all: blank lines do not prolong it."""
     until: float | None = None
     while True:
         chunk: bytes | None = None
@@ -294,7 +276,7 @@ async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGe
             with anyio.move_on_after(None if until is None else max(0.0, until - anyio.current_time())):
                 chunk = await anext(chunks, None)
         except TransportError:
-            if not assembler.done:  # how the connection ends no longer matters
+            if not assembler.done:  # the end of the connection no longer matters
                 raise
         if chunk is None:
             return
@@ -302,7 +284,6 @@ async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGe
 
 
 async def _lines(chunks: AsyncIterator[bytes], url: str, content_type: str) -> AsyncGenerator[list[bytes]]:
-    """The lines of a body, in the batches in which they come."""
     held = b""
     begun = False
     async for chunk in chunks:
@@ -318,7 +299,7 @@ async def _lines(chunks: AsyncIterator[bytes], url: str, content_type: str) -> A
     if not begun:
         raise _no_reply(held, content_type, url)
     if held.strip() and jsontext.is_object(held.decode("utf-8", "replace")):
-        yield [held]  # the last line needs no end; half a line is none
+        yield [held]  # the last line needs no line end; half a line is not JSON
 
 
 def _no_reply(body: bytes, content_type: str, url: str) -> BadReply:

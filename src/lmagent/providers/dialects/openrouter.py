@@ -1,7 +1,7 @@
-"""OpenRouter: its public list of models states window, modalities and parameters of each; nothing else is asked.
+"""OpenRouter: its public list of models states window, modalities and parameters of each; no other question is asked.
 
-`top_provider.context_length` is what the usual provider serves; `context_length` the most that any of them does. A
-variant (`:free`, `:nitro`) is the same model, listed without it or with another window. For models of 8,192 tokens and
+`top_provider.context_length` is the usual provider's window; `context_length` the largest of any provider. A variant
+(`:free`, `:nitro`) is the same model, listed without the suffix or with another window. For models of 8,192 tokens and
 less it cuts the middle out of prompts that do not fit, unless its plugin for that is switched off.
 """
 
@@ -20,8 +20,6 @@ WHOLE = {"id": "context-compression", "enabled": False}
 
 
 class OpenRouter:
-    """See `Dialect`."""
-
     name = "openrouter"
     label = "OpenRouter"
     routes = ()
@@ -35,7 +33,6 @@ class OpenRouter:
         return bool(listed) and all("top_provider" in entry and "supported_parameters" in entry for entry in listed)
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """From the list alone."""
         models = tuple(_facts(entry) for entry in entries(seen.listing, "data") if text(entry, "id"))
         base, _, variant = model.rpartition(":")
         asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
@@ -57,7 +54,7 @@ class OpenRouter:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Usage with costs and cached tokens; nothing may be cut out of the prompt."""
+        """Ask for usage with costs and cached tokens, and forbid cuts of the prompt."""
         fields: dict[str, Any] = {"usage": {"include": True}, "plugins": [WHOLE]}
         if options.schema is not None:
             fields["response_format"] = response_format(options.schema)
@@ -67,13 +64,14 @@ class OpenRouter:
             fields["reasoning"] = {"effort": options.think}
         provider = dict(options.provider or {})
         if options.schema is not None or request.response_schema is not None:
-            provider.setdefault("require_parameters", True)  # or a provider that ignores the schema may be chosen
+            # otherwise it may choose a provider that ignores the schema
+            provider.setdefault("require_parameters", True)
         if provider:
             fields["provider"] = provider
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """It has no route that counts."""
+        """Return None: it has no route that counts."""
         return None
 
 

@@ -28,15 +28,14 @@ DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ollama": ("Ollama", ("library",)),
     GENERIC: ("Generic", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
 }
-"""Module, its class, and what its models' `owned_by` says where that is telling; in the order in which they may claim
-a server. The last one claims all."""
+"""Module, class, and telling `owned_by` of each dialect, in the order of their claims. The last one claims all."""
 
 PORTS = (1234, 11434, 8080, 8000)
-"""Where LM Studio, Ollama, llama.cpp and vLLM listen by default."""
+"""Default ports of LM Studio, Ollama, llama.cpp and vLLM."""
 
 OLLAMA_PORT = 11434
 BUDGET = 3.0
-"""Seconds for a server nearby, all questions together; a far one gets `FAR_BUDGET`."""
+"""Seconds for all questions to a server nearby; a far one gets `FAR_BUDGET`."""
 KNOWN_BUDGET = 12.0
 """The same for a server nearby that answers slowly, or identifies itself: its facts are worth the wait."""
 FAR_BUDGET = 10.0
@@ -60,17 +59,16 @@ async def probe(
 
     Ask for its list of models; then the routes of the dialects that may answer there (the one that the list hints at;
     of a server nearby, all); then the facts that the dialect itself needs. The requests use one connection, one after
-    another, and load no model; all are GETs, except Ollama's `POST /api/show`. No answer makes this raise: a server
-    that stays unknown is `generic`; a slow one whose list or port is Ollama's counts as one, as its common route cuts.
+    another, and load no model; all are GETs, except Ollama's `POST /api/show`. A missing answer raises nothing: a
+    server that stays unknown is `generic`; a slow one whose list or port is Ollama's counts as Ollama, as its common
+    route cuts.
 
     Args:
-        transport: carries the bytes.
         base_url: base URL or full chat URL.
         model: the model to use; empty for the server's only one.
-        key: sent as a bearer token.
-        deep: ask all dialects, even if the list of models has no hint and the port is none of `PORTS`.
-        timeouts: how long the server may be silent; the default depends on where it is.
-        budget: seconds for everything; the facts known by then are returned.
+        deep: ask all dialects, even without a hint in the list of models or in the port.
+        timeouts: how long the server may be silent; the default depends on its address.
+        budget: seconds for all questions; the facts known by then are returned.
 
     Raises:
         ConfigError: `base_url` is no URL.
@@ -93,12 +91,11 @@ async def probe(
             if facts is not None:
                 return facts
     if not ask.reached and not ask.slow and not limit.cancelled_caught:
-        return ServerFacts(root=root)  # nothing listens
+        return ServerFacts(root=root)  # no server listens
     return await _assumed(seen, ask, model, finished=not (ask.slow or limit.cancelled_caught))
 
 
 def _hinted(seen: Seen) -> list[str]:
-    """The dialects that the list of models points to."""
     return [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
 
 
@@ -122,7 +119,7 @@ def _may_be_ollama(seen: Seen) -> bool:
 
 
 async def _assumed(seen: Seen, ask: Ask, model: str, *, finished: bool) -> ServerFacts:
-    """It took too long, or is none of ours: what the list alone says, without another question."""
+    """Return the facts from the list alone, for a server that was too slow or unknown."""
     ask.over = True
     listed = Seen(root=seen.root, local=seen.local, listing=seen.listing, answers={})
     name = "ollama" if not finished and _may_be_ollama(seen) else GENERIC
@@ -132,13 +129,12 @@ async def _assumed(seen: Seen, ask: Ask, model: str, *, finished: bool) -> Serve
 
 @cache
 def dialect(name: str) -> Dialect:
-    """A dialect by its name; loaded when it is first needed."""
+    """Return a dialect by its name; it is loaded at the first use."""
     made: Dialect = getattr(import_module(f"lmagent.providers.dialects.{name}"), DIALECTS[name][0])()
     return made
 
 
 def dialect_of(facts: ServerFacts) -> Dialect:
-    """The dialect that found these facts."""
     return dialect(facts.dialect if facts.dialect in DIALECTS else GENERIC)
 
 
@@ -152,17 +148,7 @@ async def count_tokens(
     model: str = "",
     timeouts: Timeouts = COUNTING,
 ) -> int | None:
-    """How many tokens the server makes of a text or of a whole request; None where it does not count.
-
-    Args:
-        transport: carries the bytes.
-        base_url: base URL or full chat URL.
-        facts: what `probe` found there.
-        subject: a text, or a request with all that becomes the prompt.
-        key: sent as a bearer token.
-        model: the model whose tokens are counted.
-        timeouts: how long nothing may happen.
-    """
+    """Return the server's token count of a text or of a whole request; None if it does not count."""
     if not facts.tokenizer:
         return None
     ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=timeouts)
@@ -171,24 +157,20 @@ async def count_tokens(
 
 
 async def slot_file(transport: Transport, base_url: str, slot: int, action: str, name: str, key: str = "") -> bool:
-    """Save what a slot of llama.cpp's server holds to a file of the server, or restore it; whether that was done.
+    """Save a slot's contents of llama.cpp's server to a file of the server, or restore it; return whether it did.
 
-    It is offered by servers that were started with `--slot-save-path`; the others answer 501.
+    Servers that were started with `--slot-save-path` can do this; the others answer 501.
 
     Args:
-        transport: carries the bytes.
-        base_url: base URL or full chat URL.
-        slot: number of the slot.
         action: "save" or "restore".
         name: the file's name, without a folder.
-        key: sent as a bearer token.
     """
     ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=MOVING)
     return isinstance(await ask.post(f"/slots/{slot}?action={action}", {"filename": name}), dict)
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:
-    """`seen` with the answers to the dialects' routes, one after another: on the connection that the chat will use."""
+    """Ask the dialects' routes one after another: on the connection that the chat will use."""
     routes = {route for dialect in dialects for route in dialect.routes if asked} - seen.answers.keys()
     answers: dict[str, Any] = dict(seen.answers)
     for route in sorted(routes):

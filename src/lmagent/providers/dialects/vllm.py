@@ -1,8 +1,9 @@
-"""vLLM: `max_model_len` in the list of models is what one request may use, prompt and reply together.
+"""vLLM: `max_model_len` in the list of models is the tokens of one request, prompt and reply together.
 
-A request whose prompt and `max_tokens` exceed it together is refused, where others would write less. It counts tokens
-(`POST /tokenize`, outside `/v1`, without the key). Prompt tokens from the cache are reported only if it was started
-with `--enable-prompt-tokens-details`. The number of requests served at a time is not stated, and none is favoured.
+A request whose prompt and `max_tokens` exceed it together is refused, where other servers would write less. It counts
+tokens (`POST /tokenize`, outside `/v1`, without the key). Prompt tokens from the cache are reported only if it was
+started with `--enable-prompt-tokens-details`. The number of requests served at a time is not stated, and none is
+favoured.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from lmagent.providers.dialects.fields import entries, number, text, version, wi
 from lmagent.providers.dialects.wirebody import chat_body
 
 _STRUCTURED = (0, 11)
-"""From this version on `structured_outputs` takes what `guided_*` took, which later versions refuse."""
+"""From this version on `structured_outputs` replaces `guided_*`, which later versions refuse."""
 
 
 class VLLM:
-    """See `Dialect`."""
-
     name = "vllm"
     label = "vLLM"
     routes = ("/version",)
@@ -35,7 +34,6 @@ class VLLM:
         return stated and bool(text(seen.answers.get("/version"), "version"))
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """Nothing more needs to be asked."""
         models = tuple(_facts(entry) for entry in entries(seen.listing, "data") if text(entry, "id"))
         return ServerFacts(
             dialect=self.name,
@@ -54,7 +52,7 @@ class VLLM:
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """A schema as `response_format`, which all versions take; a grammar by the version."""
+        """Send a schema as `response_format`, which all versions take; a grammar by the version."""
         fields: dict[str, Any] = {}
         if options.schema is not None:
             fields["response_format"] = response_format(options.schema)
@@ -71,7 +69,7 @@ class VLLM:
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """`POST /tokenize` takes a text or a conversation with its tools."""
+        """Count by `POST /tokenize`, which takes a text or a conversation with its tools."""
         name = model or (facts.model.id if facts.model else "")
         if isinstance(subject, str):
             body: dict[str, Any] = {"model": name, "prompt": subject, "add_special_tokens": False}

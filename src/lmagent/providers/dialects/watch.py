@@ -1,7 +1,7 @@
 """Watch: the counts of the conversations of one session, each with a meter of its own.
 
-A conversation is distinguished from others by its beginning, and by everything that changes how many tokens the same
-messages have: another model has another tokenizer, and some templates leave the tools out where none may be called.
+A conversation is identified by its beginning, and by all that changes the token count of the same messages: another
+model has another tokenizer, and some templates leave out tools that may not be called.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ _KEPT = 8
 
 
 class Watch(Struct):
-    """The counts of one conversation; the size of the part that was seen is kept, not summed up at each step.
+    """The counts of one conversation; the size of the seen part is kept, not summed up at each step.
 
     Attributes:
-        first: its first message.
-        kind: the rest that distinguishes it from others.
-        meter: judges the counts.
-        suspected: it was taken for cut once without proof.
+        kind: its other distinguishing features.
+        suspected: a cut was suspected once, without proof.
     """
 
     first: Message | None
@@ -38,12 +36,12 @@ class Watch(Struct):
     thoughts: int = 0
 
     def size(self, request: ModelRequest) -> int:
-        """Bytes of system text and messages.
+        """Return the bytes of system text and messages.
 
-        Of the thoughts that are sent back, those after the user's last message: templates leave out the others.
+        Of the thoughts, only those after the user's last message count: templates leave out the others.
         """
         known = len(self.seen)
-        if list(request.messages[:known]) != self.seen:  # an aside went before, or the tail was joined
+        if list(request.messages[:known]) != self.seen:  # an aside preceded this request, or the tail was joined
             self.seen, self.bytes, self.thoughts, known = [], 0, 0, 0
         for message in request.messages[known:]:
             self.seen.append(message)
@@ -53,7 +51,8 @@ class Watch(Struct):
         return _length(request.system) + self.bytes + thoughts
 
     def corrected(self, usage: Usage, size: int) -> Usage:
-        """The counts with what the server's figure for the prompt should have been; ours where it has no meaning."""
+        """Return the counts with the corrected size of the prompt, or our estimate if the server's figure has no
+        meaning."""
         counted = self.meter.counted
         if usage.estimated or counted == usage.prompt_tokens:
             return usage
@@ -63,13 +62,10 @@ class Watch(Struct):
 
 
 class Watches:
-    """The conversations of one session."""
-
     def __init__(self) -> None:
         self._known: list[Watch] = []
 
     def of(self, request: ModelRequest) -> Watch:
-        """The conversation to which a request belongs."""
         first = request.messages[0] if request.messages else None
         kind = (request.system, request.model, request.tool_choice, request.constrain)
         for at, known in enumerate(self._known):

@@ -9,7 +9,6 @@ from lmagent.providers.encode import wire_messages
 
 
 def chat_body(request: ModelRequest) -> dict[str, Any]:
-    """`messages` and `tools` as they are sent for a completion."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:
         messages += wire_messages(message, keep_thinking=request.keep_thinking)
@@ -20,7 +19,6 @@ def chat_body(request: ModelRequest) -> dict[str, Any]:
 
 
 def tool_block(request: ModelRequest) -> list[dict[str, Any]]:
-    """The tools as all chat routes take them."""
     return [
         {
             "type": "function",

@@ -1,6 +1,6 @@
 """Calls without markup: JSON (Llama 3, xLAM, OpenAI's shapes) and Python's form (Llama 3.2, the programs replaced).
 
-Only calls of tools that the request offers, in the exact shape of a call; anything else is text.
+Only calls of tools that the request offers, in the exact shape of a call; other text stays text.
 """
 
 import re
@@ -29,7 +29,7 @@ _KEYS = "|".join(
     )
 )
 CALLISH = rf"(?:\[\s*)?\{{\s*[\"'“]?(?:{_KEYS})[\"'”]?\s*:"
-"""How JSON begins that may be a call."""
+"""The beginning of JSON that may be a call."""
 _CALLISH = re.compile(CALLISH)
 _NAMED = re.compile(
     rf"\s*(?:\[\s*)?\{{\s*[\"'“](?:{'|'.join(jsoncalls.NAME_KEYS)})[\"'”]\s*:\s*[\"'“]([^\"'”]{{1,128}})[\"'”]\s*,"
@@ -37,7 +37,7 @@ _NAMED = re.compile(
 
 
 def read_json(source: Source, at: int, opener: str, stops: tuple[str, ...] = ()) -> Found | None:
-    """One or more calls as JSON, up to markup that may close what a model left open."""
+    """Read one or more calls as JSON, up to markup that may close an open one."""
     if not source.match(_CALLISH, at):
         return None
     found, _ = jsoncalls.read_values(source, at, stops, "json", jsoncalls.anchored)
@@ -60,7 +60,7 @@ def _read_list(source: Source, at: int, opener: str) -> Found | None:
 
 
 def _read_python(source: Source, at: int, opener: str) -> Found | None:
-    """Lines that are a call of a known tool each, with arguments that fit its schema."""
+    """Read lines that are each a call of a known tool, with arguments that fit its schema."""
     named = source.match(pycalls.CALL, at)
     if named is None or not source.tools.known(named[1]):
         return None

@@ -17,31 +17,29 @@ _SPACE = re.compile(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
 _NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
 _LOOK = 200
-"""Characters that a pattern of a format may need to decide (a tag with a name in it)."""
+"""Characters that a format's pattern may need for its decision (a tag with a name in it)."""
 _AFTER = 40
-"""Characters after a match that may still make it another one (the longest optional part of a pattern)."""
+"""Characters after a match that may still change it (the longest optional part of a pattern)."""
 
 
 class More(Exception):
-    """The answer depends on text that has not come yet."""
+    """The answer depends on text that has not arrived yet."""
 
 
 class FoundCall(Struct, kw_only=True):
-    """A call in a reply, from where it is recognised to where it becomes a `ToolCall`.
+    """A call in a reply, from its recognition to its `ToolCall`.
 
     Attributes:
         name: the tool, as the model wrote it, without the format's own prefix; the request may not offer it.
-        arguments: an object, or text: JSON as the server sent it, or as the model wrote it where it cannot be read.
+        arguments: an object, or text: JSON from the server, or the model's text if it cannot be read.
         raw: the text that the call was read from.
-        format: the format it was recognised as; empty for a call that the server understood itself.
-        id: the id that the reply gives it, empty without one. In text it is not unique: models count from 0 in each
-            reply.
-        fault: why the call must not run: which damage its arguments have, and where, or that it may be a part of a
-            damaged call before it; empty if it may run.
-        sure: all markup that ends it and its arguments was there; otherwise it must not run at a token limit.
-        spills: its damage is such that the text after it may belong to it.
+        id: the id in the reply, empty without one. In text it is not unique: models count from 0 in each reply.
+        fault: why the call must not run: the damage of its arguments, and its place, or that the call may be a part of
+            an earlier damaged one; empty if it may run.
+        sure: its closing markup is complete; otherwise it must not run at a token limit.
+        spills: the damage is such that the text after it may belong to it.
         truncated: the end of the reply cut it off, or may have.
-        at: where in the text of the reply it begins.
+        at: its position in the text of the reply.
     """
 
     name: str
@@ -57,11 +55,11 @@ class FoundCall(Struct, kw_only=True):
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as JSON text; damaged ones as they came."""
+        """Return the arguments as JSON text; damaged ones unchanged."""
         return self.arguments if isinstance(self.arguments, str) else jsontext.dumps(self.arguments).decode()
 
     def tool_call(self) -> ToolCall:
-        """Return the call as the loop takes it; one with a fault gets arguments that are no JSON and name the fault."""
+        """Return the call for the loop; a call with a fault gets arguments that are no JSON and name the fault."""
         text = jsontext.mend(self.arguments_text)
         if self.fault and (not text.strip() or jsontext.is_object(text)):
             text = f"({self.fault}) {text}"
@@ -69,8 +67,6 @@ class FoundCall(Struct, kw_only=True):
 
 
 class Say(NamedTuple):
-    """Text to show; `thought` if it is a thought."""
-
     text: str
     thought: bool = False
 
@@ -79,12 +75,12 @@ class Found(Struct, kw_only=True):
     """The calls and text that a format reads at one place.
 
     Attributes:
-        end: where it ends.
+        end: the place after them.
         items: calls and text, in order.
         cut: the name of a call that the text ends inside of; empty if that is unknown, None if none was cut.
-        header: it is markup before text, not a call: nothing about what follows is decided.
-        last: nothing after it counts (an invented result, and text that builds on it).
-        code: any text would be the arguments of its call, so it only counts where it cannot be a mention.
+        header: it is markup before text, not a call: the text after it is undecided.
+        last: no text after it counts (an invented result, and text that builds on it).
+        code: all text would be valid arguments of its call, so it counts only if it cannot be a mention.
     """
 
     end: int
@@ -96,7 +92,6 @@ class Found(Struct, kw_only=True):
 
     @property
     def calls(self) -> list[FoundCall]:
-        """The calls among its items."""
         return [item for item in self.items if isinstance(item, FoundCall)]
 
 
@@ -104,7 +99,7 @@ class Toolset:
     """The tools of the request: names, aliases and argument schemas.
 
     Args:
-        tools: tool specs of this project, tools with a `spec`, or objects in OpenAI's shape; `aliases` where given.
+        tools: tool specs of this project, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given.
     """
 
     def __init__(self, tools: Iterable[Any]) -> None:
@@ -116,15 +111,13 @@ class Toolset:
 
     @property
     def names(self) -> Iterable[str]:
-        """All names and aliases."""
         return self._tools.keys()
 
     def known(self, name: str) -> bool:
-        """Whether the request offers a tool of this name."""
         return self.plain(name) in self._tools
 
     def plain(self, name: str) -> str:
-        """The name without a namespace or a number that is not part of the offered name."""
+        """Return the name without a namespace or number that the offered name does not have."""
         name = name.strip().strip("\"'`*")
         if name in self._tools:
             return name
@@ -132,23 +125,21 @@ class Toolset:
         return bare if bare in self._tools else name
 
     def schema(self, name: str) -> dict[str, Any]:
-        """The argument schema; empty for an unknown tool."""
+        """Return the argument schema; empty for an unknown tool."""
         if name not in self._schemas and name in self._tools:
-            self._schemas[name] = _schema(self._tools[name])  # of few: a reply calls some of many
+            self._schemas[name] = _schema(self._tools[name])  # made on demand: a reply calls few of the tools
         return self._schemas.get(name, {})
 
     def properties(self, name: str) -> dict[str, Any]:
-        """The schemas of a tool's arguments, in their order."""
         found = self.schema(name).get("properties")
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
     def required(self, name: str) -> list[str]:
-        """The arguments that a tool must get."""
         found = self.schema(name).get("required")
         return [str(item) for item in cast("list[Any]", found)] if isinstance(found, list) else []
 
     def main(self, name: str) -> str | None:
-        """The one argument that a bare text must be meant for, or None."""
+        """Return the argument for a bare text, if only one is possible; else None."""
         known = self.properties(name)
         names = self.required(name) or list(known)
         if len(names) != 1:
@@ -158,15 +149,15 @@ class Toolset:
 
 
 class Source:
-    """A text that is being read, and what formats know of it.
+    """A text that is being read, and the formats' results for it.
 
-    A growing text ends with a complete line. Look-ups raise `More` where more text could change their answer, so a
-    format that reads only through them decides the same for a growing text as for the whole one.
+    A growing text ends with a complete line. Look-ups raise `More` if more text could change their answer, so a format
+    that reads only through them decides the same for a growing text and for the whole one.
 
     Attributes:
         final: the text is complete.
-        begins: nothing was found or shown before the place that is read.
-        effort: characters that were read for values that turned out to be damaged or cut.
+        begins: no text or markup precedes the place.
+        effort: characters that were read for damaged or cut values.
         memo: results that formats keep for the whole text.
         spilled: a damaged call was left as text, and the damage is inside a string.
         stopped: the last value lacked its closing brackets after a string, so the string may continue.
@@ -190,38 +181,37 @@ class Source:
             raise More
 
     def skip(self, at: int) -> int:
-        """The first place from `at` that is not blank."""
+        """Return the first place from `at` that is not blank."""
         found = _SPACE.match(self.text, at)
         at = found.end() if found else at
         self.needs(at < self.end)
         return at
 
     def starts(self, at: int, *literals: str) -> str:
-        """Which of the literals is at `at`; empty if none is."""
+        """Return the literal at `at`; empty without one."""
         self.needs(at < self.end)
         return next((word for word in literals if self.text.startswith(word, at)), "")
 
     def closer(self, at: int, *literals: str) -> int:
-        """The size of the literal at `at`, also of one that the end of the text cuts off; 0 without one."""
+        """Return the size of the literal at `at`, also if the end of the text cuts it off; 0 without one."""
         if word := self.starts(at, *literals):
             return len(word)
         rest = self.text[at:] if 0 < self.end - at < 64 else ""
         return len(rest) if rest and any(word.startswith(rest) for word in literals) else 0
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """The pattern at `at`."""
         found = pattern.match(self.text, at)
         self.needs(self.end - found.end() >= _AFTER if found else self.end - at >= _LOOK)
         return found
 
     def find(self, literal: str, at: int) -> int:
-        """Where a literal comes next; -1 if it does not come."""
+        """Return the next place of a literal; -1 without one."""
         place = self._next(literal, at, self.text.find)
         self.needs(place >= 0)
         return place
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
-        """Where a pattern comes next; -1 if it does not come."""
+        """Return the next place of a pattern; -1 without one."""
 
         def look(_: object, at: int) -> int:
             found = pattern.search(self.text, at)
@@ -232,7 +222,7 @@ class Source:
         return place
 
     def _next(self, wanted: Any, at: int, look: Callable[[Any, int], int]) -> int:
-        """What `look` finds from `at` on; a search that has been made is not made again."""
+        """Return the result of `look` from `at` on; a search is not repeated."""
         since, place = self._seen.get(wanted, (self.end + 1, -1))
         if not since <= at or -1 < place < at:
             place = look(wanted, at)
@@ -240,13 +230,13 @@ class Source:
         return place
 
     def first(self, literals: Iterable[str], at: int) -> tuple[int, str]:
-        """The first of several literals from `at`, or (-1, "")."""
+        """Return the place and text of the first of several literals from `at`, or (-1, "")."""
         found = [(place, word) for word in literals if (place := self._next(word, at, self.text.find)) >= 0]
         self.needs(bool(found))
         return min(found, default=(-1, ""))
 
     def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-        """The JSON value at `at` and its end.
+        """Return the JSON value at `at` and its end.
 
         Raises:
             More, Cut, Broken: see `values.completed`.
@@ -266,12 +256,11 @@ class Source:
             raise
 
     def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> FoundCall:
-        """Return a call that was read from `start` to `end`."""
         return make_call(self.tools, name, arguments, self.text[start:end], format, id)
 
 
 def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> FoundCall:
-    """A call of `arguments` in any form: an object, its JSON as a string, or nothing."""
+    """Return a call of `arguments` in any form: an object, its JSON as a string, or none."""
     name = tools.plain(name)
     if isinstance(arguments, str) and arguments.strip():
         read = repair.read_arguments(arguments)
@@ -295,13 +284,12 @@ class Format(Struct, frozen=True, kw_only=True):
     """A format.
 
     Attributes:
-        name: as it is reported.
-        read: given the text, the place after an opener and the opener, the calls there; None if it is no call.
-        openers: markup that begins it, anywhere.
+        read: takes the text, the place after an opener and the opener; returns the calls, or None for no call.
+        openers: markup that begins it, at any place.
         line: a pattern (no capturing groups) that begins it at the beginning of a line, instead of `openers`; `read`
-            then gets the place where it begins.
+            then gets the place of the beginning.
         bare: it has no markup of its own: only known tools count, and prose may be before or after it, not both.
-        quiet: leftover markup of the format, dropped where no sentence continues around it.
+        quiet: leftover markup of the format, dropped if no sentence continues around it.
     """
 
     name: str
@@ -321,14 +309,14 @@ def _bare(name: str) -> str:
 
 
 def end_of(text: str, at: int) -> int:
-    """Where the blanks before `at` begin."""
+    """Return the beginning of the blanks before `at`."""
     while at > 0 and text[at - 1].isspace():
         at -= 1
     return at
 
 
 def unprefixed(name: str) -> str:
-    """The name without `functions.` before and a number after it, known or not."""
+    """Return the name without `functions.` before and a number after it, known or not."""
     return _bare(name.strip())
 
 

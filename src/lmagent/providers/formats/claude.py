@@ -6,7 +6,7 @@ Claude's wrapper is `<function_calls>`, with or without a prefix, MiniMax's `<mi
 of Claude's names the tool in an element of its own. OLMo 3 uses the same wrapper around calls in Python's form, one a
 line. Also `<tool name="x">{…}</tool>`, with other words for `tool`: the arguments are JSON or elements. Source:
 Anthropic's and MiniMax's documentation, OLMo 3's chat template, MiniCPM 5's for
-`<function name="x">`, the system prompt of a program that this one replaces.
+`<function name="x">`, the system prompt of an earlier program.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Content: the text for the user, put together as the reply is read.
+"""Content: the text for the user, assembled while the reply is read.
 
-Where markup was taken out, the rest is joined by a blank line, or by a blank where the markup was inside a line. Blanks
-at the end are held back until something follows them; a text from which nothing was taken keeps them.
+Text on both sides of removed markup is joined by a blank line, or by a blank inside a line. Blanks at the end are held
+back until more text follows; a text without removals keeps them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ _LINE = 300
 
 
 class Content:
-    """Collects the text to show.
-
-    Attributes:
-        last: the end of it.
-    """
+    """Collects the visible text; `last` is its end."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -25,16 +21,15 @@ class Content:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is shown yet."""
+        """Whether no text is visible yet."""
         return not self._pieces
 
     @property
     def gapped(self) -> bool:
-        """Whether something was taken out directly before this place."""
+        """Whether markup was removed directly before this place."""
         return self._gap
 
     def add(self, text: str) -> None:
-        """Take text."""
         if self._gap:
             bare = text.lstrip()
             if not bare:
@@ -53,11 +48,11 @@ class Content:
             self._blank += text
 
     def gap(self) -> None:
-        """Something was taken out here."""
+        """Note that markup was removed here."""
         self._gap, self._whole = True, False
 
     def forget(self) -> str:
-        """All so far was thought: returns it."""
+        """Remove all text so far, which was thought, and return it."""
         thought = "".join(self._pieces)
         self._pieces.clear()
         self._blank = self.last = ""
@@ -65,11 +60,11 @@ class Content:
         return thought
 
     def take(self) -> str:
-        """What has come since this was asked last; only for a stream."""
+        """Return the text since the last call; only for a stream."""
         shown = "".join(self._pieces)
         self._pieces[:] = [""] if self._pieces else []
         return shown
 
     def whole(self) -> str:
-        """Everything, at the end."""
+        """Return the complete text, at the end."""
         return "".join(self._pieces) + (self._blank if self._whole else "")

@@ -50,7 +50,7 @@ def _read(source: Source, at: int, opener: str) -> Found | None:
 
 
 def _call(source: Source, found: Found, named: re.Match[str]) -> bool:
-    """Add one call; False if the text is cut inside it."""
+    """Add one call; return False if the text is cut inside it."""
     one = jsoncalls.named(source, named[1], named.end(), _STOPS, "deepseek")
     found.items += one.items
     found.end, found.cut = one.end, one.cut

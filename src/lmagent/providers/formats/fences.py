@@ -1,4 +1,4 @@
-"""Fences: which calls in Markdown fences are calls: JSON, Gemma 3's `tool_code`, and native calls.
+"""Fences: the calls in Markdown fences: JSON, Gemma 3's `tool_code`, and native calls.
 
 Models also quote in fences. So JSON in a fence counts only if the fence ends the message (or only fences with calls
 follow), and a native call only if the message is the fence. Source: Google's notes on function calling with Gemma 3.
@@ -42,28 +42,28 @@ _PRINTED = re.compile(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print
 
 
 def opening(source: Source, at: int) -> re.Match[str] | None:
-    """The line that opens a fence; None if inline code begins there."""
+    """Match the line that opens a fence; return None if inline code begins there."""
     return _OPEN.match(source.text, at)
 
 
 def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
-    """The line that closes a fence which these marks opened."""
+    """Return a pattern of the line that closes a fence with these marks."""
     return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t\r]*(?=\n|\Z)")
 
 
 def in_item(line: str) -> re.Pattern[str] | None:
-    """The line that closes the fence which begins an item of a list; None if none does."""
+    """Return a pattern of the line that closes the fence at the beginning of a list's item; None without a fence."""
     found = _ITEM.match(line)
     return closing(found["marks"], r"[ \t]*") if found else None
 
 
 def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
-    """The calls in a fence and in those directly after it; None if it is text.
+    """Read the calls in a fence and in those directly after it; return None if it is text.
 
     Args:
-        source: the text; `begins` if nothing is before the fence.
+        source: the text; `begins` if the fence is its beginning.
         head: the line that opens it.
-        called: calls are before it, so that a fence with a result is an invented one.
+        called: calls precede it, so that a fence with a result is an invented one.
     """
     info = _info(head)
     if info in _RESULTS and called:
@@ -109,7 +109,6 @@ def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Foun
 
 
 def _natives(source: Source, at: int) -> Found | None:
-    """Native calls, one after the other, from `at` on."""
     found = Found(end=at)
     while True:
         at = source.skip(found.end)
@@ -126,7 +125,7 @@ def _natives(source: Source, at: int) -> Found | None:
 
 
 def _steps(source: Source, at: int) -> Found | None:
-    """A format that begins lines, as the whole of a fence; JSON has been asked, and Python is code here."""
+    """Read a fence that is a format for line beginnings; JSON was tried before, and Python is code here."""
     opened = HERE.match(source.text, at)
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
@@ -136,7 +135,7 @@ def _steps(source: Source, at: int) -> Found | None:
 
 
 def _read_inside(source: Source, at: int, info: str) -> Found | None:
-    """The calls inside a fence, from the first character of its body; None if it holds none."""
+    """Read the calls inside a fence, from the first character of its body; return None if it has none."""
     at = source.skip(at)
     if info in _CODE or (info in _CALLED and source.text[at : at + 1] not in ("{", "[", "<")):
         return _read_code(source, at)
@@ -151,7 +150,7 @@ def _read_inside(source: Source, at: int, info: str) -> Found | None:
 
 
 def _read_code(source: Source, at: int) -> Found | None:
-    """Gemma's calls: Python, printed or not, of known tools only."""
+    """Read Gemma's calls: Python, printed or not, of known tools only."""
     found = Found(end=at)
     try:
         while found.end < source.end and source.text[found.end] != "`":

@@ -40,12 +40,12 @@ def _read_third(source: Source, at: int, opener: str) -> Found | None:
 
 
 def _ended(source: Source, found: Found) -> Found:
-    """With the token that ends it; the one that begins the next message stays."""
+    """Include the token that ends it, but not the one that begins the next message."""
     return jsoncalls.closed(source, found, ("<|stop|>", "<|eot_id|>"))
 
 
 def _read_all(source: Source, at: int, opener: str) -> Found | None:
-    """The recipient of text at the very beginning, whose `>>>` stood in the prompt; only if others follow."""
+    """Read the recipient of text at the very beginning, whose `>>>` was in the prompt; only if others follow."""
     if not source.begins or source.search(_LATER, at) < 0:
         return None
     return Found(end=at + len(opener), header=True)

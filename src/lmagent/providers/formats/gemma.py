@@ -27,7 +27,7 @@ _DEPTH = 60
 
 
 def _value(text: str, at: int) -> tuple[Any, int] | int:
-    """Return the object at `at` and its end; the place of the damage if it cannot be read or does not end."""
+    """Return the object at `at` and its end; or the place of the damage if it cannot be read or does not end."""
     written: list[str] = []
     opened, before = "", ""
     while len(opened) <= _DEPTH:

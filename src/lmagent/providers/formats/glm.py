@@ -21,7 +21,7 @@ _NAMED = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n[ \t]*(?=\{)")
 
 
 def _read_four(source: Source, at: int, _opener: str) -> Found | None:
-    """The name on a line, its arguments as JSON on the next."""
+    """Read the name on a line, and its arguments as JSON on the next."""
     named = source.match(_NAMED, at)
     if named is None or not source.tools.known(named[1]):
         return None

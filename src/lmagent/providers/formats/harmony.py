@@ -1,8 +1,8 @@
 """Harmony (gpt-oss): messages with a channel and a recipient.
 
-`<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`; the recipient may be before the
-channel. The analysis channel is thought, whatever it says; the final one, and commentary without a recipient, is text.
-Source: OpenAI's description of the Harmony response format.
+`<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`; the recipient may precede the
+channel. The analysis channel is always thought; the final one, and commentary without a recipient, is text. Source:
+OpenAI's description of the Harmony response format.
 """
 
 import re
@@ -19,7 +19,7 @@ _TO = re.compile(r"to=([\w.:-]+)")
 _ENDS = ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>")
 _CLOSES = ("<|call|>", "<|end|>", "<|return|>")
 _THOUGHT_END = re.compile(r"<\|(?:end|start|return)\|>|(?:^|(?<=[\n.!?]))<\|channel\|>")
-"""What ends a thought: a channel only where no sentence continues around it."""
+"""The end of a thought: a channel only if no sentence continues around it."""
 _START = re.compile(r"<\|start\|>assistant\s*\Z")
 _UNFINISHED = re.compile(r"[^\n]{0,400}\Z")
 

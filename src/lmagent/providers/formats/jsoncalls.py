@@ -1,4 +1,4 @@
-"""Calls in JSON: the shapes of object that are a call, and lists of them between two pieces of markup."""
+"""Calls in JSON: the shapes of objects that are calls, and lists of them between two pieces of markup."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _JUNK = 200
 _MARKUP = re.compile(r"[<{\[]")
 _CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
-"""The name of a call whose own name cannot be read: servers reject an empty one."""
+"""The name of a call with an unreadable name: servers reject an empty one."""
 
 Shape = Callable[[Any, Toolset, str, str], "list[FoundCall] | None"]
-"""Given a value, the tools, the text and the format's name: the calls that the value is."""
+"""Takes a value, the tools, the text and the format's name; returns the value's calls, or None."""
 
 
 def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[FoundCall] | None:
-    """Return the calls that a value inside markup is; None if it is no call."""
+    """Return the calls in a value inside markup; None if it is no call."""
     if depth > _ITEM_DEPTH:
         return None
     if isinstance(value, list):
@@ -90,7 +90,7 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[F
 
 
 def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
-    """Return the calls that a value without markup is: only known tools, in the exact shape of a call."""
+    """Return the calls in a value without markup: only known tools, in the exact shape of a call."""
     entries = _entries(value)
     if not entries or not all(_exact(entry, tools) for entry in entries):
         return None
@@ -99,7 +99,7 @@ def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCal
 
 
 def _entries(value: Any, depth: int = 0) -> list[dict[str, Any]]:
-    """The objects in a value that would each be a call; empty if something else is among them."""
+    """Return the objects in a value that would each be a call; empty if other items are among them."""
     if isinstance(value, list) and depth <= _ITEM_DEPTH:
         found = [_entries(item, depth + 1) for item in cast("list[Any]", value)]
         return [entry for each in found for entry in each] if all(found) else []
@@ -128,7 +128,7 @@ def _exact(entry: dict[str, Any], tools: Toolset) -> bool:
 
 
 def _is_schema(given: Any, properties: dict[str, Any]) -> bool:
-    """Whether "arguments" are the schema of arguments: a model that repeats the description of a tool."""
+    """Return whether "arguments" are a schema: some models repeat the description of a tool."""
     return isinstance(given, dict) and isinstance(given.get("properties"), dict) and "properties" not in properties  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -138,11 +138,7 @@ def read_values(
     """Read calls from `at` on: objects or lists of them, one after the other.
 
     Args:
-        source: the text.
-        at: where the first value begins.
-        stops: markup that may end them; it closes what a model left open.
-        format: the format's name.
-        shape: makes calls of a value.
+        stops: markup that may end them; it closes an open value.
 
     Returns:
         The calls and the place after them; None if the first value is no call. A damaged value ends the list and
@@ -159,7 +155,7 @@ def read_values(
             opened, listed = opened + 1, True
             found.end = source.skip(at + 1)
         elif mark == "{" and stops and source.starts(source.skip(at + 1), "{"):
-            found.end = source.skip(at + 1)  # doubled, as in a template
+            found.end = source.skip(at + 1)  # doubled brackets, as in a template
         elif mark == "{":
             if not _take(source, found, stops, format, shape):
                 return (found if found.items or found.cut is not None else None), found.end
@@ -175,7 +171,7 @@ def read_values(
 
 
 def _after(source: Source, at: int) -> int:
-    """Past blanks and separators; a list may end the text."""
+    """Skip blanks and separators; a list may end the text."""
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
         at += 1
@@ -183,7 +179,7 @@ def _after(source: Source, at: int) -> int:
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, shape: Shape) -> bool:
-    """One object; False ends the list (no call, cut or damaged)."""
+    """Read one object; return False at the end of the list (no call, cut or damaged)."""
     start = found.end
     try:
         value, end = source.value(start, stops)
@@ -212,7 +208,7 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
 
 
 def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
-    """Where a call ends that has an unfinished string at `at`: at markup that ends its line; -1 if it was cut."""
+    """Return the end of a call with an unfinished string at `at`: at markup that ends its line; -1 if it was cut."""
     place, stop = source.first(stops, at)
     if place < 0:
         return -1
@@ -227,7 +223,7 @@ def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
 
 
 def _damage(source: Source, found: Found, start: int, end: int, format: str, shape: Shape, *, inside: bool) -> bool:
-    """A value that cannot be read is handed on as it came, up to the markup that ends it; `inside`: in a string."""
+    """Keep an unreadable value as text, up to the markup that ends it; `inside`: in a string."""
     if shape is not shaped:
         source.spilled |= inside and source.tools.known(name_in(source.text[start : start + 4000]))
         return False
@@ -242,12 +238,12 @@ def _damage(source: Source, found: Found, start: int, end: int, format: str, sha
 
 
 def _open_string(raw: str) -> bool:
-    """Whether damaged JSON may end inside a string: its marks are not even."""
+    """Return whether damaged JSON may end inside a string: its quotation marks are not even."""
     return len(_MARKS.findall(raw)) % 2 == 1
 
 
 def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: str, id: str = "") -> Found:
-    """The call of a tool whose name stood before its arguments, which begin at `at`; cut or damaged ones too."""
+    """Return the call of a tool whose name precedes its arguments, which begin at `at`; cut or damaged ones too."""
     if at >= source.end:
         return Found(end=source.end, cut=name)
     try:
@@ -269,7 +265,7 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
 
 
 def name_in(raw: str) -> str:
-    """The tool's name in a call that cannot be read; empty if it is not there."""
+    """Return the tool's name in an unreadable call; empty without one."""
     found = _NAMED.search(raw)
     return found[1] if found else ""
 
@@ -299,19 +295,17 @@ def _leftovers(source: Source, at: int) -> int:
 
 
 def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
-    """A format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
+    """Return a format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
 
     Args:
-        name: the format's name.
         closers: markup that ends it; it may be missing.
         stops: markup that cannot be inside it either: the next call's opener.
-        shape: makes calls of a value.
     """
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
         if size := source.closer(at, *closers):
-            return Found(end=at + size)  # an empty call: nothing but markup
+            return Found(end=at + size)  # an empty call: only markup
         if source.starts(at, "```") and (fence := source.match(_FENCE, at)):
             at = source.skip(fence.end())
         if source.text[at : at + 1] not in ("{", "["):

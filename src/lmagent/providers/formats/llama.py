@@ -1,6 +1,6 @@
 """Llama 3: `<|python_tag|>` before JSON, `tool.call(…)` or code; 4: `<|python_start|>[name(k="v")]<|python_end|>`.
 
-Bare JSON and bare lists of calls, which both also write, are in `bare`. Source: Meta's prompt formats.
+Both also write bare JSON and bare lists of calls: see `bare`. Source: Meta's prompt formats.
 """
 
 import re
@@ -17,7 +17,6 @@ _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_pyt
 
 
 def _read_tag(source: Source, at: int, opener: str) -> Found | None:
-    """Read the calls or the code after the python tag."""
     place = source.skip(at)
     if source.text[place : place + 1] in ("{", "["):
         found = jsoncalls.between("llama-3", _ENDS)(source, at, opener)
@@ -48,10 +47,10 @@ def _python(source: Source, at: int) -> Found | None:
 
 
 def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) -> Found | None:
-    """Code for the tool that runs code, up to one of `closers` or the end.
+    """Return a call of the tool that runs code, up to one of `closers` or the end.
 
     Raises:
-        More: the text is not complete; whether tokens are mentioned before it decides, too.
+        More: the text is not complete; mentions of tokens before it decide, too.
     """
     source.needs()
     place, word = source.first(closers, at)

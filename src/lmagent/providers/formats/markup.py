@@ -1,4 +1,4 @@
-"""Markup: one pattern for everything that begins something inside a line, one for what begins at a line's beginning."""
+"""Markup: one pattern for markup inside a line, one for markup at a line's beginning."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MODULES = (
     bare,
 )
 FORMATS: tuple[Format, ...] = tuple(format for module in _MODULES for format in module.FORMATS)
-"""All formats, in the order in which they are asked where several have the same opener."""
+"""All formats, in the order in which they are tried if several have the same opener."""
 
 RESULTS = {
     "<tool_response>": "</tool_response>",
@@ -55,7 +55,7 @@ RESULTS = {
     "<｜tool▁outputs▁begin｜>": "<｜tool▁outputs▁end｜>",
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
 }
-"""The markup that a server puts around a result. In a model's own reply, after a call, it is invented."""
+"""The markup of results from a server. In a model's own reply, after a call, it is invented."""
 
 _ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|end_of_turn|>", "<|eos|>", "</s>", "<eos>", "<end_of_turn>", "<turn|>"),
@@ -68,7 +68,7 @@ _ENDS = (
     ),
 )
 QUIET = frozenset((*_ENDS, *(word for format in FORMATS for word in format.quiet)))
-"""Markup that says nothing by itself."""
+"""Markup without a meaning of its own."""
 
 BY_OPENER: dict[str, list[Format]] = {}
 for _format in FORMATS:
@@ -78,7 +78,7 @@ LINES = tuple(format for format in FORMATS if format.line)
 
 
 def _trie(words: Iterable[str]) -> str:
-    """A pattern that matches the longest of the words at a place, without trying each."""
+    """Return a pattern that matches the longest of the words at a place, without trying each."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -102,7 +102,7 @@ def _branch(node: dict[str, Any]) -> str:
 _LITERALS = (*BY_OPENER, *TAGS, *QUIET, *RESULTS)
 LONGEST = max(map(len, _LITERALS))
 INSIDE = re.compile(f"`+|{_trie(_LITERALS)}")
-"""Anything that needs a look, inside a line."""
+"""All markup that needs a look, inside a line."""
 
 CLOSING = re.compile("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
 _QUOTED = (
@@ -113,7 +113,7 @@ _CALLS = f"| {{0,3}}(?:{'|'.join(f'(?P<f{number}>{format.line})' for number, for
 
 
 def _patterns(line: str, words: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What needs a look where a line is taken to begin, and anywhere; group `mark` is markup inside a line."""
+    """Return patterns of text that needs a look: at a line's beginning, and anywhere (group `mark`: inside a line)."""
     return re.compile(line), re.compile(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
 
 
@@ -124,7 +124,7 @@ OPEN_LINE = re.compile(
     r"[ \t]*(?:\Z|[-+•|>~{]|\[(?!THINK\])|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)"
     r"|(?:Action|Thought|functools|to=)|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
 )
-"""The beginning of a line which may become anything but text; it waits until the line is complete."""
+"""The beginning of a line that may become more than text; it waits until the line is complete."""
 
 _TELLING = 5
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
@@ -132,7 +132,6 @@ _BEGINNING = re.compile("|".join(re.escape(letter) for letter in sorted({word[0]
 
 
 def unfinished(text: str) -> int:
-    """How many characters at the end of a text may be the beginning of markup."""
     for found in _BEGINNING.finditer(text, max(0, len(text) - LONGEST + 1)):
         if text[found.start() :] in _BEGINNINGS:
             return len(text) - found.start()
@@ -146,7 +145,6 @@ _LEFT = re.compile(
 
 
 def after_calls(source: Source, at: int) -> int:
-    """Return the place after closing tags that were left over from a call."""
     while True:
         source.skip(at)
         found = _LEFT.match(source.text, at)
@@ -162,8 +160,7 @@ def after_row(source: Source, before: str, at: int) -> int:
     """Return the place after calls and tokens in one row within a sentence, which continues only after them.
 
     Args:
-        source: the text.
-        before: the line before the row; where no sentence is begun in it, each is apart.
+        before: the line before the row; if no sentence begins in it, each is separate.
         at: the place after the first of the row.
     """
     if not before.strip() or MarkupPlace.ended(before):
@@ -181,20 +178,19 @@ def after_row(source: Source, before: str, at: int) -> int:
 
 
 def opens_at_end(text: str) -> int:
-    """The size of what may be an opener that the end of the text cuts off; 0 if it is too short to tell."""
+    """Return the size of a possible opener that the end of the text cuts off; 0 if it is too short to decide."""
     size = unfinished(text)
     tail = text[len(text) - size :]
     return size if size >= _TELLING and any(word.startswith(tail) for word in BY_OPENER) else 0
 
 
 def quiet(text: str, at: int) -> str:
-    """The markup at `at` if it says nothing by itself, else nothing."""
+    """Return the markup at `at` if it has no meaning of its own, else an empty text."""
     found = INSIDE.match(text, at)
     return found[0] if found and found[0] in QUIET else ""
 
 
 def native(source: Source, word: str, end: int) -> Found | None:
-    """Read the calls after an opener with the formats that begin with it."""
     for format in BY_OPENER[word]:
         if found := format.read(source, end, word):
             return found

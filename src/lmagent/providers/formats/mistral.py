@@ -1,6 +1,6 @@
 """Mistral: `[TOOL_CALLS]` before a JSON list (to v7), `name[CALL_ID]id[ARGS]{…}` (v11) or `name[ARGS]{…}` (v13).
 
-Some servers leave `[ARGS]` out of what they show. Source: mistral-common's instruct tokenizers.
+Some servers leave out `[ARGS]`. Source: mistral-common's instruct tokenizers.
 """
 
 import re
@@ -43,7 +43,7 @@ def _comma(source: Source, at: int) -> int:
 
 
 def _read_bare(source: Source, at: int, _opener: str) -> Found | None:
-    """The same after a token that the server has swallowed: of known tools only."""
+    """Read the same without a token that the server has swallowed: of known tools only."""
     found = _read(source, at, _TOKEN)
     named = _NAMED.match(source.text, at)
     if found is None or named is None or not named[4] or not source.tools.known(named[1]):

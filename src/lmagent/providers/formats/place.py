@@ -1,4 +1,4 @@
-"""Place: whether markup is where a model calls a tool, or where a text is about calls."""
+"""Place: whether markup is a call of the model, or an example in a text about calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXAMPLE = re.compile(
     r"|(?:trace|transcript|template|sample)s?(?=:))(?!\w)[^\n.!?]{0,60}\Z"
 )
 _AROUND = re.compile(r"(?:<(?:pre|code|examples?|samples?|blockquote)\b[^<>]{0,80}>|\"{3}|'{3})\Z")
-"""What opens a quotation in a line of its own."""
+"""The beginning of a quotation in a line of its own."""
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
@@ -31,7 +31,6 @@ class MarkupPlace:
     """The text around markup.
 
     Args:
-        source: the text.
         before: the line before the markup.
         end: the place after it.
         above: the last text before that line.
@@ -45,15 +44,10 @@ class MarkupPlace:
 
     @staticmethod
     def ended(before: str) -> bool:
-        """Whether a sentence has ended here."""
         return not before.strip() or bool(_ENDED.search(before))
 
     def after(self) -> str:
-        """The text after the markup in its line; markup there counts as none.
-
-        Raises:
-            More: the line may continue.
-        """
+        """Return the rest of the line without counting markup there. Raise More if the line may continue."""
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
             at += 1
@@ -63,15 +57,14 @@ class MarkupPlace:
         return "" if text[at] == "\n" else self._text_at(at)
 
     def at_an_edge(self) -> bool:
-        """Whether it begins or ends the line."""
+        """Return whether it begins or ends the line."""
         return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
-        """Whether a sentence continues after it."""
         return bool(_GOES_ON.match(self.after()))
 
     def as_example(self) -> bool:
-        """Whether it is shown as an example: announced above, and more text, or the sentence, continues below."""
+        """Return whether it is an example: announced above, and more text, or the sentence, continues below."""
         below = self._text_at(self._source.skip(self.end))
         above = self._above.rstrip().rpartition("\n")[2][-200:]
         if not below or not above:
@@ -84,7 +77,7 @@ class MarkupPlace:
         return goes_on or bool(_EXAMPLE.search(above))
 
     def talks_of_tokens(self) -> bool:
-        """Whether the text above announces an example, or names special tokens itself."""
+        """Return whether the text above announces an example, or names special tokens itself."""
         return "<|" in self._above or bool(_EXAMPLE.search(self._above.rstrip().rpartition("\n")[2][-200:]))
 
     def _text_at(self, at: int) -> str:
@@ -100,13 +93,10 @@ class MarkupPlace:
 
 
 def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
-    """Whether calls that a format found are calls in their place.
+    """Return whether calls that a format found are calls in their place.
 
     Args:
-        place: where.
-        found: the calls.
-        tools: the tools of the request.
-        special: the markup is a token that prose does not hold by chance.
+        special: the markup is a token that is not in prose by chance.
     """
     before = place.before.strip()
     if place.before[-1:] in _QUOTES and place.before[-1:]:

@@ -1,6 +1,6 @@
 """Calls in Python's form: `name(key="value", other=1)`, alone, one a line, or in a list.
 
-Values are literals only; anything else (a variable, an expression, a call) makes it code, not a call.
+Values are literals only; other expressions (a variable, a call) make it code, not a call.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class NotACall(Exception):
 
 
 def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
-    """The call at `at` and its end.
+    """Return the call at `at` and its end.
 
     Raises:
-        NotACall, Cut, More: it is something else, the text ends inside it, or may continue.
+        NotACall, Cut, More: it is code or prose, the text ends inside it, or may continue.
     """
     named = source.match(CALL, at)
     if named is None:
@@ -45,7 +45,7 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
 
 
 def _argument(source: Source, reader: Loose, at: int, positional: list[Any], keywords: dict[str, Any]) -> int:
-    """Take one argument; returns the place after it and its comma."""
+    """Read one argument; return the place after it and its comma."""
     if found := _KEYWORD.match(source.text, at):
         value, end = _value(reader, found.end())
         keywords[found[1]] = value
@@ -76,7 +76,7 @@ def _value(reader: Loose, at: int) -> tuple[Any, int]:
 
 
 def _placed(tools: Toolset, name: str, positional: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by name; those without one take the schema's names in their order."""
+    """Return the arguments by name; positional ones take the schema's names in their order."""
     if not positional:
         return keywords
     if len(positional) == 1 and isinstance(positional[0], dict) and not keywords:
@@ -91,7 +91,7 @@ def _placed(tools: Toolset, name: str, positional: list[Any], keywords: dict[str
 
 
 def read_list(source: Source, at: int, format: str) -> Found:
-    """A list of calls, its opening bracket at `at`. A cut list keeps the calls before the cut."""
+    """Read a list of calls, its opening bracket at `at`. A cut list keeps the calls before the cut."""
     found = Found(end=source.skip(at + 1))
     while True:
         if found.end >= source.end:
@@ -109,7 +109,6 @@ def read_list(source: Source, at: int, format: str) -> Found:
 
 
 def read_next(source: Source, found: Found, format: str) -> bool:
-    """Add the next call; False if the text is cut inside it."""
     start = found.end
     try:
         call, end = read_call(source, start, format)
@@ -123,7 +122,7 @@ def read_next(source: Source, found: Found, format: str) -> bool:
 
 
 def between(name: str, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls in Python's form, in a list or one after the other, up to one of `closers`."""
+    """Return a format's `read` for calls in Python's form, in a list or one after the other, up to one of `closers`."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
@@ -160,7 +159,7 @@ def read_lines(source: Source, at: int, format: str, closers: tuple[str, ...]) -
 
 
 def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> Found | None:
-    """Calls that cannot be read are handed on as they came; without markup that ends them it is no call."""
+    """Keep unreadable calls as text; without markup that ends them they are no calls."""
     named = CALL.match(source.text, at + (source.text[at : at + 1] == "["))
     place, word = source.first(closers, at)
     if named is None or place < 0:

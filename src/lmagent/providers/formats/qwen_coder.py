@@ -1,8 +1,8 @@
 """Qwen3-Coder, Nemotron 3 Nano, Seed-OSS: `<function=name><parameter=key>value</parameter></function>`.
 
-In `<tool_call>` (Qwen, which forgets it at times) or `<seed:tool_call>` (Seed-OSS). The template puts each value on
-lines of its own. Functionary 3.1 and Llama 3.1's custom calls put a JSON object into `<function=name>` instead.
-Source: the models' chat templates.
+They are in `<tool_call>` (Qwen, which forgets it at times) or `<seed:tool_call>` (Seed-OSS). The template puts each
+value on lines of its own. Functionary 3.1 and Llama 3.1's custom calls put a JSON object into `<function=name>`
+instead. Source: the models' chat templates.
 """
 
 import re
@@ -24,7 +24,7 @@ _ENDS = ("</tool_call>", "</seed:tool_call>")
 
 
 def _read_slip(source: Source, at: int, opener: str) -> Found | None:
-    """Llama 3.1's slips, of known tools: the object inside the tag, or `/` for `=`."""
+    """Read Llama 3.1's slips, of known tools: the object inside the tag, or `/` for `=`."""
     start = at - len(opener)
     named = source.match(_SLIP, start)
     if named is None or not source.tools.known(named["name"]):

@@ -1,7 +1,7 @@
 """ReAct: `Thought:`, `Action:`, `Action Input:`, an invented `Observation:`, `Final Answer:`; Command-R's `Action:`.
 
-The thought is a thought. An observation in the model's own reply is invented: it and everything after it is dropped.
-Source: LangChain's agent prompts, Cohere's prompt format for Command-R.
+An observation in the model's own reply is invented: it and all text after it are dropped. Source: LangChain's agent
+prompts, Cohere's prompt format for Command-R.
 """
 
 import re
@@ -46,7 +46,7 @@ def _read_action(source: Source, at: int, _opener: str) -> Found | None:
 
 
 def _with_input(source: Source, at: int) -> Found | None:
-    """`Action: name` and `Action Input: …` on a line of its own."""
+    """Read `Action: name`, and `Action Input: …` on a line of its own."""
     head = source.match(_ACTION, at)
     if head is None:
         return None
@@ -59,7 +59,7 @@ def _with_input(source: Source, at: int) -> Found | None:
             found.end = closed.end()
         return found
     if not source.tools.known(name) and name != name.lower() and place < source.end:
-        return None  # a plan for people: "Action: Review", "Action Input: the plan"
+        return None  # a plan for the user: "Action: Review", "Action Input: the plan"
     end = _input_end(source, place, fenced=bool(fenced))
     text = source.text[place:end].strip().removesuffix("```").strip()
     if not text and end >= source.end:
@@ -74,7 +74,7 @@ def _with_input(source: Source, at: int) -> Found | None:
 
 
 def _input_end(source: Source, place: int, *, fenced: bool) -> int:
-    """Where bare text as input ends: with its fence, or before the next step that no string of Python holds."""
+    """Return the end of bare text as input: with its fence, or before the next step outside of Python's strings."""
     if fenced:
         end = source.search(_FENCE_END, place)
         return end if end >= 0 else source.end
@@ -91,7 +91,7 @@ def _input_end(source: Source, place: int, *, fenced: bool) -> int:
 
 
 def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
-    """A call whose input is bare text: meant for its only argument."""
+    """Return a call whose input is bare text, meant for its only argument."""
     main = source.tools.main(name)
     if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
         try:
@@ -111,7 +111,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
 
 
 def _as_blob(source: Source, at: int) -> Found | None:
-    """`Action:` and JSON that names the tool itself."""
+    """Read `Action:` and JSON that names the tool itself."""
     head = source.match(_BLOB, at)
     if head is None:
         return None
@@ -131,13 +131,13 @@ def _as_blob(source: Source, at: int) -> Found | None:
 
 
 def _answer(call: FoundCall) -> list[FoundCall | Say]:
-    """An "action" that is the answer; Command-R's carries no text."""
+    """Return an "action" that is the answer; Command-R's has no text."""
     given = call.arguments if isinstance(call.arguments, str) else next(iter(call.arguments.values()), "")
     return [Say(str(given))] if given else []
 
 
 def _inline(source: Source, at: int) -> Found | None:
-    """`Action: name[text]` or `Action: name(…)`, of a known tool."""
+    """Read `Action: name[text]` or `Action: name(…)`, of a known tool."""
     head = source.match(_INLINE, at)
     if head is None or not source.tools.known(head["name"]):
         return None
@@ -156,7 +156,7 @@ def _inline(source: Source, at: int) -> Found | None:
 
 
 def _read_thought(source: Source, at: int, opener: str) -> Found | None:
-    """A thought, if a step follows it."""
+    """Read a thought, if a step follows it."""
     begun = source.match(_THOUGHT, at)
     step = source.search(_STEP, at)
     if begun is None or step < 0:

@@ -1,9 +1,8 @@
-"""Scan: reads a reply once, from place to place at which something may begin: calls, thoughts and text.
+"""Scan: reads a reply once, from one possible beginning to the next: calls, thoughts and text.
 
-Its place decides about markup: in code, quotations, lists and inside a sentence it is text; elsewhere a call is
-what a format recognises. A growing text is read by the same code, up to its last complete line: where more text could
-change a decision, the look-up raises `More`, and the rest waits. Of the line that is not complete, only text before
-markup is taken.
+The place of markup decides: in code, quotations, lists and inside a sentence it is text; elsewhere a format decides
+whether it is a call. A growing text is read by the same code, up to its last complete line: if more text could change a
+decision, the look-up raises `More`, and the rest waits. Of an incomplete line, only text before markup is taken.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAG, Pairing, quot
 
 _WINDOW = 2000
 _CONTEXT = 450
-"""Characters before the place that are kept of a growing text: the line before markup decides what it is."""
+"""Characters before the place that are kept of a growing text: the line before markup decides its meaning."""
 _EFFORT = 8
-"""How many times the length of the text may be spent on what turns out to be no call."""
+"""Limit for the characters read for text that is no call, as a multiple of the text's length."""
 _QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
 _CONTINUES = re.compile(r" [a-z]|[,;:.?!)]")
 _NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
@@ -48,17 +47,14 @@ class Scanner:
     """Reads one reply.
 
     Args:
-        tools: the tools of the request.
-        calls: whether to look for calls; without, only thoughts are taken out.
+        calls: whether to look for calls; otherwise only thoughts are taken out.
 
     Attributes:
-        content: the text to show.
-        thoughts: the thoughts, in order.
-        calls: the calls, in order.
+        content: the visible text.
         cut: the name of a call that the end of the text cut off; None if none was.
-        thinking: a growing text ends in a thought that holds no tag yet.
-        told: up to where the thought that is read last was handed to `live`.
-        live: thoughts to show, since they were taken out last.
+        thinking: a growing text ends in a thought that has no tag yet.
+        told: the end of the part of the latest thought that was handed to `live`.
+        live: visible thoughts since they were last taken out.
     """
 
     def __init__(self, tools: Toolset, *, calls: bool = True) -> None:
@@ -85,15 +81,14 @@ class Scanner:
 
     @property
     def waiting(self) -> int:
-        """How many characters are held back."""
         return len(self._text) - self._at
 
     def read(self, text: str, *, final: bool) -> None:
-        """Read on.
+        """Continue reading.
 
         Args:
-            text: everything that was not dropped by `trim`, and what has come since.
-            final: nothing more will come.
+            text: the text that `trim` has not dropped, with the new text.
+            final: the text is complete.
         """
         self.thinking = False
         lines = len(text) if final else text.rfind("\n", self._at) + 1
@@ -109,7 +104,7 @@ class Scanner:
             self._text = text
 
     def trim(self) -> int:
-        """Forget text that nothing depends on any more; returns how much."""
+        """Drop text that no decision depends on any more; return its length."""
         cut = max(0, self._at - _CONTEXT)
         if cut > self._line:
             self._lead = (self._lead + self._text[self._line : self._line + 40])[:40]
@@ -127,7 +122,7 @@ class Scanner:
 
     def _step(self) -> None:
         if not self._with_calls and self.content.empty and self._text.startswith("{", self._source.skip(self._at)):
-            self._plain = True  # JSON that was asked for: tags in its strings are text
+            self._plain = True  # requested JSON: tags in its strings are text
         if self._plain:
             self._say(len(self._text))
             return
@@ -152,9 +147,8 @@ class Scanner:
             self._begin_line(found)
 
     def _next(self) -> re.Match[str] | None:
-        """The next place that needs a look."""
         if self._spent + self._source.effort > _EFFORT * len(self._text) + 100_000:
-            return None  # made to be slow: all that is left is text
+            return None  # a text made to be slow: the rest is text
         if self._fresh and self._text[self._at] != "\n":
             self._skip_blanks()
             if found := self._here.match(self._text, self._at):
@@ -162,7 +156,7 @@ class Scanner:
         return self._event.search(self._text, self._at)
 
     def _skip_blanks(self) -> None:
-        """A line that begins after markup begins at its first word."""
+        """Skip blanks: a line that begins after markup begins at its first word."""
         if self._lead or self._at > self._line or not self._at or self._text[self._at - 1] == "\n":
             return
         at = self._at
@@ -173,7 +167,7 @@ class Scanner:
             self._fresh, self._line = True, at
 
     def _read_open_line(self) -> None:
-        """Take the text of a line that is not complete, up to markup, and thoughts that begin in it."""
+        """Take the text of an incomplete line, up to markup, and thoughts that begin in it."""
         text = self._text
         if self._plain:
             self._say(len(text))
@@ -215,7 +209,7 @@ class Scanner:
         self._fresh = False
 
     def _shown(self, begin: int, found: Found, name: str) -> bool:
-        """Whether calls with markup that begins a line are shown as an example, or more of one before."""
+        """Return whether calls with markup at the beginning of a line are an example, or continue one before."""
         place = MarkupPlace(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
         if found.calls and found.cut is None and (name in self._examples or place.as_example()):
             self._examples.add(name)
@@ -223,7 +217,7 @@ class Scanner:
         return False
 
     def _quoted_line(self, found: re.Match[str]) -> None:
-        """A line of code, of a quotation or of a list holds no call; but a thought may end in it."""
+        """Read a line of code, of a quotation or of a list: it has no call, but a thought may end in it."""
         closing = CLOSING.search(self._text, found.start(), found.end())
         opened = closing is not None and any(tag in self._text[found.start() : closing.start()] for tag in OPENS)
         if closing is not None and not opened and not quoted(self._text, closing.start(), closing.end()):
@@ -232,7 +226,7 @@ class Scanner:
             return
         end = found.end()
         for opened in INSIDE.finditer(self._text, found.start(), found.end()) if self._with_calls else ():
-            # Markup that is opened here and closed below belongs to the quotation, with all that is between.
+            # Markup that is opened here and closed below belongs to the quotation, with all text between.
             inner = native(self._source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
             if inner is None or inner.header:
                 continue
@@ -245,7 +239,7 @@ class Scanner:
         self._fence, self._fresh = fence, False
 
     def _stands_alone(self, found: Found) -> bool:
-        """Whether calls without markup are on lines of their own, and not as an example."""
+        """Return whether calls without markup are on lines of their own, and no example."""
         end = end_of(self._text, found.end)
         if found.cut is not None:
             return True
@@ -296,7 +290,7 @@ class Scanner:
             self._say(end)
 
     def _result(self, closing: str, end: int) -> None:
-        """A block of a result: invented, if a call is before it; a call that it quotes is none anywhere."""
+        """Read a block of a result: it is invented if a call precedes it; a call quoted in it never counts."""
         close = self._source.find(closing, end)
         if close < 0 and self.calls and self._is_thought():
             return
@@ -306,7 +300,7 @@ class Scanner:
             self._say(close + len(closing) if close >= 0 else end)
 
     def _says_nothing(self, word: str, end: int) -> bool:
-        """Whether a token is left over: alone in its line, beside other markup, or at either end of the reply."""
+        """Return whether a token is left over: alone in its line, beside markup, or at either end of the reply."""
         place = self._place(self._at, end)
         before, after = place.before.strip(), place.after()
         if (before and after) or (word == "</s>" and "<s>" in before):
@@ -323,7 +317,7 @@ class Scanner:
         return following is not None and following[0][0] != "`" and not joined
 
     def _code(self, marks: str) -> None:
-        """Inline code: the text between two equal runs of marks in a line is text."""
+        """Read inline code: the text between two equal runs of marks in a line is text."""
         begin = self._at + len(marks)
         stop = self._text.find("\n", begin, begin + _WINDOW)
         stop = stop if stop >= 0 else min(len(self._text), begin + _WINDOW)
@@ -357,7 +351,7 @@ class Scanner:
             self._say(line if line >= 0 else found.end)
 
     def _wraps(self, end: int) -> bool:
-        """Whether a call of another format follows an opener directly."""
+        """Return whether a call of another format follows an opener directly."""
         opened = INSIDE.match(self._text, self._source.skip(end))
         if opened is None or opened[0] not in BY_OPENER or self._before(self._at).strip():
             return False
@@ -385,7 +379,7 @@ class Scanner:
         self._over = found.cut is not None or found.last
 
     def _add(self, call: FoundCall) -> None:
-        """Take a call; after one whose text may continue here, it may be a quotation in a string of that one."""
+        """Take a call; after one whose text may continue here, it may be a quotation in that one's string."""
         if (self._doubt or self._source.spilled) and not call.fault:
             call.fault = _NOT_RUN
         self._doubt = self._doubt or call.spills
@@ -416,7 +410,7 @@ class Scanner:
         self._end_thought(self._text[end:close], after)
 
     def _show_thought(self, begin: int) -> None:
-        """Hand on what has come of a thought that is not closed, up to the first tag in it."""
+        """Hand on the new part of an open thought, up to the first tag in it."""
         tag = TAG.search(self._text, begin)
         end = tag.start() if tag else len(self._text) - unfinished(self._text)
         begin = max(begin, self.told)
@@ -429,9 +423,9 @@ class Scanner:
         return bool(self._text[at : line if line >= 0 else at + _WINDOW].strip())
 
     def _close_thought(self, end: int) -> None:
-        """A closing tag that nothing opened: the template did, and all before it is thought.
+        """Read a closing tag without an opening one: the template opened the thought, so all text before is thought.
 
-        After a thought that was closed properly it is a leftover, unless there are calls between the two.
+        After a properly closed thought it is a leftover, unless there are calls between the two.
         """
         between = len(self.calls) > self._since_thought
         if not between and self._mentioned(end):
@@ -469,7 +463,7 @@ class Scanner:
         return True
 
     def _mentioned(self, end: int) -> bool:
-        """Whether a closing tag is a word of a sentence."""
+        """Return whether a closing tag is a word of a sentence."""
         before = self._before(self._at)
         if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
             return False
@@ -478,7 +472,7 @@ class Scanner:
     # The place
 
     def _say(self, end: int) -> None:
-        """The text up to `end` is text."""
+        """Take the text up to `end` as text."""
         if end <= self._at:
             return
         piece = self._text[self._at : end]
@@ -492,7 +486,7 @@ class Scanner:
         self._at = end
 
     def _drop(self, end: int) -> None:
-        """Here is markup; after it a line begins."""
+        """Skip markup up to `end`; a line begins after it."""
         self.content.gap()
         self._at = self._line = end
         self._lead, self._fresh = "", True
@@ -508,5 +502,5 @@ class Scanner:
         return MarkupPlace(self._source, self._before(begin), end, self.content.last)
 
     def _apart(self) -> bool:
-        """Whether nothing is before this place in its line that it could belong to."""
+        """Return whether the line before this place has no text that it could belong to."""
         return MarkupPlace.ended(self._before(self._at)) and self._before(self._at)[-1:] not in tuple("\"'`([")

@@ -34,7 +34,7 @@ _APERTUS_ENDS = ("<|tools_suffix|>",)
 
 
 def _apertus_shape(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
-    """Every key of the object is a tool, its value the arguments."""
+    """Return calls of an object whose keys are tools and whose values are the arguments."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if len(entry) > 1 or "name" in entry:
         return jsoncalls.shaped(value, tools, raw, format)
@@ -64,7 +64,7 @@ FORMATS = (
         quiet=("</tool_call>",),
     ),
     Format(name="hermes", openers=("<tool_call>",), read=pycalls.between("hermes", ("</tool_call>",))),
-    # Also the tag around the list of tools in the prompt, which models repeat: only what can be nothing but a call.
+    # Also the tag around the list of tools in the prompt, which models repeat: only an unmistakable call counts.
     Format(
         name="hermes", openers=("<tools>",), read=jsoncalls.between("hermes", ("</tools>",), _NEXT, jsoncalls.anchored)
     ),

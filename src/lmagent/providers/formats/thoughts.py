@@ -1,7 +1,7 @@
 """Thoughts: the tags around them, and where a thought ends.
 
-A thought may hold tags of thoughts itself, as a nested thought or as a mention. An opening tag is paired with the tag
-that closes it, nested ones counted; where that leaves it open, only those nested tags count that begin a line.
+A thought may itself contain tags of thoughts, as a nested thought or as a mention. An opening tag is paired with the
+tag that closes it, counting nested ones; if that leaves it open, only nested tags at the beginning of a line count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NEAR = 400
 
 
 def quoted(text: str, start: int, end: int) -> bool:
-    """Whether a tag is a quotation: between quotation marks, or inside inline code."""
+    """Return whether a tag is a quotation: between quotation marks, or inside inline code."""
     before = text[start - 1] if start else ""
     if before in _MARKS and before and text[end : end + 1] == _MARKS[before]:
         return True
@@ -54,7 +54,7 @@ def quoted(text: str, start: int, end: int) -> bool:
 
 
 def unbalanced(text: str) -> bool:
-    """Whether a text opens more thoughts than it closes, closing tags in a fence that is open there left out."""
+    """Return whether a text opens more thoughts than it closes, without closing tags in a fence that is open there."""
     if any(text.count(opening) > text.count(closing) for opening, closing, _ in _PAIRS if opening in text):
         return True
     fences = _fences(text, 0)
@@ -63,7 +63,7 @@ def unbalanced(text: str) -> bool:
 
 
 def unopened(text: str) -> list[tuple[int, int]]:
-    """Where tags begin a line that close a thought which nothing opened, and the places after them."""
+    """Return the places of closing tags without an opening one that begin a line, and the places after them."""
     found: list[tuple[int, int]] = []
     fences, depth = _fences(text, 0), 0
     for tag in TAG.finditer(text):
@@ -79,20 +79,18 @@ def unopened(text: str) -> list[tuple[int, int]]:
 
 
 def _fences(text: str, at: int) -> list[int]:
-    """Where fences open and close, from a place on."""
     return [found.start() for found in _FENCE.finditer(text, at)]
 
 
 class Pairing:
-    """Finds the end of thoughts in one text."""
-
     def __init__(self, text: str, *, final: bool) -> None:
         self._text = text
         self._final = final
         self._known: dict[str, dict[int, int]] = {}
 
     def closing(self, at: int, opening: str) -> tuple[int, int]:
-        """Where the thought that a tag at `at` opens ends, and the place after its closing tag; -1, -1 if it does not.
+        """Return the end of the thought that a tag at `at` opens, and the place after its closing tag; -1, -1 without
+        one.
 
         Raises:
             More: it is not closed yet.
@@ -117,7 +115,7 @@ class Pairing:
         return {**_matched(strict), **_matched(tags)}
 
     def _unfenced(self, at: int, tags: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
-        """The tags without those in a fence that is closed before the last closing tag: the thought quotes them."""
+        """Return the tags without those in a fence that closes before the last closing tag: the thought quotes them."""
         fences = _fences(self._text, at)
         last = max((place for place, opens in tags if not opens), default=-1)
         kept: list[tuple[int, bool]] = []
@@ -128,7 +126,7 @@ class Pairing:
         return kept
 
     def _may_be_quoted(self, at: int) -> bool:
-        """Whether the text after the tag at `at`, which has not come, may show that the tag is a quotation."""
+        """Return whether text after the tag at `at` that has not arrived may show that the tag is a quotation."""
         found = TAG.match(self._text, at)
         end = found.end() if found else at
         if end >= len(self._text):
@@ -151,7 +149,6 @@ class Pairing:
 
 
 def _matched(tags: list[tuple[int, bool]]) -> dict[int, int]:
-    """Opening tags and what closes them, as brackets are matched."""
     pairs: dict[int, int] = {}
     opened: list[int] = []
     for place, opens in tags:

@@ -1,10 +1,10 @@
-"""Calls in XML: an element for the call, one in it for each argument.
+"""Calls in XML: an element for the call, with one for each argument.
 
 Values are not escaped: a file about the format is written with calls like any other, so `<`, `&` and whole calls may be
-in them. A value ends at a closing tag after which the call continues or ends. Tags are read as brackets first; where
-that finds no end, tags in the middle of a line count as words, and only then a closing tag counts as forgotten. Closing
-tags after the call that no call opened are the rest of a value that was ended too early. So a call is only decided when
-the whole text has come.
+in them. A value ends at a closing tag after which the call continues or ends. Tags are read as brackets first; if that
+finds no end, tags in the middle of a line count as words, and only then a closing tag counts as forgotten. Closing tags
+after the call that no call opened are the rest of a value that was ended too early. So a call is only decided when the
+whole text has arrived.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Tags(NamedTuple):
     Attributes:
         call: opens a call; group `name`.
         call_end: closes it.
-        value: opens an argument; group `key`, and group `text` ("true" or "false") where the format marks strings.
+        value: opens an argument; group `key`, and group `text` ("true" or "false") if the format marks strings.
         value_end: closes it.
         over: markup that may follow the last call.
-        event: any of them, for values that hold calls themselves.
+        event: any of them, for values that contain calls themselves.
     """
 
     call: re.Pattern[str]
@@ -46,7 +46,7 @@ class Tags(NamedTuple):
 
 
 class End(NamedTuple):
-    """Where a value ends.
+    """The end of a value.
 
     Attributes:
         at: its end.
@@ -60,7 +60,7 @@ class End(NamedTuple):
 
 
 class Unclear(Exception):
-    """Closing tags follow that belong to the value, or to nothing: where it ends cannot be told."""
+    """Closing tags follow that belong to the value, or to no tag: its end is ambiguous."""
 
 
 class _Event(NamedTuple):
@@ -71,12 +71,12 @@ class _Event(NamedTuple):
     goes_on: bool
     """Of a value's closing tag: the call continues or ends after it."""
     closes: int
-    """Of a call's closing tag: how much speaks for a call's end there."""
+    """Of a call's closing tag: the strength of the evidence for a call's end there."""
     key: str
 
 
 class Ends:
-    """The tags in a text from one place on, and what they close."""
+    """The tags in a text from one place on, and their pairs."""
 
     def __init__(self, source: Source, style: Tags, at: int) -> None:
         self._text = source.text
@@ -87,12 +87,10 @@ class Ends:
         self._known: Collection[str] = ()
 
     def find(self, at: int, taken: Collection[str], tools: Toolset, name: str) -> End | None:
-        """Where the value that begins at `at` ends; None if it does not.
+        """Return the end of the value that begins at `at`; None if it does not end.
 
         Args:
-            at: its beginning.
             taken: the arguments that the call has so far, this one included.
-            tools: the tools of the request.
             name: the tool.
 
         Raises:
@@ -100,7 +98,7 @@ class Ends:
         """
         self._spend(0, 0)
         first = bisect_left(self._starts, at)
-        # Where a value begins on a line of its own, its closing tag does, too: that is the template of most models.
+        # If a value begins on a line of its own, its closing tag does, too: that is the template of most models.
         apart = self._text.startswith(("\n", "\r\n"), at)
         own = bool(first) and self._events[first - 1].begins
         self._known = tools.properties(name) if own else ()
@@ -113,7 +111,7 @@ class Ends:
         return self._forgotten(at, first, taken, tools.properties(name))
 
     def orphaned(self, at: int) -> bool:
-        """Whether tags that close a call follow, but no call that they close."""
+        """Return whether tags that close a call follow, but no call that they close."""
         last = bisect_left(self._starts, at) - 1
         return max(self._near[last + 1], self._far[last + 1]) > _LOST
 
@@ -123,7 +121,7 @@ class Ends:
             raise Unclear
 
     def _paired(self, first: int, taken: Collection[str], *, words: bool, lines: bool) -> int | None:
-        """The closing tag that no tag in the value opens.
+        """Return the closing tag that no tag in the value opens.
 
         Args:
             first: the first tag in the value.
@@ -169,13 +167,13 @@ class Ends:
                 raise Unclear
             return True
         if near == _STRONG:
-            return False  # this one is in the middle of the value
+            return False  # this tag is in the middle of the value
         if max(near, far):
             raise Unclear
         return True
 
     def _begins_call(self, number: int) -> bool:
-        """Whether a tag that opens a call is followed by an argument, or by its end."""
+        """Return whether an argument, or the call's end, follows a tag that opens a call."""
         event = self._events[number]
         following = self._events[number + 1] if number + 1 < len(self._events) else None
         if following is not None and following.kind in ("vo", "ce") and self._adjacent(event, following):
@@ -186,7 +184,7 @@ class Ends:
         return not self._text[event.end : following.start].strip()
 
     def _forgotten(self, at: int, first: int, taken: Collection[str], known: Collection[str]) -> End | None:
-        """The end of a value whose closing tag is missing: a tag that must be the call's own."""
+        """Return the end of a value whose closing tag is missing: a tag that must be the call's own."""
         depth = 0
         for number in range(first, len(self._events)):
             event = self._events[number]
@@ -217,7 +215,7 @@ class Ends:
         return not ahead
 
     def _orphans(self) -> tuple[list[int], list[int]]:
-        """After each event: the strongest closing of a call that none opened, before the next call and anywhere."""
+        """Return after each event: the strongest closing of an unopened call, before the next call and at any place."""
         size = len(self._events)
         near, far = [_LOST] * (size + 1), [_LOST] * (size + 1)
         opened: list[int] = []
@@ -230,7 +228,7 @@ class Ends:
         for number in range(size - 1, -1, -1):
             event = self._events[number]
             if event.kind == "co":
-                # Past the whole call; one that is never closed, or closes what it did not open, is a word, or cut.
+                # Skip the whole call. A tag that is never closed, or that an argument's end follows, is a word, or cut.
                 word = number + 1 < size and self._events[number + 1].kind == "ve"
                 far[number] = far[(number if word else match.get(number, number)) + 1]
                 continue
@@ -268,14 +266,13 @@ def _events(text: str, style: Tags, at: int) -> Iterator[_Event]:
 
 
 def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!)") -> Tags:
-    """The tags of a format from patterns without flags."""
     plain = [re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in (call, call_end, value, value_end)]
     event = f"(?P<co>{plain[0]})|(?P<ce>{plain[1]})|(?P<vo>{plain[2]})|(?P<ve>{plain[3]})"
     return Tags(*(re.compile(pattern) for pattern in (call, call_end, value, value_end, over, event)))
 
 
 def read_calls(source: Source, at: int, style: Tags, format: str) -> Found:
-    """Read calls from `at` on, one after the other; nothing found leaves `end` at `at`."""
+    """Read calls from `at` on, one after the other; without a call, `end` stays at `at`."""
     found = Found(end=at)
     place = source.skip(at)
     while opened := source.match(style.call, place):
@@ -286,7 +283,7 @@ def read_calls(source: Source, at: int, style: Tags, format: str) -> Found:
 
 
 def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, found: Found) -> bool:
-    """Add the call that a tag opens; False if the text is cut inside it."""
+    """Add the call that a tag opens; return False if the text is cut inside it."""
     name = source.tools.plain(opened["name"].strip())
     properties = source.tools.properties(name)
     arguments: dict[str, Any] = {}
@@ -330,7 +327,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
 
 
 def _unclear(source: Source, name: str, opened: re.Match[str], found: Found, format: str, fault: str) -> bool:
-    """Hand on a call whose end cannot be found, with all the text that follows; False, as no other call can."""
+    """Keep a call without a clear end as text, with all the text that follows; no other call can follow."""
     raw = source.text[opened.start() :]
     text = source.text[opened.end() :].strip()
     found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
@@ -343,7 +340,7 @@ def _told(value: re.Match[str]) -> str:
 
 
 def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> FoundCall | None:
-    """A call whose arguments are one JSON object instead of elements."""
+    """Return a call whose arguments are one JSON object instead of elements."""
     end = source.search(style.call_end, at)
     try:
         stop = source.text[end : end + 3] if end >= 0 else "\0"
@@ -354,7 +351,7 @@ def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> 
 
 
 def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, format: str, found: Found) -> bool:
-    """A call with something else than arguments in it is handed on as it came."""
+    """Keep a call with other contents than arguments as text."""
     ends = _ends(source, style, opened.start())
     end = source.search(style.call_end, opened.end())
     if end < 0:
@@ -378,11 +375,7 @@ def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, form
 
 
 def _ends(source: Source, style: Tags, at: int) -> Ends:
-    """The tags from `at` on, looked for once in a text.
-
-    Raises:
-        More: the text is not complete.
-    """
+    """Return the tags from `at` on, searched once in a text. Raise More if the text is not complete."""
     source.needs()
     since, known = source.memo.get(style.event, (source.end + 1, None))
     if known is None or at < since:
@@ -392,7 +385,8 @@ def _ends(source: Source, style: Tags, at: int) -> Ends:
 
 
 def typed(text: str, schema: Any, told: str = "") -> Any:
-    """A value as its schema wants it, without the line breaks that set it off; `told` is what the format says."""
+    """Return a value in its schema's type, without the line breaks around it; `told` is the type that the format
+    gives."""
     if begun := _BREAK.match(text):
         text = text[begun.end() :].removesuffix("\n")
         text = text.removesuffix("\r") if begun[0] == "\r\n" else text
@@ -404,7 +398,7 @@ def typed(text: str, schema: Any, told: str = "") -> Any:
 
 
 def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls in a wrapper; the wrapper's closing tag may be missing after a whole call."""
+    """Return a format's `read` for calls in a wrapper; the wrapper's closing tag may be missing after a whole call."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
@@ -423,7 +417,7 @@ def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
 
 
 def alone(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls whose wrapper was forgotten: the opener is the beginning of the call's own tag."""
+    """Return a format's `read` for calls without their wrapper: the opener begins the call's own tag."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         return inside(name, style, closers)(source, at - len(opener), "\0")
