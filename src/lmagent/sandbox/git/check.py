@@ -16,16 +16,16 @@ MOST_INDEX = 16 << 20
 """Bytes of an index that are kept."""
 
 _MOST_FINDINGS = 50
-_SLACK_NS = 1_000_000_000  # a file system's clock and ours need not be the same to the tick
+_SLACK_NS = 1_000_000_000  # a file system's clock and ours may differ slightly
 
 
 class Finding(Struct, frozen=True):
-    """Something that was found, in text for the user; control characters are spelled out.
+    """A finding, in text for the user; control characters are spelled out.
 
     Attributes:
         path: relative to the workspace, `.` is itself.
         what: the danger.
-        action: what the guard did.
+        action: the reaction of the guard.
     """
 
     path: str
@@ -55,7 +55,6 @@ class Check:
     """One look at the workspace, compared with a mark.
 
     Args:
-        root: the workspace.
         mark: the state before.
         own: repositories of the user: in these, each change of a file that git acts on is put back.
         inside: the workspace's path in the sandbox, empty if it is the same.
@@ -101,7 +100,7 @@ class Check:
         return True
 
     def _add_known(self, now: Places) -> None:
-        """Add the places where git would go by itself, since not everything was looked at."""
+        """Add the places that git would visit by itself, since the look was incomplete."""
         paths = [*self.mark.repos, *self.mark.pointers]
         held = self.root.held(".git/index")
         if held is not None:
@@ -160,7 +159,7 @@ class Check:
         return f"names {target}" if known is not None and known.dangerous else ""
 
     def _older(self, path: str, known: bool) -> bool:
-        """Tell whether a path is as old as a mark that could not see everything: then it counts as seen."""
+        """Return whether a path is as old as a mark that could not see everything: then it counts as seen."""
         if known or not self.mark.places.hit:
             return False
         names = (path, f"{path}/config", f"{path}/hooks", f"{path}/commondir")
@@ -224,7 +223,7 @@ class Check:
                 self._say(path, trouble.what, f"could not be renamed ({error.strerror}): do not run git there")
                 return
         if back is not None:
-            # A link that still says the same led to something that was changed: that is kept in its place.
+            # A link with an unchanged target led to a file that was changed: the kept content replaces the link.
             as_file = held is not None and held.kind == "link" and held.target == back.target
             done = self._put_back(path, back, as_file=as_file)
             action += "; " * bool(action) + (
