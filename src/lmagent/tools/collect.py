@@ -26,9 +26,9 @@ SPILL_CAP = 64 << 20
 """Bytes of output that are kept; further output is read and thrown away."""
 
 _ENDS = BYTES
-"""Bytes that are kept in memory of the beginning and of the end of an output in a file: more is never shown."""
+"""Bytes that are kept in memory of the beginning and of the end of an output in a file: the most that is shown."""
 
-_STORED_WITHIN = 3600.0  # seconds; an output that is closed and not stored after so long is left of a dead process
+_STORED_WITHIN = 3600.0  # seconds; an output that is closed and still not stored is left over from a dead process
 _SHOW_EVERY = 0.05
 _SHOW_AT_MOST = 4096
 
@@ -37,7 +37,7 @@ class Collector:
     """Takes pieces of output as they come.
 
     Args:
-        folder: where a long output is kept; made when it is needed.
+        folder: for long outputs; made on first use.
         emit: shows pieces to the watchers, at most 20 times a second.
 
     Attributes:
@@ -89,7 +89,6 @@ class Collector:
         return f"{clean(head.encode())}\n[… {gap} left out …]\n{clean(tail.encode())}"
 
     def tail(self, size: int) -> str:
-        """Return the last bytes, at most `size`."""
         return clean((self._tail if self.file else bytes(self._memory[-size:]))[-size:])
 
     def close(self) -> None:

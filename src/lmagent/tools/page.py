@@ -14,7 +14,7 @@ LINES = 2000
 
 
 def paged(render: Callable[[int], ToolOutput]) -> ToolOutput:
-    """What `render` makes of a whole page, and the means to make it of less."""
+    """Return the output of `render` for a whole page, with the means to render a smaller one."""
     output = render(BYTES)
     return ToolOutput(output.content, output.data, output.full, output.file, render)
 
@@ -25,7 +25,7 @@ def size(rows: Sequence[str]) -> int:
 
 
 def fitting(rows: Sequence[str], room: int) -> list[str]:
-    """The first rows that fit, at least one."""
+    """Return the first rows that fit, at least one."""
     taken, used = list[str](), 0
     for row in rows[:LINES]:
         used += size([row])

@@ -1,4 +1,4 @@
-"""vision: ask the model about an image in the workspace. Only there when the model can see.
+"""vision: asks the model about an image in the workspace. Only available if the model can see.
 
 The question goes to the model beside the conversation, so the image is read once and never again.
 """
@@ -25,7 +25,7 @@ LARGEST = 20 << 20
 """Bytes of an image; servers take about as much in one request."""
 
 IMAGE_TOKENS = 1000
-"""About what an image takes in a prompt, where nobody counted."""
+"""Approximate tokens of an image in a prompt, without figures from the server."""
 
 Stream = Callable[[ModelRequest], AsyncIterator[ModelEvent]]
 
@@ -38,11 +38,11 @@ class Vision(Struct, frozen=True):
 
 
 def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
-    """The tool.
+    """Return the tool.
 
     Args:
         stream: asks the model server, beside the conversation.
-        model: the name of a session's model.
+        model: returns the name of a session's model.
     """
 
     async def run(arguments: Vision, context: ToolContext) -> ToolOutput:
@@ -79,16 +79,16 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
 
 
 def _taken(prompt: str, reply: Reply | None) -> dict[str, object]:
-    """The tokens of the call, which count for the session's budgets; estimated where the server gave no figures."""
+    """Return the tokens of the call, which count for the session's budgets; estimated if the server gave no figures."""
     usage = reply.usage if reply is not None else Usage(IMAGE_TOKENS + len(prompt.encode()) // 4, 0, estimated=True)
     return to_builtins(usage)
 
 
 def load_image(context: ToolContext, path: str) -> Image:
-    """An image of the workspace.
+    """Return an image of the workspace.
 
     Raises:
-        ToolError: there is none, or it is none.
+        ToolError: the file does not exist, or is no image.
     """
     with Beneath(context.workspace) as files:
         loaded = files.load(path, LARGEST + 1)

@@ -81,7 +81,7 @@ def divided(form: Form) -> Chunks | None:
 
 
 def looks_numbered(lines: Sequence[str], form: Form) -> bool:
-    """Tell whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
+    """Return whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
     sought = {line.strip() for line in form.search.split("\n") if line.strip()}
     found = (_NUMBERED.match(line) for line in lines)
     return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in sought for each in found)

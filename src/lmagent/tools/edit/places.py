@@ -38,7 +38,7 @@ _STOPS = frozenset(".,:;!?…")
 
 
 class Place(Struct, frozen=True):
-    """Where a search was found.
+    """The place of a search in a file.
 
     Attributes:
         bits: the bridges that it needs.
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
         indent: how new lines are indented.
         begin: the column in the first line where the place begins.
         stop: the column in the last line where it ends; None at the line's end.
-        chunks: search and replacement where they are not those that were looked for.
+        chunks: search and replacement, if they differ from the ones that were looked for.
     """
 
     bits: int
@@ -78,7 +78,6 @@ class Text:
         self._memo: dict[tuple[str, str], tuple[int, str, str] | None] = {}
 
     def to_lf(self, text: str) -> str:
-        """Return `text` with every line end as a line feed."""
         text = text.replace("\r\n", "\n")
         return text.replace("\r", "\n") if self._old_mac else text
 
@@ -89,7 +88,7 @@ class Text:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The different line ends that the file has."""
+        """The different line ends of the file."""
         return frozenset(self.ends)
 
     @cached_property
@@ -343,7 +342,7 @@ def _stretches(text: Text, row: int, want: str) -> Iterator[tuple[int, int, int]
 
 
 def _edge(inner: str, outer: str) -> bool:
-    """Tell whether a match may end with `inner` where the line continues with `outer`, going outwards."""
+    """Return whether a match may end with `inner` where the line continues with `outer`, going outwards."""
     if not outer or inner in _FREE or outer[0] in _FREE or outer[0] == "\u00a0":
         return True
     if outer[0] in _QUOTES or (inner in _QUOTES and not outer[0].isalnum() and outer[0] != "_"):
