@@ -125,7 +125,6 @@ def _finished(descriptor: int, name: str) -> Generator[None]:
 
 
 def place(name: str, path: str) -> None:
-    """Rename a finished file to its path, and make the folder if it is missing."""
     try:
         os.rename(name, path)
     except FileNotFoundError:

@@ -34,11 +34,7 @@ _SECOND = 1_000_000_000
 
 
 class Keeper:
-    """Keeps contents during one walk.
-
-    Args:
-        strict: raise if the store cannot be written; otherwise the content is not kept.
-    """
+    """Keeps contents during one walk; not `strict` means that contents are dropped if the store cannot be written."""
 
     def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
         self._objects = objects
@@ -58,13 +54,9 @@ class Keeper:
     ) -> tuple[Record | None, str]:
         """Record a path that is no folder, and keep its content.
 
-        Args:
-            folder: descriptor of the folder.
-            seen: the status that the walk saw.
-            known: an earlier record of the path.
+        `seen` is the status that the walk saw, `known` an earlier record of the path.
 
-        Returns:
-            The record, None if the path is gone by now; and why the content was not kept, or an empty text.
+        Returns the record, None if the path is gone by now; and why the content was not kept, or an empty text.
 
         Raises:
             StoreError: the store cannot be written.

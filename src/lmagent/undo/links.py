@@ -20,12 +20,7 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Links:
-    """Contents by inode, size and mtime.
-
-    Args:
-        folder: their folder; only files on its file system can be kept here.
-        temporary: a folder on the same file system for unfinished files.
-    """
+    """Contents by inode, size and mtime; only files on the file system of `folder` can be kept here."""
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self._folder = str(folder)
@@ -65,12 +60,7 @@ class Links:
     def keep(self, folder: int, name: str, seen: os.stat_result, content: str) -> os.stat_result | None:
         """Keep a file as a clone, else as a hard link.
 
-        Args:
-            folder: descriptor of the folder.
-            content: the id of the content.
-
-        Returns:
-            The file's status now, since a link changes the ctime; None if neither works.
+        Returns the file's status now, since a link changes the ctime; None if neither works.
 
         Raises:
             StoreError: the disk is full or not writable.

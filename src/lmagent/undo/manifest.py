@@ -24,12 +24,7 @@ _CRC = 4
 
 
 class State(Struct, frozen=True):
-    """The result of one walk.
-
-    Attributes:
-        paths: the paths that were looked at; None for the whole workspace.
-        blind: folders that could not be looked into, and why.
-    """
+    """The result of one walk: `paths` is None for the whole workspace; `blind` has unreadable folders, and why."""
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
     paths: tuple[str, ...] | None = None
@@ -49,7 +44,6 @@ class Manifest:
         return mark_of(self._path)
 
     def load(self) -> State:
-        """Return the saved state, or an empty one."""
         return read_state(self._path) or State()
 
     def save(self, state: State) -> None:
@@ -93,11 +87,7 @@ def read_state(path: Path) -> State | None:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write a new file.
-
-    Raises:
-        OSError: the file cannot be written; a part of it may be there.
-    """
+    """Write a new file. A part of it may be there after an OSError."""
     body = msgspec.msgpack.encode(state)
     descriptor = os.open(path, CREATE, 0o600)
     try:

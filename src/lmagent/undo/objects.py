@@ -71,11 +71,7 @@ class Objects:
         return data if intact else None
 
     def write_to(self, content: str, folder: int, name: str) -> None:
-        """Write a content to a new file.
-
-        Args:
-            folder: descriptor of the folder.
-            name: the new file's name. An unfinished file is left there if this raises.
+        """Write a content to a new file in a folder; an unfinished file is left there if this raises.
 
         Raises:
             Damaged: the content is gone or damaged, or cannot be read.

@@ -35,10 +35,7 @@ class Changed(Exception):
 def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> str:
     """Put a file in its place, whole or not at all. Return the result of `set_owner`.
 
-    Args:
-        folder: descriptor of its folder.
-        found: the present file, which may be replaced.
-        source: writes its content.
+    `found` is the present file, which may be replaced; `source` writes the content.
 
     Raises:
         Changed: something else is there.
@@ -100,8 +97,7 @@ def set_times(folder: int, name: str, mtime: int) -> None:
 def set_owner(folder: int, name: str, want: PathState) -> str:
     """Set owner and group before the mode: chown clears the set-user-id bit.
 
-    Returns:
-        The owner that the path cannot be given to, as text; empty if it was set.
+    Returns the owner that the path cannot be given to, as text; empty if it was set.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     missing = list[str]()
@@ -119,8 +115,7 @@ def set_owner(folder: int, name: str, want: PathState) -> str:
 
 
 def is_owned(found: os.stat_result, have: PathState, want: PathState | None) -> bool:
-    """Return whether a path belongs to one of the two sides, as far as this user can tell: files of owners that the
-    user may not set come back as the user's own."""
+    """Return whether a path belongs to one of the two sides; ids that this user may not set are not compared."""
     sides = [have] if want is None else [have, want]
     root, groups = os.geteuid() == 0, {os.getegid(), *os.getgroups()}
     users, owning = {side.uid for side in sides}, {side.gid for side in sides}

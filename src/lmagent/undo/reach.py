@@ -49,10 +49,8 @@ class Reach:
     def at(self, path: str, act: Callable[[int, str], T]) -> T:
         """Call `act` with the descriptor of the path's folder and the name in it.
 
-        `act` is called again if permission was denied and the folder could be made accessible.
-
-        Args:
-            path: escaped and relative.
+        `act` is called again if permission was denied and the folder could be made accessible. `path` is escaped and
+        relative.
 
         Raises:
             OSError: an error of `act`; ELOOP or ENOTDIR if a parent is no folder, ENOENT if it is missing.
@@ -143,7 +141,6 @@ def set_mode(folder: int, name: str, mode: int) -> None:
 
 
 def _set_mode_unread(folder: int, name: str, mode: int) -> None:
-    """Set the mode of a file that may not be opened."""
     if sys.platform != "linux":
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return

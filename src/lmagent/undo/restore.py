@@ -42,12 +42,7 @@ class _Refused(Exception):
 
 
 class _Step(Struct):
-    """A target state that can be reached.
-
-    Attributes:
-        found: the status of the path now.
-        content: whether the content has to be written; otherwise mode and time only.
-    """
+    """A target state that can be reached; `content` if the content has to be written, otherwise mode and time only."""
 
     wish: Wish
     found: os.stat_result | None
@@ -141,8 +136,8 @@ class Restore:
             return None
 
     def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
-        """Return whether a path is in a state. Its time does not matter where the content can be compared, and its
-        owner may be that of either side, since the owner is set first."""
+        """Return whether a path is in a state: by content rather than by time; its owner, which is set first, may be
+        either's."""
         if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
             return False
         if state.kind == "link":
@@ -172,7 +167,6 @@ class Restore:
         return timely if equal is None else equal
 
     def _clear(self, step: _Step) -> None:
-        """Remove a path that is in the way of its target state."""
         want, found = step.wish.want, step.found
         if found is None or (want is not None and (want.kind == "folder") == modes.S_ISDIR(found.st_mode)):
             return
@@ -245,8 +239,7 @@ class Restore:
 
 
 def _set_meta(folder: int, name: str, want: PathState) -> str:
-    """Set owner, time and mode; the mode comes last, so that a restore that is cut off here can be recognised. Return
-    the result of `set_owner`."""
+    """Set owner, time and, last, the mode, by which a restart recognises the step. Return the result of `set_owner`."""
     missing = set_owner(folder, name, want)
     set_times(folder, name, want.mtime)
     set_mode(folder, name, want.mode)

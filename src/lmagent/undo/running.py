@@ -26,10 +26,8 @@ class Running:
         self._manifest = manifest
 
     def keep(self, call: str, state: State, mark: Mark | None) -> None:
-        """Keep a state in place of an earlier one of this call.
-
-        Args:
-            mark: of the manifest, if it holds this very state.
+        """Keep a state in place of an earlier one of this call; `mark` is the manifest's, if that holds this very
+        state.
 
         Raises:
             StoreError: the state cannot be written.

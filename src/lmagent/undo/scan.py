@@ -96,8 +96,7 @@ class Scan:
     def some(self, paths: Sequence[str]) -> Taken:
         """Look at some paths, everything below them, and the folders above them.
 
-        Args:
-            paths: escaped and relative; no link in them is followed.
+        The paths are escaped and relative; no link in them is followed.
         """
         try:
             for path in paths:
