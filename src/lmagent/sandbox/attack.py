@@ -48,13 +48,7 @@ class _Findings(Struct):
 
 
 async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> Report:
-    """Return the report, completed with the results.
-
-    Args:
-        report: backend and version.
-        limits: the limits that the sandbox is to enforce.
-        how: the means of enforcement; empty without one.
-    """
+    """Return the report, completed with the results; `how` is the means of enforcing `limits`, empty without one."""
     try:
         findings = await _run(sandbox)
     except SandboxError as failure:

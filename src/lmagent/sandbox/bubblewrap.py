@@ -73,7 +73,6 @@ class BubblewrapOptions(Struct, frozen=True):
     Attributes:
         env: environment of this process, of which little is passed on.
         read: folders outside /usr that are readable inside.
-        group: whether to use control groups where they can be made.
         protected: the paths that are mounted onto themselves, from the guard's latest look; None looks again.
         own: this program's own folders and files, relative to the workspace: they are hidden.
         scratch: keeps the /tmp and home of a session between its commands; None for new ones with each command.
@@ -277,7 +276,6 @@ class _Status:
                 os.close(descriptor)
 
     def failure(self, code: int, first_output: bytes) -> SandboxError | None:
-        """Return why bubblewrap did not get as far as the command."""
         if code == FAILED and first_output.startswith(MOVED.encode()):
             return SandboxError(f"{MOVED.removeprefix('lmagent: ')}; nothing was run", fix="try again")
         if "exit-code" in self.read() or code >= 128:

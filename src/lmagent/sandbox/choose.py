@@ -30,12 +30,8 @@ class Wishes(Struct, frozen=True):
     """The user's options for a sandbox.
 
     Attributes:
-        env: environment of this process.
-        memory_mb: memory that commands may use, MiB; 0 is the backend's own limit.
-        pids: processes that commands may have; 0 is the backend's own limit.
+        memory_mb: MiB; 0 is the backend's own limit, as for `pids`.
         read: more folders that are readable inside.
-        image: image of the docker sandbox.
-        network: network of the docker sandbox.
         own: this program's own folders and files, relative to the workspace: they are hidden.
         scratch: folder for the /tmp and home of each session; None for new ones with each command.
     """
@@ -69,7 +65,7 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
 
 
 async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
-    """Return the reports of all candidates, in the order in which they are tried."""
+    """Return the reports in the order in which the candidates are tried."""
     found: list[Report] = []
     for sandbox in _candidates(workspace, wishes, GitGuard(workspace)):
         found.append(await sandbox.probe())
@@ -78,7 +74,6 @@ async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
 
 
 def refusal(reports: list[Report]) -> SandboxError:
-    """Return the error that says why no command can run here."""
     why = "; ".join(f"{report.backend}: {report.reason}" for report in reports)
     fix = next((report.fix for report in reports if report.fix), "lmagent sandbox probe shows more")
     return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)

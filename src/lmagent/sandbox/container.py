@@ -48,13 +48,7 @@ module.main()
 
 
 class Mount(Struct, frozen=True):
-    """A folder or file that is mounted inside.
-
-    Attributes:
-        source: on the host.
-        target: inside.
-        identity: device and inode, so that a check inside can recognise the source.
-    """
+    """A folder or file that is mounted inside; `identity` (device and inode) is compared inside."""
 
     source: str
     target: str
@@ -66,11 +60,9 @@ class Spec(Struct, frozen=True):
     """The setup of a container.
 
     Attributes:
-        workspace: real path of the folder.
         image_id: the id that the name had at the last look.
         user: user and group inside, `1000:1000`.
         limits: of all commands together.
-        network: docker's name of a network.
         mounts: outermost first.
         hidden: whether the workspace's `.lmagent` is covered.
     """
@@ -104,23 +96,17 @@ def _hash(parts: Iterable[str]) -> str:
 
 
 def run(spec: Spec) -> list[str]:
-    """Return the `docker run` of a container."""
     labels = [part for name, value in spec.labels.items() for part in ("--label", f"{name}={value}")]
     name = ["run", "--detach", "--rm", "--pull", "never", "--name", spec.name]
     return [*name, *labels, *_hardening(spec), "--entrypoint", "python3", spec.image_id, *program("hold", str(IDLE))]
 
 
 def serve(name: str) -> list[str]:
-    """Return the `docker exec` of a supervisor."""
     return ["exec", "--interactive", "--workdir", "/", name, "python3", *program("serve")]
 
 
 def program(*arguments: str, module: str = "supervisor") -> list[str]:
-    """Return the arguments of a python3 that runs one of our programs, with the standard library alone.
-
-    Args:
-        arguments: those of the program.
-    """
+    """Return the arguments of a python3 that runs one of our programs, with the standard library alone."""
     folder = resources.files("lmagent.sandbox")
     sources = [(f"lmagent.sandbox.{name}", (folder / f"{name}.py").read_text()) for name in ("keeper", module)]
     return ["-I", "-S", "-c", _BOOT.format(sources=sources), *arguments]
@@ -157,8 +143,6 @@ def mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path],
     """Return all mounts.
 
     Args:
-        workspace: real path of the workspace.
-        protected: git's paths in it.
         read: more folders that are readable, at their own paths.
         shared: whether the host's /usr is mounted.
 

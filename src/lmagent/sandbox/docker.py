@@ -58,9 +58,9 @@ class DockerOptions(Struct, frozen=True):
 
     Attributes:
         env: environment of this process, with docker's own settings; little of it is passed on.
-        image: the image; it must have a python3.
+        image: it must have a python3.
         limits: of all commands of the container together.
-        network: name of a docker network; on any but `none`, all of its hosts can be reached.
+        network: on any docker network but `none`, all of its hosts can be reached.
         read: folders outside the workspace that are readable inside, at their own paths.
         protected: git's paths that commands must not change, from the guard's latest look; None looks again.
     """
@@ -105,7 +105,6 @@ class Docker:
         return await attack(self, Report("docker", engine.version), self._options.limits, "the container's group")
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
-        """Start a command in the workspace's container."""
         if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
             raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
         folder = os.path.relpath(inside(self.workspace, command.cwd), self.workspace)
@@ -192,7 +191,6 @@ class Docker:
         )
 
     def _look(self) -> _Engine:
-        """Query the facts about engine and image."""
         info = self._must("info", "--format", "{{json .SecurityOptions}} {{.ServerVersion}}")
         security, _, version = info.rpartition(" ")
         if not version:  # `docker info` succeeds without an engine, in some versions

@@ -30,13 +30,7 @@ def toolchains(home: Path, extra: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: str = HOME) -> dict[str, str]:
-    """Return the environment of every command.
-
-    Args:
-        env: this process's.
-        visible: folders that can be seen inside; entries of PATH in them are kept, in their order.
-        home: the home folder inside.
-    """
+    """Return the environment of every command; entries of PATH in `visible` folders are kept, in their order."""
     roots = [str(path) for path in visible]
     kept = [
         entry

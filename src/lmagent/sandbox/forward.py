@@ -57,7 +57,6 @@ Pair = tuple[Flow, Flow]
 
 
 def serve(listener: socket.socket, path: str) -> None:
-    """Carry connections for ever."""
     pairs: list[Pair] = []
     while True:
         poll = select.poll()
@@ -115,7 +114,6 @@ def accept(listener: socket.socket, path: str) -> Pair | None:
 
 
 def detach(listener: socket.socket, path: str) -> None:
-    """Serve in a detached process."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)

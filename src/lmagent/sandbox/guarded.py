@@ -18,11 +18,7 @@ from lmagent.sandbox.git.guard import Finding, GitGuard, Mark
 
 
 class Guarded:
-    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`.
-
-    Args:
-        guard: checks the workspace; made for it if None.
-    """
+    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`, and a new guard if none is given."""
 
     def __init__(self, inner: Sandbox, guard: GitGuard | None = None) -> None:
         self.workspace: Path = inner.workspace
@@ -36,7 +32,6 @@ class Guarded:
         return await self._inner.probe()
 
     async def start(self, command: Exec, output: OnOutput) -> Running:
-        """Note the present repositories, and start the command."""
         mark = self._guard.baseline()
         # A sandbox cannot cover a missing path, and a command could make that path, for us to read.
         with contextlib.suppress(OSError):
@@ -56,7 +51,6 @@ class _GuardedRunning:
         self._mark = mark
 
     async def wait(self) -> Exit:
-        """Wait for the end, then check."""
         try:
             end = await self._inner.wait()
         except BaseException:
@@ -69,7 +63,6 @@ class _GuardedRunning:
         self._mark = self._guard.baseline()
 
     def inspect(self) -> tuple[str, ...]:
-        """Check while the command runs."""
         return tuple(map(_words, self._look()))
 
     def _look(self) -> tuple[Finding, ...]:

@@ -73,7 +73,6 @@ class Target(Struct, frozen=True):
 
     @property
     def address(self) -> Address | None:
-        """The address, if the host is one."""
         return _address(self.host)
 
     def __str__(self) -> str:
@@ -87,7 +86,6 @@ class Pattern(Struct, frozen=True):
         host: a name or an address; for a wildcard, the part after `*.`.
         wildcard: it matches the names below `host`, and not `host`.
         explicit: whether the port was written down.
-        reach: the addresses that it may resolve to.
     """
 
     host: str
@@ -97,9 +95,7 @@ class Pattern(Struct, frozen=True):
     reach: Reach = "public"
 
     def matches(self, target: Target, *, tunnel: bool = False) -> bool:
-        """Return whether the pattern matches; `tunnel` limits a pattern without a written port to 443, since a tunnel's
-        content is opaque.
-        """
+        """Return whether it matches; in a tunnel, whose content is opaque, a pattern without a port means 443."""
         if target.port not in (self.ports if self.explicit or not tunnel else (TUNNEL_PORT,)):
             return False
         return target.host.endswith(f".{self.host}") if self.wildcard else target.host == self.host
@@ -108,9 +104,7 @@ class Pattern(Struct, frozen=True):
 def parse_target(authority: str, default_port: int | None = None) -> Target:
     """Return host and port of a request, which is untrusted input.
 
-    Args:
-        authority: `host:port` or, with a default port, `host`.
-        default_port: the port if the text has none; None makes the port mandatory.
+    `authority` is `host:port`, or `host` if there is a default port.
 
     Raises:
         ValueError: it is not in the one accepted spelling; the text says why.
@@ -140,11 +134,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def parse_patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
-    """Return all patterns.
-
-    Raises:
-        ConfigError: a text is no pattern.
-    """
+    """Return all patterns; raises ConfigError."""
     return tuple(map(parse_pattern, texts))
 
 

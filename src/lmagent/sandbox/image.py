@@ -27,10 +27,7 @@ _PULL = "docker pull python:3.12-slim, and set DOCKER_IMAGE=python:3.12-slim"
 
 
 def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -> str:
-    """Build the image, and return its id.
-
-    Args:
-        env: environment of the docker client; this process's if None.
+    """Build the image, and return its id. With `env` None, the docker client has this process's environment.
 
     Raises:
         SandboxError: this host cannot share its /usr, or docker failed.
@@ -48,10 +45,7 @@ def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -
 
 
 def archive(root: Path = Path("/")) -> bytes:
-    """Return the image's files, as a tar.
-
-    Args:
-        root: of the host whose links are copied.
+    """Return the image's files, as a tar, with the links of `root`.
 
     Raises:
         SandboxError: programs of this host are not in /usr alone.

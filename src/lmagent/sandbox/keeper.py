@@ -98,11 +98,9 @@ def install_filter(program: bytes) -> None:
 
 
 def keep(request: Request, ends: dict[str, int], report: int) -> None:
-    """Run a command; when it has ended and no process of it is left, report its end.
+    """Run a command; when it has ended and no process of it is left, report its end to the descriptor `report`.
 
-    Args:
-        ends: `stdout`, `stderr` and `channel`, if the request has them; they are closed.
-        report: descriptor for the report.
+    `ends` has `stdout`, `stderr` and `channel`, if the request has them; they are closed.
     """
     try:
         process = subprocess.Popen(

@@ -53,12 +53,9 @@ NOT_KEPT = (
 
 
 class LandlockOptions(Struct, frozen=True):
-    """The setup of a Landlock sandbox.
+    """The setup of a Landlock sandbox; `degraded` if the user selected it by name, aware of its gaps.
 
-    Attributes:
-        env: environment of this process, of which little is passed on.
-        read: folders outside /usr that are readable inside.
-        degraded: whether the user selected it by name, aware of its gaps.
+    The environment of this process is `env`, of which little is passed on. Folders in `read` are readable inside.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -126,7 +123,6 @@ class Landlock:
         return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
 
     async def aclose(self) -> None:
-        """Remove its folder."""
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _config(self, command: Exec, folder: Path) -> launch.Config:

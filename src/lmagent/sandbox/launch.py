@@ -72,7 +72,6 @@ def _die(*_: object) -> None:
 
 
 def _become(config: Config) -> None:
-    """Become the command, in the child. Never returns."""
     code = FAILED
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -105,11 +104,7 @@ def _say(text: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Drop root's capabilities: with them it could read the kernel's memory, whatever the paths allow. exec adds none.
-
-    Raises:
-        OSError: they cannot be dropped.
-    """
+    """Drop root's capabilities, which give access to the kernel's memory in spite of Landlock. exec adds none."""
     for number in range(64):
         with contextlib.suppress(OSError):
             control(CAPBSET_DROP, number)
@@ -131,10 +126,7 @@ def handled(version: int) -> int:
 def restrict(read: list[str], write: list[str], devices: list[str]) -> None:
     """Confine this process, and all processes that it starts, to these paths, without TCP.
 
-    Args:
-        read: readable and executable, with all below.
-        write: everything is allowed but making devices.
-        devices: files that can be read and written.
+    Paths in `read` are executable too; in `write`, everything is allowed but making devices.
 
     Raises:
         OSError: the kernel lacks Landlock, or a needed part of it.

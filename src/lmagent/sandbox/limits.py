@@ -29,11 +29,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Group:
-    """A control group of one command.
-
-    Attributes:
-        folders: its folders, one a controller (v1) or one (v2).
-    """
+    """A control group of one command: one folder a controller (v1), or a single folder (v2)."""
 
     def __init__(self, folders: tuple[Path, ...], events: Path) -> None:
         self.folders = folders
@@ -120,12 +116,7 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
 
 
 def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) -> EndReason | None:
-    """Return the limit, if any, that the tree below a process exceeds.
-
-    Args:
-        root: the process; all that its commands start stays below it.
-        in_memory: folders inside whose files are in memory.
-    """
+    """Return the limit, if any, that the tree below a process exceeds; files in `in_memory` count as memory."""
     own = shared = count = 0
     most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
     for pid in tree(root):
@@ -167,7 +158,6 @@ def _names(pid: int, folders: Sequence[str]) -> int:
 
 
 def tree(root: int) -> Iterator[int]:
-    """Yield the process and all below it."""
     waiting = [root]
     while waiting:
         pid = waiting.pop()

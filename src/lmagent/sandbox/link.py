@@ -66,12 +66,7 @@ class Job:
 
 
 class Link:
-    """One connection; made by `connect`.
-
-    Attributes:
-        lost: it is over.
-        first: a pidfd of the container's first process, if that is on this machine; or -1.
-    """
+    """One connection; made by `connect`. `first` is a pidfd of the container's first process; -1 if unknown."""
 
     def __init__(self, popen: subprocess.Popen[bytes], errors: Any, bury: Callable[[], Awaitable[bool]]) -> None:
         assert popen.stdin
@@ -93,7 +88,6 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Whether commands can be sent."""
         return not self.lost and self._popen.poll() is None
 
     @property
@@ -214,15 +208,13 @@ class Link:
             job.end()
 
     def said(self) -> str:
-        """Return docker's error output."""
         self._errors.seek(0)
         return self._errors.read()[-4000:].decode("utf-8", "replace").strip()
 
     async def bury(self) -> int:
         """End the connection, and with the container all its remaining processes.
 
-        Returns:
-            The exit status of the `docker exec`: 137 if the supervisor was killed inside.
+        Returns the exit status of the `docker exec`: 137 if the supervisor was killed inside.
         """
         async with self._burying:
             if not self._buried:
@@ -272,7 +264,6 @@ def connect(argv: Sequence[str], env: Mapping[str, str], bury: Callable[[], Awai
     """Start a `docker exec` and talk to its supervisor.
 
     Args:
-        argv: all of its command line.
         env: environment of the docker client.
         bury: removes the container, and returns whether it could.
 

@@ -42,12 +42,7 @@ exec "$@"
 
 
 def checked(workspace: Path, protected: Collection[Path]) -> list[str]:
-    """Return the prefix of a command; empty if no folder on the way can be moved, since each is mounted itself.
-
-    Args:
-        workspace: the folder; its own place cannot be changed from inside.
-        protected: paths that are mounted onto themselves.
-    """
+    """Return the prefix of a command; empty if no folder on the way can be moved, since each is mounted itself."""
     root, paths = str(workspace), sorted({str(path) for path in protected})
     fixed = {root, *paths}
     if root != os.path.realpath(root) or all(os.path.dirname(path) in fixed for path in paths):

@@ -16,13 +16,7 @@ QUICK = 5.0
 
 
 async def outlook(wanted: str, env: Mapping[str, str], workspace: Path, image: str) -> tuple[str, str]:
-    """Return the sandbox that commands will probably get, or an empty name and a fix.
-
-    Args:
-        wanted: the sandbox of the settings.
-        workspace: the workspace, where no program is taken from.
-        image: image of the docker sandbox.
-    """
+    """Return the sandbox that commands will probably get, or an empty name and a fix."""
     if wanted in ("off", "landlock"):
         return wanted, ""
     if wanted in ("auto", "bubblewrap") and sys.platform == "linux":

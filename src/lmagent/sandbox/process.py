@@ -40,7 +40,6 @@ class Handlers(Struct, frozen=True):
         watch: checks its use of resources; a reason ends it.
         memory: returns whether it ran out of memory, called at the end.
         failure: the sandbox's own failure, from the exit status and the first output; None without one.
-        close: releases its resources.
         serve: runs beside the command, and is cancelled at its end.
     """
 
@@ -102,7 +101,6 @@ class Process:
                 raise SandboxError(f"the command does not listen any more: {error}") from error
 
     async def wait(self) -> Exit:
-        """Read the output until the end."""
         try:
             with ungrouped():
                 async with anyio.create_task_group() as readers:

@@ -60,12 +60,7 @@ _TRIES = 4
 
 
 class Decision(Struct, frozen=True):
-    """The decision about a request.
-
-    Attributes:
-        host: its target's name or address; empty if it could not be parsed.
-        port: its target's port; 0 if it could not be parsed.
-    """
+    """The decision about a request; host and port are empty and 0 if its target could not be parsed."""
 
     host: str
     port: int
@@ -74,14 +69,12 @@ class Decision(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """The resources of the proxy for one command.
+    """The resources of the proxy for one command. Times are in seconds.
 
     Attributes:
         connections: at once; more wait.
-        head: seconds that a request's head may take.
-        resolve: seconds that a name may take.
-        connect: seconds that one address may take.
-        idle: seconds without data, after which a connection is closed.
+        connect: time for each address.
+        idle: time without data, after which a connection is closed.
         questions: unknown hosts that the user is asked about; more are denied.
     """
 
@@ -99,18 +92,16 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def deny(host: str, port: int) -> bool:
-    """Deny without a question."""
     return False
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name, from the system's resolver."""
     found = await anyio.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _forget(decision: Decision) -> None:
-    """Drop the decision."""
+    """Do nothing: the default without a log."""
 
 
 class AllowListProxy:
@@ -120,7 +111,6 @@ class AllowListProxy:
         hosts: patterns of the hosts that may be reached; see `lmagent.sandbox.hosts`.
         decide: asked about a host and port on the internet that is not listed, once for each.
         log: receives every decision.
-        resolve: returns the addresses of a name.
 
     Raises:
         ConfigError: a text in `hosts` is no pattern.
@@ -212,12 +202,8 @@ class AllowListProxy:
             self.close()
 
     def wrap(self, argv: Sequence[str], python: str, *, socket: str = SOCKET, port: int = PORT) -> list[str]:
-        """Return the command inside, with the forwarder in front.
-
-        Args:
-            python: an interpreter inside; see `find_python`.
-            socket: path of the proxy's socket inside.
-            port: port of the forwarder; 0 for any.
+        """Return the command inside, with the forwarder in front; `python` and `socket` are paths inside, port 0 is any
+        port.
         """
         listed = {pattern.host for pattern in self._patterns}
         # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
@@ -332,9 +318,6 @@ class AllowListProxy:
 
 def find_python(visible: Iterable[Path] = ()) -> str:
     """Return an interpreter that can be run inside, for the forwarder; any version from 3.9 on will do.
-
-    Args:
-        visible: folders outside /usr that are readable inside.
 
     Raises:
         SandboxError: no interpreter was found.

@@ -68,7 +68,6 @@ class Request(Struct, frozen=True):
         minor: 0 or 1, of HTTP/1.x.
         headers: the fields that are passed on.
         expects: it waits for "100 Continue" before it sends its body.
-        tunnel: it asks for a tunnel (CONNECT).
     """
 
     method: str
@@ -91,11 +90,9 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """A server's answer.
+    """A server's answer, with the headers that are passed on.
 
-    Attributes:
-        headers: the fields that are passed on.
-        length: the length that the server gave, which an answer without a body (to HEAD, or 304) may have as well.
+    An answer without a body (to HEAD, or 304) may have a `length` as well.
     """
 
     status: int
@@ -140,11 +137,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def parse_response(head: bytes, method: str) -> Response:
-    """Read an answer from its head, without the empty line.
-
-    Raises:
-        Refusal: it is malformed, or two programs could read it differently.
-    """
+    """Read an answer from its head, as `parse_request`."""
     try:
         first, headers = _parse(head)
         match = _STATUS.fullmatch(first)

@@ -79,9 +79,7 @@ async def exchange(
 ) -> None:
     """Pass a request on, and its answer back, both at once: a server may answer before it has read everything.
 
-    Args:
-        source: the stream with the request's body.
-        idle: seconds without data, after which the exchange ends.
+    It ends after `idle` seconds without data.
 
     Raises:
         Refusal: it failed before an answer had begun.
@@ -97,8 +95,6 @@ async def exchange(
 
 
 class _Exchange:
-    """One request and its answer."""
-
     scope: CancelScope
     clock: _Clock
 

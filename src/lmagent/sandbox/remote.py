@@ -62,7 +62,6 @@ class Remote:
             view = view[PIECE:]
 
     async def wait(self) -> Exit:
-        """Read the output until the end."""
         timeout = self._command.timeout
         try:
             with anyio.move_on_after(timeout if timeout is not None else float("inf")) as limit:

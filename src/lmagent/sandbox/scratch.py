@@ -74,8 +74,7 @@ def covered(kept: Path, inside: Path, over: Sequence[Path]) -> list[str]:
     first name on the way is a mount of its own, which no command can rename; a link from before that is refused.
 
     Args:
-        kept: the folder outside.
-        inside: the same folder, as commands see it.
+        kept: the folder outside; `inside` is the same folder, as commands see it.
         over: folders that are mounted afterwards.
 
     Raises:

@@ -59,7 +59,6 @@ class SeatbeltOptions(Struct, frozen=True):
     Attributes:
         env: environment of this process, of which little is passed on.
         limits: only the size of a file is enforced.
-        read: more folders that are readable inside.
         protected: git's paths that commands must not change, from the guard's latest look; None looks again.
     """
 
@@ -112,13 +111,8 @@ class Seatbelt:
 
 
 def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Iterable[Protected]) -> str:
-    """Return the profile; of two rules that match, the later one holds.
-
-    Args:
-        workspace: real path of the folder.
-        write: other folders that can be written.
-        read: other folders that can be read.
-        protected: git's paths in the workspace.
+    """Return the profile; of two rules that match, the later one holds. `write` and `read` are folders besides the
+    workspace.
     """
     fixed = tuple(protected)
     lines = [
@@ -175,11 +169,7 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(root: int, listed: str) -> list[int]:
-    """Return the processes below a process.
-
-    Args:
-        listed: lines of a pid and its parent's, as `ps` prints them.
-    """
+    """Return the processes below a process; `listed` has lines of a pid and its parent's, as `ps` prints them."""
     children: dict[int, list[int]] = {}
     for line in listed.splitlines():
         pid, _, parent = line.strip().partition(" ")

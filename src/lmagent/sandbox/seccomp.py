@@ -110,16 +110,11 @@ FAMILIES = (1, 2, 10, 16)
 
 
 def supported(machine: str = "") -> bool:
-    """Return whether a filter exists for this machine."""
     return (machine or platform.machine()) in _ARCHES
 
 
 def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     """Return the filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
-
-    Args:
-        machine: as `platform.machine` names it; this machine if empty.
-        families: families of sockets that are allowed.
 
     Raises:
         KeyError: no filter exists for the machine; see `supported`.

@@ -59,7 +59,6 @@ OOM = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control
 
 
 def main() -> None:
-    """Run the mode that the first argument names."""
     hold(float(sys.argv[2])) if sys.argv[1] == "hold" else Supervisor().serve()
 
 
@@ -154,7 +153,6 @@ class Supervisor:
         self.over = False
 
     def serve(self) -> None:
-        """Serve until the end of the input."""
         control(SUBREAPER, 1)
         control(DUMPABLE, 0)  # commands have the same user: this keeps them from our descriptors and memory
         wake, woken = os.pipe()
@@ -169,7 +167,6 @@ class Supervisor:
         kill_below(os.getpid())
 
     def _turn(self, wake: int) -> None:
-        """Wait for events, and handle them."""
         full = len(self.outbox) > HIGH
         jobs = self.jobs.values()
         streams = {} if full else {end: job for job in jobs for end in job.streams}

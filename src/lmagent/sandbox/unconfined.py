@@ -43,7 +43,6 @@ class Unconfined:
         return Report("off", works=True, promises=report.promises)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        """Start a command in a process group of its own."""
         folder = inside(self.workspace, command.cwd)
         env = {**self.environment, **command.env}
         handlers = Handlers(kill=_kill_group, watch=partial(_watch, self._limits))

@@ -22,10 +22,7 @@ _SLACK_NS = 1_000_000_000  # a file system's clock and ours may differ slightly
 class Finding(Struct, frozen=True):
     """A finding, in text for the user; control characters are spelled out.
 
-    Attributes:
-        path: relative to the workspace, `.` is itself.
-        what: the danger.
-        action: the reaction of the guard.
+    `what` is the danger, `action` the reaction of the guard; `path` is relative to the workspace, which is `.`.
     """
 
     path: str
@@ -133,7 +130,6 @@ class Check:
         return brought
 
     def _pointer(self, path: str) -> None:
-        """Judge a `.git` that is a file or a link."""
         held, back = self.root.held(path), self.mark.pointers.get(path)
         if held is None or held.same(back) or self._older(path, path in self.mark.pointers):
             return
@@ -190,12 +186,7 @@ class Check:
             self._put_aside(trouble)
 
     def _put_repository_aside(self, path: str, what: str) -> bool:
-        """Rename a repository so that git recognises it by no path, not even in its renamed folder.
-
-        Args:
-            path: a repository's folder, or a `.git` that is a file or link.
-            what: the danger.
-        """
+        """Rename a repository so that git recognises it by no path, not even in its renamed folder."""
         start = f"{path}/" if path else ""
         new = ""
         try:

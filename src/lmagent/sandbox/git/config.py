@@ -20,14 +20,7 @@ class ConfigDamagedError(ValueError):
 
 
 class Entry(NamedTuple):
-    """An entry of a config.
-
-    Attributes:
-        section: lower case.
-        sub: the subsection, None without one.
-        key: lower case.
-        value: None for a key without a value, which means true.
-    """
+    """An entry of a config: section and key in lower case; a value of None means true."""
 
     section: str
     sub: str | None
@@ -172,8 +165,7 @@ _HELPER_URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 def runs_something(entries: Iterable[Entry], outside: Callable[[str], bool]) -> list[tuple[str, str]]:
     """Return name and value of the entries that could make git run a program, or read config from elsewhere.
 
-    Args:
-        outside: returns whether a `core.worktree` leads out of the workspace. (That of a submodule does not.)
+    `outside` returns whether a `core.worktree` leads out of the workspace. (That of a submodule does not.)
     """
     return [(entry.name, entry.value) for entry in entries if entry.value is not None and _runs(entry, outside)]
 

@@ -38,9 +38,7 @@ class Held(Struct, frozen=True):
     Attributes:
         kind: a regular file, a symbolic link, or something that is neither.
         data: its content; for a link, the content of its target in the workspace; empty if too large.
-        mode: permission bits.
         names: how many names the file has (hard links).
-        target: the target of a link.
         other: size, number and times where `data` is not kept, to recognise a large file by.
     """
 
@@ -64,15 +62,11 @@ class Held(Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether `data` is the whole content."""
         return self.kind == "file" and not self.other
 
 
 class Root:
-    """The workspace, open.
-
-    Args:
-        path: absolute, links resolved.
+    """The workspace, open; `path` is absolute, with links resolved.
 
     Raises:
         OSError: it cannot be opened.
@@ -185,11 +179,7 @@ class Root:
             return None
 
     def set_aside(self, rel: str) -> str:
-        """Rename a file within its folder and return the new name.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Rename a file within its folder and return the new name; raises OSError."""
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
             for number in range(1, 10_000):
@@ -205,13 +195,9 @@ class Root:
         raise FileExistsError(f"{rel}: too many of them")
 
     def put_back(self, rel: str, held: Held, *, as_file: bool = False) -> None:
-        """Restore a file at a path where nothing is now.
+        """Restore a file at a path where nothing is now; raises OSError.
 
-        Args:
-            as_file: for a link, write the content of its target instead of the link.
-
-        Raises:
-            OSError: it cannot be written.
+        `as_file` writes a link's content instead of the link.
         """
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
@@ -225,11 +211,7 @@ class Root:
                 os.fchmod(out, held.mode)
 
     def move(self, old: str, new: str) -> None:
-        """Rename within the workspace.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Rename within the workspace; raises OSError."""
         (old_parent, old_name), (new_parent, new_name) = os.path.split(old), os.path.split(new)
         with self.folder(old_parent) as source, self.folder(new_parent) as target:
             os.rename(old_name, new_name, src_dir_fd=source, dst_dir_fd=target)

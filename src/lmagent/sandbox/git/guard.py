@@ -36,11 +36,9 @@ _FEW = Bounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
 
 
 class Protected(Struct, frozen=True):
-    """A path that a sandbox mounts onto itself, in this order.
+    """A path that a sandbox mounts onto itself, in this order: it exists and is no link.
 
-    Attributes:
-        path: an absolute path that exists and is no link.
-        writable: the path becomes a mount point only so that it cannot be renamed or replaced.
+    A writable path becomes a mount point only so that it cannot be renamed or replaced.
     """
 
     path: Path
@@ -48,12 +46,7 @@ class Protected(Struct, frozen=True):
 
 
 class GitGuard:
-    """Guards one workspace.
-
-    Args:
-        inside: the workspace's path in the sandbox, if that differs: worktrees made inside name it.
-        bounds: how far it looks.
-    """
+    """Guards one workspace; `inside` is its path in the sandbox, if that differs: worktrees made inside name it."""
 
     def __init__(self, workspace: Path, *, inside: str = "", bounds: Bounds | None = None) -> None:
         self._root = os.path.realpath(workspace)
@@ -65,8 +58,7 @@ class GitGuard:
     def baseline(self) -> Mark:
         """Note the present repositories. Those of the first baseline count as the user's own.
 
-        Returns:
-            The mark that `check` compares with. A command that runs beside others is checked with its own mark.
+        Returns the mark that `check` compares with. A command that runs beside others is checked with its own mark.
 
         Raises:
             OSError: the workspace cannot be opened.
@@ -87,8 +79,7 @@ class GitGuard:
     def check(self, mark: Mark | None = None) -> tuple[Finding, ...]:
         """Look again, set aside new files that could make git run something, and return the findings.
 
-        Args:
-            mark: the mark to compare with; the latest if None. Without any mark, all repositories are new.
+        The look is compared with the latest mark if `mark` is None. Without any mark, all repositories are new.
 
         Raises:
             OSError: the workspace cannot be opened.
@@ -112,8 +103,7 @@ class GitGuard:
 
 
 def protected_paths(workspace: Path) -> tuple[Protected, ...]:
-    """Return the paths that a sandbox mounts onto themselves so that a command cannot change the programs of the user's
-    git.
+    """Return the paths that a sandbox mounts onto themselves, to keep the programs of the user's git unchanged.
 
     The look for repositories is bounded and skips dependencies. Folders come before their contents.
 

@@ -36,13 +36,7 @@ _HOOKS = frozenset(_KNOWN_HOOKS.split())
 
 
 class Follow(Struct, frozen=True):
-    """Other places in the workspace to which the user's own config sends git; a config of the agent is not followed.
-
-    Attributes:
-        includes: config files.
-        hooks: folders with hooks.
-        programs: files that it runs.
-    """
+    """Other places in the workspace to which the user's own config sends git; a config of the agent is not followed."""
 
     includes: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
@@ -59,7 +53,6 @@ class Repo(Struct, frozen=True):
 
     Attributes:
         path: its folder, relative to the workspace.
-        files: its existing files by path.
         follow: the targets of its config.
         runs: name and value of the entries that make git run something.
         worktree: its folder of files, if that is in the workspace.
@@ -122,7 +115,6 @@ def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
 
 
 def moved(repo: Repo, path: str) -> Repo:
-    """Return the same repository under another path."""
     start = _join(repo.path, "")
     files = {_join(path, name[len(start) :]) if name.startswith(start) else name: i for name, i in repo.files.items()}
     return repo if repo.path == path else replace(repo, path=path, files=files)
@@ -206,7 +198,6 @@ def _runs(root: Root, repo: str, name: str, held: Held) -> list[tuple[str, str]]
 
 
 def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
-    """Yield the dangers of a new repository."""
     for name, item in repo.files.items():
         if item.role == "config":
             for what in _config(root, repo, name, item.held, frozenset()):
@@ -216,10 +207,8 @@ def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
 
 
 def changed_trouble(root: Root, was: Repo, now: Repo, *, strict: bool) -> Iterator[Trouble]:
-    """Yield the dangers of a repository that changed.
-
-    Args:
-        strict: it is the user's own, and only the user changes its config.
+    """Yield the dangers of a repository that changed; `strict` if it is the user's, so that only the user changes its
+    config.
     """
     for name in dict.fromkeys([*was.files, *now.files]):
         before, after = was.files.get(name), now.files.get(name)

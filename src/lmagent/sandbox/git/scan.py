@@ -20,8 +20,6 @@ Ident = tuple[int, int]
 
 
 class Bounds(Struct, frozen=True):
-    """How far a look may go."""
-
     entries: int = 1_000_000
     seconds: float = 5.0
     repositories: int = 2_000
@@ -75,7 +73,6 @@ def scan(
     Args:
         open_up: makes an unreadable folder readable and returns whether it could.
         skip: names of folders that are not looked into.
-        depth: levels of folders.
     """
     places, end = Places(), time.monotonic() + bounds.seconds
     queue: deque[tuple[str, int]] = deque([("", 0)])
