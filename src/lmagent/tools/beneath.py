@@ -110,11 +110,7 @@ class Beneath:
         return self._at(path, self._open_regular)
 
     def load(self, path: str, limit: int | None = None) -> Loaded:
-        """Return the content of a regular file, or its first `limit` bytes.
-
-        Raises:
-            ToolError: as `open_read`.
-        """
+        """Return the content of a regular file, or its first `limit` bytes; raises as `open_read`."""
         descriptor = self.open_read(path)
         with open(descriptor, "rb", buffering=0) as file, _told(path):
             stamp = _stamp(os.fstat(descriptor))

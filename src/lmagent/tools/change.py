@@ -37,12 +37,8 @@ async def store(ctx: ToolContext, path: str, new: bytes, old: Loaded | None) -> 
 def require_no_mask(path: str, before: str, after: str) -> None:
     """Refuse to write the mask of a secret over the secret itself.
 
-    Args:
-        before: the present content; the mask may really be a part of it.
-        after: the new content.
-
     Raises:
-        ToolError: the new content would have more masks.
+        ToolError: the new content would have more masks than the present one, of which a mask may really be a part.
     """
     if after.count(MASK) > before.count(MASK):
         raise ToolError(
@@ -53,11 +49,7 @@ def require_no_mask(path: str, before: str, after: str) -> None:
 
 
 def require_unmasked_search(path: str, text: str, search: str) -> None:
-    """Refuse a search for the mask in a file without it, and explain why.
-
-    Raises:
-        ToolError: the search has the mask, and the file does not.
-    """
+    """Refuse a search for the mask in a file without it, and explain why."""
     if MASK in search and MASK not in text:
         raise ToolError(
             f"{one_line(path)}: {MASK} stands for a secret that is hidden from you, so it is not in the file and "

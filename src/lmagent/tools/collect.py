@@ -63,11 +63,7 @@ class Collector:
         self._shown_at = 0.0
 
     def feed(self, piece: bytes) -> None:
-        """Take a piece.
-
-        Raises:
-            StoreError: it cannot be kept (a full disk).
-        """
+        """Take a piece; raises StoreError on a full disk."""
         self.changed_at = time.monotonic()
         self.total += len(piece)
         self._line_feeds += piece.count(b"\n")
@@ -99,7 +95,6 @@ class Collector:
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Close, and remove the file if it is still there."""
         self.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)

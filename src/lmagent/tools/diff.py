@@ -35,7 +35,6 @@ def unified(path: str, old: str, new: str) -> str:
 
 
 def counts(diff: str) -> tuple[int, int]:
-    """Return the numbers of added and removed lines of a diff."""
     body = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 

@@ -47,12 +47,7 @@ class GitBranch(Struct, frozen=True):
 
 
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
-    """Return git_status, git_diff, git_add, git_commit and git_branch.
-
-    Args:
-        sandbox: returns the sandbox; called at every call.
-        author: name and address for commits in a repository without an author.
-    """
+    """Return the git tools; `author` is name and address for commits in a repository without an author."""
 
     def with_git(name: str) -> Run:
         async def call(arguments: Any, ctx: ToolContext) -> ToolOutput:

@@ -38,11 +38,7 @@ GitCall = Callable[[Git, Any, ToolContext], Awaitable[ToolOutput]]
 
 
 async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -> ToolOutput:
-    """Make a call; the output includes the sandbox's notes.
-
-    Raises:
-        ToolError: it failed, or was refused.
-    """
+    """Make a call; the output includes the sandbox's notes. Raises ToolError."""
     try:
         output = await call(git, arguments, ctx)
     except ToolError as refusal:
@@ -52,7 +48,6 @@ async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -
 
 
 def _notes(git: Git) -> list[str]:
-    """Return the sandbox's notes about the commands."""
     return [f"[{one_line(note, 500)}]" for note in git.notes]
 
 

@@ -18,11 +18,8 @@ MOST = 100
 
 
 class Change(Struct, frozen=True):
-    """A path that differs.
-
-    Attributes:
-        kind: git's letter: M, A, D, R, C, T; both letters for a conflict (`UU`).
-        origin: the earlier path, for a rename or copy.
+    """A path that differs: `kind` is git's letter (M, A, D, R, C, T; both for a conflict), `origin` a rename's earlier
+    path.
     """
 
     kind: str
@@ -47,9 +44,6 @@ class Status(Struct, frozen=True):
         ahead: commits that the upstream lacks.
         behind: commits of the upstream that the branch lacks.
         gone: the upstream does not exist.
-        staged: the changes of the next commit.
-        changed: the changes that are not staged.
-        conflicts: paths that a merge left unmerged.
         untracked: paths that git does not know; folders end with a slash.
         left_out: paths that permission rules hide.
     """
@@ -68,12 +62,9 @@ class Status(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to report."""
         return not (self.staged or self.changed or self.conflicts or self.untracked)
 
     def without(self, hidden: Callable[[str], bool]) -> Status:
-        """Return the status without the paths that are hidden."""
-
         def seen(changes: Sequence[Change]) -> tuple[Change, ...]:
             return tuple(change for change in changes if not any(map(hidden, change.paths)))
 
@@ -137,7 +128,6 @@ def describe(status: Status) -> str:
 
 
 def lists(status: Status) -> list[str]:
-    """Return its lists, without empty ones."""
     titled: tuple[tuple[str, Iterable[object], int], ...] = (
         ("conflicts", status.conflicts, len(status.conflicts)),
         ("staged", status.staged, len(status.staged)),
@@ -148,7 +138,6 @@ def lists(status: Status) -> list[str]:
 
 
 def listed(title: str, entries: Sequence[str]) -> str:
-    """Return a title and the entries below it."""
     shown = [f"  {entry}" for entry in entries[:MOST]]
     if len(entries) > MOST:
         shown.append(f"  … and {len(entries) - MOST} more")

@@ -42,8 +42,6 @@ _STATUS = ("status", "--porcelain=v2", "--branch", "-z")
 
 
 class Done(Struct, frozen=True):
-    """A git that ended."""
-
     end: Exit
     out: bytes
     errors: str
@@ -54,11 +52,7 @@ class Done(Struct, frozen=True):
 
 
 class Git:
-    """Runs git.
-
-    Args:
-        author: name and address for commits in a repository without an author.
-    """
+    """Runs git; `author` is name and address for commits in a repository without an author."""
 
     def __init__(self, sandbox: GetSandbox, author: tuple[str, str]) -> None:
         self._sandbox = sandbox
@@ -68,9 +62,7 @@ class Git:
     async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> Done:
         """Run git and return the result, unless there is no repository or no git.
 
-        Args:
-            read: the command must take no lock.
-            settings: more `key=value` settings.
+        With `read`, the command takes no lock; `settings` are more `key=value` settings.
 
         Raises:
             SandboxError: the command was not run.
@@ -98,9 +90,7 @@ class Git:
     async def run(self, *arguments: str, read: bool = True, whole: bool = False) -> Done:
         """Run git and return the result; a failure is an error for the model.
 
-        Args:
-            read: the command must take no lock.
-            whole: truncated output is an error, since hidden paths are removed from it.
+        With `whole`, truncated output is an error, since hidden paths are removed from it.
 
         Raises:
             SandboxError: the command was not run.

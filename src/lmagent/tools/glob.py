@@ -92,7 +92,6 @@ class _Search:
         return found
 
     def notes(self) -> list[str]:
-        """Return notes about the entries that the last walk left out."""
         notes = list[str]()
         if self.late:
             notes.append(f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)")

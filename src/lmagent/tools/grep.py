@@ -70,8 +70,6 @@ def _search(arguments: Grep, ctx: ToolContext) -> ToolOutput:
 
 
 class _Search:
-    """One search and its results so far."""
-
     def __init__(self, arguments: Grep, matcher: Matcher, ctx: ToolContext) -> None:
         self._arguments, self._matcher, self._hidden = arguments, matcher, ctx.hidden
         self._filter = _filter(arguments.glob, ctx) if arguments.glob else None

@@ -15,7 +15,6 @@ KEPT = 500
 
 
 def main() -> None:
-    """Serve one pattern."""
     signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))  # the default action of SIGALRM is to end the process
     pattern = _receive()
     if pattern is None:

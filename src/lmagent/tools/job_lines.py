@@ -39,12 +39,8 @@ _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some inter
 
 
 class Place(Struct):
-    """The progress of a pattern.
-
-    Attributes:
-        at: bytes that have been searched.
-        inside: whether these end within a line that has matched already.
-        last: the line that matched last.
+    """The progress of a pattern: `at` is the bytes searched, `inside` whether they end within a line that matched
+    already.
     """
 
     at: int = 0

@@ -41,8 +41,6 @@ class JobsArgs(Struct, frozen=True):
 
 
 class Job:
-    """One command in the background."""
-
     def __init__(self, id: str, session: str, command: str, collector: Collector) -> None:
         self.id = id
         self.session = session
@@ -151,7 +149,6 @@ class Jobs:
         return any(not job.over for job in self._jobs.get(session, ()))
 
     async def ended(self, session: str) -> None:
-        """Wait until no job of the session runs."""
         for job in self._jobs.get(session, []):
             while not job.over:
                 await job.changed.wait()

@@ -78,8 +78,6 @@ class Outcome(Struct, frozen=True):
 
 
 class _Call:
-    """A running cell."""
-
     def __init__(self, id: int, emit: Callable[[str], None], output: Output) -> None:
         self.id = id
         self.output = output
@@ -169,11 +167,8 @@ class Kernel:
         return kernel
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
-        """Run a cell. Cancelled, it leaves none of its processes.
-
-        Args:
-            timeout: seconds until it is interrupted.
-            emit: shows output as it comes.
+        """Run a cell until `timeout` seconds have passed, when it is interrupted. Cancelled, it leaves none of its
+        processes.
 
         Raises:
             SandboxError: the sandbox failed.
@@ -304,11 +299,7 @@ class Kernel:
 
 
 class Kernels:
-    """The kernels of all sessions. They end with their session.
-
-    Args:
-        grace: seconds from the interrupt of a cell to the end of its kernel.
-    """
+    """The kernels of all sessions, which end with their session; for `grace` see `Kernel.start`."""
 
     def __init__(self, *, grace: float = GRACE) -> None:
         self._grace = grace
@@ -320,11 +311,7 @@ class Kernels:
     ) -> Outcome:
         """Run a cell in the session's kernel, which is started if necessary.
 
-        Args:
-            sandbox: a kernel that runs in another sandbox is ended.
-            reset: start a new kernel.
-            timeout: seconds until the cell is interrupted.
-            emit: shows output as it comes.
+        A kernel that runs in another sandbox is ended. After `timeout` seconds the cell is interrupted.
 
         Raises:
             SandboxError: the cell was not run.

@@ -100,7 +100,6 @@ class Kernel:
         self._streams: list[io.TextIOWrapper] = []
 
     def serve(self) -> None:
-        """Run cells until the host is gone."""
         signal.signal(signal.SIGINT, self._on_interrupt)
         sys.modules["__main__"] = self._module
         sys.argv[:] = [""]
@@ -300,7 +299,6 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _descendants() -> set[int]:
-    """Return the processes below this one."""
     children: dict[int, list[int]] = {}
     with contextlib.suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):

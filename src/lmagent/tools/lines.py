@@ -44,7 +44,6 @@ class Window(Struct, frozen=True):
 
     Attributes:
         first: number of the first line, from 1; 0 in an empty file.
-        lines: the lines; more of them may follow in the file.
         total: lines of the file.
         sha256: of the whole file.
         crlf: whether its first line ends in CR LF.
@@ -65,7 +64,6 @@ def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> 
 
     Args:
         descriptor: the file, at its start.
-        size: its size in bytes, which decides how it is read.
         head: its first bytes, which decide its encoding.
         offset: first line, from 1; negative counts from the end.
         count: at most `WINDOW`.
@@ -153,7 +151,6 @@ class _Hashing(io.RawIOBase):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all bytes so far."""
         return self._hash.hexdigest()
 
 

@@ -48,13 +48,9 @@ class Mkdir(Struct, frozen=True):
 
 
 class _Tree(Struct, frozen=True):
-    """The entries beneath a directory, each directory before its contents.
+    """The entries beneath a directory, each with its level from 1, directories before their contents.
 
-    Attributes:
-        entries: each with its level, from 1.
-        levels: the deepest level that was looked at.
-        whole: no entry is deeper.
-        notes: text about entries that were left out.
+    `levels` is the deepest level that was looked at; `whole` means that no entry is deeper.
     """
 
     entries: list[tuple[int, Entry]]

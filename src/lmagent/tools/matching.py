@@ -38,32 +38,23 @@ class Late(Exception):
 
 
 class Matcher(Protocol):
-    """Finds the lines of a text that have a match."""
-
     def may_match(self, data: bytes) -> bool:
         """Return False if the stored file certainly has no match; only called for UTF-8."""
         ...
 
     def find(self, text: str) -> Hits:
-        """Return the lines with a match.
-
-        Raises:
-            Late: the time is over.
-        """
+        """Return the lines with a match; raises Late."""
         ...
 
     def close(self) -> None: ...
 
 
 class Literal:
-    """Matches a text literally."""
-
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
         self._bytes = wanted.encode("utf-8", "surrogatepass")
 
     def may_match(self, data: bytes) -> bool:
-        """Return whether the bytes of the text occur."""
         return self._bytes in data
 
     def find(self, text: str) -> Hits:
@@ -87,10 +78,7 @@ class Literal:
 
 
 class Expression:
-    """Matches a regular expression of Python, line by line.
-
-    Args:
-        seconds: time after which the process ends itself in any case.
+    """Matches a regular expression of Python, line by line; its process ends itself after `seconds` in any case.
 
     Raises:
         ToolError: the expression is invalid, or no process can be started.

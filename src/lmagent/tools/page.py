@@ -20,7 +20,6 @@ def paged(render: Callable[[int], ToolOutput]) -> ToolOutput:
 
 
 def size(rows: Sequence[str]) -> int:
-    """Bytes of rows with their line ends."""
     return sum(len(row) + 1 if row.isascii() else len(row.encode("utf-8", "replace")) + 1 for row in rows)
 
 

@@ -52,7 +52,6 @@ class Picture(Struct, frozen=True):
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it has more pixels than may be decoded."""
         return self.width * self.height > MAX_PIXELS
 
 

@@ -29,11 +29,7 @@ class NotPlain(Exception):
 
 
 def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
-    """Return the beginning of a regular file beneath a folder, no link followed; None if it does not exist.
-
-    Args:
-        parts: names from the folder down.
-        limit: characters to read at most.
+    """Return the first `limit` characters of a regular file beneath a folder; None if it does not exist.
 
     Raises:
         NotPlain: it, or a folder on the way to it, is a link or a special file, or it cannot be read.

@@ -31,12 +31,10 @@ class Python(Struct, frozen=True):
 
 
 def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_mb: int = Limits().memory_mb) -> Tool:
-    """Return the tool.
+    """Return the tool, which calls `sandbox` at every call.
 
-    Args:
-        sandbox: returns the sandbox; called at every call.
-        kernels: holds the processes; the caller closes it. Without one they live as long as the event loop.
-        memory_mb: the sandbox's limit, for the message when it was hit.
+    The caller closes `kernels`; without them, the processes live as long as the event loop. `memory_mb` is the
+    sandbox's limit, for the message when it was hit.
     """
     held = Kernels() if kernels is None else kernels
 

@@ -61,13 +61,7 @@ class Recall(Struct):
 
 
 class Passage(Struct, frozen=True):
-    """A piece of the record.
-
-    Attributes:
-        seq: of its event.
-        who: its source.
-        words: how often it contains each word.
-    """
+    """A piece of the record: `seq` of its event, `who` is its source, `words` counts each word."""
 
     seq: int
     who: str
@@ -144,7 +138,6 @@ def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Itera
 
 
 def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> list[Passage]:
-    """Return the passages that contain some of the words."""
     found = list[Passage]()
     for seq, who, text, handle in pieces:
         for line, passage in _cut(text):

@@ -18,11 +18,7 @@ WIDTH = 240
 class Piece(Struct, frozen=True):
     """A hit with the lines around it that were not shown before.
 
-    Attributes:
-        name: the file.
-        alone: the line of the hit.
-        hits: number of the lines that are hits.
-        gap: whether lines are left out between it and the piece before.
+    `alone` is the line of the hit, `hits` the number of lines that are hits; `gap` if lines before it are left out.
     """
 
     name: str
@@ -33,15 +29,7 @@ class Piece(Struct, frozen=True):
 
 
 class Report:
-    """Collects hits until a page is certainly full, then only counts.
-
-    Args:
-        context: lines shown around a hit.
-
-    Attributes:
-        total: lines with a hit.
-        files: files with a hit.
-    """
+    """Collects hits, with `context` lines around each, until a page is certainly full, then only counts."""
 
     def __init__(self, context: int) -> None:
         self.total = self.files = 0

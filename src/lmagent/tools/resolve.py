@@ -96,7 +96,6 @@ def without_links(root: int, parts: Parts, where: Path, opening: Opener) -> Part
 
     Args:
         root: descriptor of the root.
-        parts: names from the root down.
         where: path of the root, for links with an absolute target inside it.
 
     Raises:

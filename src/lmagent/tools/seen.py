@@ -17,11 +17,7 @@ def sha256(data: bytes) -> str:
 
 
 def require_unchanged(ctx: ToolContext, path: str, data: bytes) -> None:
-    """Refuse to edit a file that changed since the model was last shown it. A file that was never shown may be edited.
-
-    Raises:
-        ToolError: it changed.
-    """
+    """Refuse to edit a file that changed since the model was shown it. A file that was never shown may be edited."""
     mark = ctx.seen.get(path)
     if mark is not None and mark.sha256 != sha256(data):
         raise ToolError(f"{one_line(path)} {CHANGED}.", data={"code": "stale", "path": path})
@@ -30,11 +26,7 @@ def require_unchanged(ctx: ToolContext, path: str, data: bytes) -> None:
 def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirmed: bool) -> None:
     """Refuse to replace a file whose content the session does not know, until the model confirms it.
 
-    Args:
-        path: the file, relative to the workspace.
-        data: its present content.
-        text: the new content; it is kept.
-        confirmed: the model has seen the refusal, and insists.
+    The new content `text` is kept; `confirmed` means that the model has seen the refusal, and insists.
 
     Raises:
         ToolError: the file was never shown, or changed since.

@@ -48,7 +48,6 @@ class ShellRunner:
     Args:
         events: the log of a session, to find the folder and variables that it ended with.
         spill: folder for long outputs.
-        jobs: commands in the background.
         hosts: hosts that commands may reach; empty means no network.
         longest: seconds that a command may take at most.
         apart: every command begins at the top of the workspace, in a home and with variables of its own, and leaves no
@@ -190,7 +189,6 @@ def _line_feeds(command: str) -> str:
 
 
 def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> list[str]:
-    """Return the notes for the model besides the output."""
     remarks: list[str] = []
     if end.reason == "timeout":
         remarks.append(f"timed out after {end.seconds:.0f} s; everything it started was killed")

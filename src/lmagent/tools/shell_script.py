@@ -112,8 +112,7 @@ _LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 def command_line(command: str, exports: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the program and arguments that run a command and report its end.
 
-    Args:
-        exports: variables besides the sandbox's own; their names have to be identifiers.
+    The names of `exports`, variables besides the sandbox's own, have to be identifiers.
     """
     keep = _keeps_traps(command)
     given = [f"{name}={value}" for name, value in (exports or {}).items()]

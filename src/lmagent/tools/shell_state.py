@@ -34,12 +34,7 @@ _OWN = (
 
 
 class ShellState(Struct):
-    """The start of the next command.
-
-    Attributes:
-        cwd: folder, relative to the workspace.
-        exports: variables that commands have set.
-    """
+    """The start of the next command; the folder is relative to the workspace."""
 
     cwd: str = "."
     exports: dict[str, str] = field(default_factory=dict[str, str])
@@ -60,11 +55,9 @@ class Learned(Struct, frozen=True):
 
 
 def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> Learned:
-    """Update the state from a command's report.
+    """Update the state from a command's report, which is empty if the command was killed before.
 
     Args:
-        state: changed in place.
-        report: the channel's data; empty if the command was killed before its report.
         root: the workspace's path inside.
         base: the environment of the command without exports.
     """

@@ -41,12 +41,7 @@ _ODD_SHARE = 0.1
 
 
 class Encoding(Struct, frozen=True):
-    """A text file's encoding.
-
-    Attributes:
-        codec: Python's name of it.
-        mark: its byte order mark, or empty.
-    """
+    """A text file's encoding: Python's name of it, and the byte order mark, if any."""
 
     codec: str
     mark: bytes = b""
@@ -102,11 +97,7 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
-    """Return the bytes of a text in the encoding of its file.
-
-    Raises:
-        ToolError: the encoding has no such character.
-    """
+    """Return the bytes of a text in the encoding of its file; raises ToolError for a character that it lacks."""
     try:
         return encoding.mark + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
@@ -118,6 +109,5 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 
 def describe_binary(head: bytes, size: int) -> str:
-    """Return the model's description of a binary file."""
     first = " ".join(f"{byte:02x}" for byte in head[:16])
     return f"binary file ({kind_of_binary(head) or 'undecodable text'}), {size:,} bytes, begins {first}"

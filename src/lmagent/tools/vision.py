@@ -38,12 +38,7 @@ class Vision(Struct, frozen=True):
 
 
 def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
-    """Return the tool.
-
-    Args:
-        stream: asks the model server, beside the conversation.
-        model: returns the name of a session's model.
-    """
+    """Return the tool; `stream` asks the model server beside the conversation, `model` returns a session's model."""
 
     async def run(arguments: Vision, context: ToolContext) -> ToolOutput:
         image = load_image(context, arguments.path)
@@ -85,11 +80,7 @@ def _taken(prompt: str, reply: Reply | None) -> dict[str, object]:
 
 
 def load_image(context: ToolContext, path: str) -> Image:
-    """Return an image of the workspace.
-
-    Raises:
-        ToolError: the file does not exist, or is no image.
-    """
+    """Return an image of the workspace; raises ToolError."""
     with Beneath(context.workspace) as files:
         loaded = files.load(path, LARGEST + 1)
     found = picture_of(loaded.data)

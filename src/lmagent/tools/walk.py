@@ -29,8 +29,8 @@ class _Rules(Struct, frozen=True):
     spec: GitIgnoreSpec
 
     def verdict(self, path: str) -> bool | None:
-        """Return True to ignore, False to include again, None without a matching rule; a directory's path ends with a
-        slash.
+        """Return True to ignore, False to include again, None without a matching rule; `path` ends with a slash if a
+        directory.
         """
         return self.spec.check_file(path[len(self.prefix) :]).include
 
@@ -122,7 +122,6 @@ class Walk:
         return kept
 
     def _above(self) -> _Chain:
-        """Return the rules of the start's parents."""
         chain = self._rules(".", ".git/info/exclude")
         if self._start == ".":
             return chain

@@ -70,11 +70,7 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
 
 
 def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
-    """Return the effect of a call.
-
-    Raises:
-        ToolError: it is refused.
-    """
+    """Return the effect of a call; raises ToolError."""
     appends = _appends(arguments.mode)
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
@@ -92,11 +88,7 @@ def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
 
 
 def _appends(mode: str) -> bool:
-    """Return whether the text is appended.
-
-    Raises:
-        ToolError: there is no such mode.
-    """
+    """Return whether the text is appended; raises ToolError."""
     if mode.lower() in ("append", "a"):
         return True
     if mode.lower() in ("overwrite", "write", "replace", "rewrite", "w", ""):

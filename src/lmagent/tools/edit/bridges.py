@@ -61,9 +61,7 @@ def has_odd_dash(text: str) -> bool:
 def loose_keys(text: str, *, dashes: bool) -> list[str]:
     """Return a key for each line of `text`; two lines that some bridge could join have equal keys.
 
-    Args:
-        text: lines that end with line feeds.
-        dashes: a run of hyphens counts as one, because the file or the search has typographic dashes.
+    With `dashes`, a run of hyphens counts as one, because the file or the search has typographic dashes.
     """
     folded = fold(text)
     if dashes:
@@ -105,9 +103,7 @@ _PREFIX = re.compile(r"(?:^|[^\w])[rbfuRBFU]{1,2}$")
 def _strings(line: str, state: str) -> tuple[tuple[tuple[int, int], ...], str]:
     """Return the spans of `line` inside strings, and the quote that is still open at its end ('' if none).
 
-    Args:
-        line: a line without its line end.
-        state: the quote that is open where the line starts, or `_ALL`.
+    `state` is the quote that is open where the line starts, or `_ALL`.
     """
     if state == _ALL:
         return ((0, len(line)),), ""

@@ -61,7 +61,6 @@ def block_lines(text: str) -> tuple[list[str], bool]:
 
 
 def one_chunk(form: Form) -> Chunks:
-    """Return search and replacement as one chunk."""
     lines, closed = block_lines(form.search)
     fresh, _ = block_lines(form.replace)
     return Chunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line

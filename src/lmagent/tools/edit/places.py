@@ -83,12 +83,10 @@ class Text:
 
     @cached_property
     def ends(self) -> list[str]:
-        """The line end of each line that has one."""
         return re.findall("\r" if self._old_mac else "\r?\n", self.body)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The different line ends of the file."""
         return frozenset(self.ends)
 
     @cached_property
@@ -102,7 +100,6 @@ class Text:
 
     @cached_property
     def rows(self) -> list[int]:
-        """Rows of the lines that are not blank."""
         return [row for row, key in enumerate(self._all_keys) if key]
 
     @cached_property
@@ -153,9 +150,7 @@ class Text:
     def found(self, keys: Sequence[str], *, whole: bool) -> list[int]:
         """Return the places (as indexes of `rows`) where lines with these keys follow one another.
 
-        Args:
-            keys: loose keys.
-            whole: the first and the last key are whole lines, not the end and the start of one.
+        With `whole`, the first and the last key are whole lines, not the end and the start of one.
         """
         edge = "\n" if whole else ""
         sought = edge + "\n".join(keys) + edge

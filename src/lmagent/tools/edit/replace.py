@@ -63,10 +63,7 @@ def replace_text(source: str, search: str, replace: str, replace_all: bool = Fal
 def edited(source: str, search: str, replace: str, replace_all: bool = False) -> Edited:
     """Replace `search` in `source`; the module's docstring lists the differences that are allowed between the two.
 
-    Args:
-        source: the whole text of a file, with its own line ends.
-        replace: the new text; its line ends become those of the place.
-        replace_all: replace all places of the step that fits, not only a single one.
+    `replace_all` replaces all places of the step that fits. New lines get the line ends of their place.
 
     Raises:
         EditRefused: the search is empty, is not found, fits several places, or nothing would change.
@@ -232,7 +229,6 @@ def _weave(
     """Return the new lines of a region; those that search and replacement share stay as in the file.
 
     Args:
-        region: the file's lines.
         own: for each line of the search, and its end, the file's row; None for a blank line that the file lacks.
         fresh: returns a line of the replacement that is not in the search, by its index.
     """
