@@ -34,7 +34,7 @@ _SECOND = 1_000_000_000
 
 
 class Keeper:
-    """Keeps contents during one walk; not `strict` means that contents are dropped if the store cannot be written."""
+    """Keeps contents during one walk; unless `strict`, a content is not kept if the store cannot be written."""
 
     def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
         self._objects = objects

@@ -1,4 +1,4 @@
-"""Limits: how much is kept, and which folders hold too much to be copied."""
+"""Limits on the kept contents, and the names of folders that are too large to be copied."""
 
 from __future__ import annotations
 

@@ -136,8 +136,7 @@ class Restore:
             return None
 
     def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
-        """Return whether a path is in a state: by content rather than by time; its owner, which is set first, may be
-        either's."""
+        """Return whether a path is in a state, by content if possible; its owner, set first, may be either's."""
         if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
             return False
         if state.kind == "link":
