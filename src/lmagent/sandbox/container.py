@@ -24,7 +24,7 @@ from lmagent.sandbox.environment import HOME
 from lmagent.sandbox.git.guard import Protected
 
 LOCAL = "lmagent-sandbox"
-"""Name of the image that is built here, from an empty one (see `image`)."""
+"""Name of the image that is built here, from scratch (see `image`)."""
 
 SHARED = "lmagent.usr"
 """Label of an image that has the host's /usr mounted."""
@@ -78,7 +78,7 @@ class Spec(Struct, frozen=True):
 
     @property
     def policy(self) -> str:
-        """A hash of the whole setup."""
+        """A hash of hardening options, image and mounts."""
         return _hash((*_hardening(self), self.image_id, repr(self.mounts)))
 
     @property

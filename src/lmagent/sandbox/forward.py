@@ -2,9 +2,9 @@
 
   python3 -I -S -c <this file> SOCKET PORT NO_PROXY COMMAND [ARGUMENT…]
 
-It listens on 127.0.0.1:PORT, leaves a child process that carries every connection to the unix socket, and *becomes* the
-command, which so has its own exit status, signals, input and output. The child is a detached grandchild: it holds none
-of the command's descriptors, and dies with the process namespace.
+It listens on 127.0.0.1:PORT, leaves a process that carries every connection to the unix socket, and *becomes* the
+command, which so has its own exit status, signals, input and output. The process is detached: it holds none of the
+command's descriptors, and dies with the process namespace.
 
 This program is no barrier: the command can use the socket directly. The proxy decides. Only the standard library is
 used, and only modules that load fast; there are no threads, since each would count against the command's limit.

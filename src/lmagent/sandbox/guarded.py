@@ -18,7 +18,7 @@ from lmagent.sandbox.git.guard import Finding, GitGuard, Mark
 
 
 class Guarded:
-    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`, and a new guard if none is given."""
+    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`, with checks by `guard`."""
 
     def __init__(self, inner: Sandbox, guard: GitGuard | None = None) -> None:
         self.workspace: Path = inner.workspace

@@ -53,9 +53,12 @@ NOT_KEPT = (
 
 
 class LandlockOptions(Struct, frozen=True):
-    """The setup of a Landlock sandbox; `degraded` if the user selected it by name, aware of its gaps.
+    """The setup of a Landlock sandbox.
 
-    The environment of this process is `env`, of which little is passed on. Folders in `read` are readable inside.
+    Attributes:
+        env: environment of this process, of which little is passed on.
+        read: folders outside /usr that are readable inside.
+        degraded: whether the user selected it by name, aware of its gaps.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])

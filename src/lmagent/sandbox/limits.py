@@ -116,7 +116,7 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
 
 
 def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) -> EndReason | None:
-    """Return the limit, if any, that the tree below a process exceeds; files in `in_memory` count as memory."""
+    """Return the limit, if any, that the tree below a process exceeds; `in_memory` lists folders of in-memory files."""
     own = shared = count = 0
     most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
     for pid in tree(root):

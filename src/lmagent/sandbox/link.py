@@ -184,7 +184,7 @@ class Link:
         if kind in _STREAMS:
             try:
                 job.output(_STREAMS[kind], body)
-            except Exception as error:  # noqa: BLE001 - it belongs to that command's own `wait`, not to who reads
+            except Exception as error:  # noqa: BLE001 - raised in the `wait` of that command, not in the reader's
                 job.error = job.error or error
                 self.post(KILL, number)
         elif kind == ACCEPTED:

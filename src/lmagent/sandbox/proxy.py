@@ -202,9 +202,7 @@ class AllowListProxy:
             self.close()
 
     def wrap(self, argv: Sequence[str], python: str, *, socket: str = SOCKET, port: int = PORT) -> list[str]:
-        """Return the command inside, with the forwarder in front; `python` and `socket` are paths inside, port 0 is any
-        port.
-        """
+        """Return the command with the forwarder in front; `python` and `socket` are paths inside, port 0 is any."""
         listed = {pattern.host for pattern in self._patterns}
         # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
         direct = ",".join(name for name in _LOOPBACK if name not in listed)
@@ -291,7 +289,7 @@ class AllowListProxy:
     async def _decided(self, target: Target) -> bool:
         try:
             return await self._decide(target.host, target.port) is True
-        except Exception as error:  # noqa: BLE001 - whoever is asked is not ours; what fails is a no
+        except Exception as error:  # noqa: BLE001 - `decide` is not our code; a failure means denied
             self._log(Decision(target.host, target.port, False, f"the question failed: {error!r}"))
             return False
 

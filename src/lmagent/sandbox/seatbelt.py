@@ -111,9 +111,7 @@ class Seatbelt:
 
 
 def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Iterable[Protected]) -> str:
-    """Return the profile; of two rules that match, the later one holds. `write` and `read` are folders besides the
-    workspace.
-    """
+    """Return the profile; of two rules that match, the later one holds. `write` and `read` are other folders."""
     fixed = tuple(protected)
     lines = [
         "(version 1)",

@@ -140,8 +140,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "url": frozenset({"insteadof", "pushinsteadof"}),
     "web": frozenset({"browser"}),
 }
-"""Section → keys that make git run a program, change which program it runs, or change where it reads config and files.
-"""
+"""Section → keys that make git run a program, or change which program it runs or where it reads config and files."""
 
 SUFFIXES = tuple(_ENDINGS.split())
 """Endings of unknown keys that make git run something."""

@@ -207,9 +207,7 @@ def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
 
 
 def changed_trouble(root: Root, was: Repo, now: Repo, *, strict: bool) -> Iterator[Trouble]:
-    """Yield the dangers of a repository that changed; `strict` if it is the user's, so that only the user changes its
-    config.
-    """
+    """Yield the dangers of a repository that changed; `strict` if only the user may change its config."""
     for name in dict.fromkeys([*was.files, *now.files]):
         before, after = was.files.get(name), now.files.get(name)
         back = before.held if before else None
