@@ -18,9 +18,7 @@ MOST = 100
 
 
 class Change(Struct, frozen=True):
-    """A path that differs: `kind` is git's letter (M, A, D, R, C, T; both for a conflict), `origin` a rename's earlier
-    path.
-    """
+    """A path that differs: `kind` is git's letter, or both letters of a conflict; `origin` is a rename's old path."""
 
     kind: str
     path: str

@@ -39,9 +39,7 @@ _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some inter
 
 
 class Place(Struct):
-    """The progress of a pattern: `at` is the bytes searched, `inside` whether they end within a line that matched
-    already.
-    """
+    """The progress of a pattern: `at` counts the bytes searched; `inside` if they end within a line that matched."""
 
     at: int = 0
     inside: bool = False

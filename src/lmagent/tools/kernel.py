@@ -208,7 +208,7 @@ class Kernel:
             self.end = await self._running.wait()
         except SandboxError as failure:
             self.failure = failure
-        except Exception as bug:  # noqa: BLE001  the end of the task: whoever waits for the cell must hear of it
+        except Exception as bug:  # noqa: BLE001  the end of the task: the cell's caller must see the error
             self.failure = SandboxError(f"Python was lost: {type(bug).__name__}: {bug}")
         finally:
             self.ended.set()

@@ -1,4 +1,4 @@
-"""Pages: how much a tool shows at once. The engine may give it less room; then it shows less, and says so."""
+"""The size of a page of output. The engine may give a tool less room; then the tool shows less, and says so."""
 
 from __future__ import annotations
 

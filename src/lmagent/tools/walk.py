@@ -29,9 +29,7 @@ class _Rules(Struct, frozen=True):
     spec: GitIgnoreSpec
 
     def verdict(self, path: str) -> bool | None:
-        """Return True to ignore, False to include again, None without a matching rule; `path` ends with a slash if a
-        directory.
-        """
+        """Return True to ignore, False to include again, None without a rule; a directory's path ends with a slash."""
         return self.spec.check_file(path[len(self.prefix) :]).include
 
 
