@@ -1,1 +1,1 @@
-"""Sandbox: where commands run. One file a backend, and what they share."""
+"""The sandboxes that commands run in, one backend a file; read `choose.py` first."""

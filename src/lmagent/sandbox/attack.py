@@ -1,7 +1,7 @@
-"""Attack: a sandbox proves itself by failing to do harm from inside. `which bwrap` proves nothing.
+"""Tests a sandbox from inside, by attempts to do harm that must fail. `which bwrap` proves nothing.
 
-The script tries what must not work, in ways that do no damage where it does work: files are opened and not written,
-a connection is made to a listener of ours.
+The script attempts forbidden actions in ways that do no damage if they succeed: files are opened and not written, a
+connection is made to a listener of ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmagent.core.sandbox import Exec, Limits, Promise, Report, Sandbox, Stream
 
 SECONDS = 20.0
 REQUIRED = ("files", "network", "processes")
-"""What must hold for a sandbox to count as one."""
+"""The properties that a sandbox must have."""
 
 SCRIPT = r"""
 canary=$1 port=$2 pid=$3 namespace=$4
@@ -48,14 +48,7 @@ class _Findings(Struct):
 
 
 async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> Report:
-    """The report, completed with what held.
-
-    Args:
-        sandbox: what is attacked.
-        report: backend and version.
-        limits: what it is told to enforce.
-        how: by what means; empty when it does not.
-    """
+    """Return the report, completed with the results; `how` is the means of enforcing `limits`, empty without one."""
     try:
         findings = await _run(sandbox)
     except SandboxError as failure:
@@ -63,7 +56,7 @@ async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> 
         return msgspec.structs.replace(report, works=False, reason=str(failure.args[0]), fix=fix)
     promises = (*_promises(findings), *_limit_promises(limits, how))
     broken = [promise for promise in promises if promise.name in REQUIRED and not promise.kept]
-    if findings.held["workspace"]:  # "held" means that the attempt failed, and writing here must not
+    if findings.held["workspace"]:  # "held" means that the attempt failed, and writing here must not fail
         reason = "the workspace cannot be written from inside"
         fix = foreign_fix(sandbox.workspace)
         return msgspec.structs.replace(report, works=False, promises=promises, reason=reason, fix=fix)
@@ -74,7 +67,7 @@ async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> 
 
 
 def foreign_fix(workspace: Path) -> str:
-    """What to do where root works in a folder that is another user's: inside, nobody has root's rights over it."""
+    """Return the fix for root in another user's folder: inside the sandbox, root has no rights over that folder."""
     owner = workspace.stat().st_uid
     if os.geteuid() != 0 or owner == 0:
         return ""

@@ -1,8 +1,8 @@
-"""Bubblewrap: every command in namespaces of its own, made new for it. The default on Linux.
+"""Bubblewrap: new namespaces for every command. The default on Linux.
 
-Inside there are /usr and what the user's toolchains need, read-only; the workspace, at its own path; a home and a /tmp
-that the session's commands share; no network, no other process, no capability, and our system call filter. When the
-command ends, its process namespace ends, and with it everything that it started.
+Inside there are /usr and the user's toolchains, read-only; the workspace, at its own path; a home and a /tmp that the
+session's commands share; no network, no other process, no capability, and our system call filter. When the command
+ends, its process namespace ends, and with it all processes that the command started.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"),
     *("ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls/certs", "pki/ca-trust/extracted"),
 )
-"""What is shown of /etc: what programs need to find libraries, certificates and the time zone. No private keys."""
+"""The visible part of /etc: programs need it to find libraries, certificates and the time zone. No private keys."""
 
 OUTSIDE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 """The environment of bubblewrap itself, outside."""
@@ -47,15 +47,14 @@ OUTSIDE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 OWNERS = (
     *("keys", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "timer_list", "pagetypeinfo"),
 )
-"""Files of /proc that their owner can read, who is root also without any capability; they tell of the whole kernel."""
+"""Files of /proc with facts about the whole kernel, which root can read as their owner even without any capability."""
 
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PRLIMIT = "/usr/bin/prlimit"
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n - 1)); done; exec "$@"'
 
 _BEFORE = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "BASH_FUNC_")
-"""How the variables begin with which an earlier command could have the programs before this one, that limit it, run
-what it left behind."""
+"""Prefixes of variables through which an earlier command could inject code into the programs that confine this one."""
 
 _USERNS = (
     "let bubblewrap make user namespaces: on Ubuntu, sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
@@ -63,21 +62,19 @@ _USERNS = (
     "Or use docker: SANDBOX=docker"
 )
 _FORBIDDEN = ("namespace", "uid map", "RTM_NEWADDR", "not permitted", "Permission denied", "No space left")
-"""What bubblewrap says where the system does not let it make namespaces."""
+"""Messages of bubblewrap where the system does not let it make namespaces."""
 
 INSTALL = "install it: sudo apt install bubblewrap (or dnf, pacman, zypper). Or use docker: SANDBOX=docker"
 
 
 class BubblewrapOptions(Struct, frozen=True):
-    """How a bubblewrap is set up.
+    """The setup of a bubblewrap.
 
     Attributes:
         env: environment of this process, of which little is passed on.
-        limits: what a command may use.
         read: folders outside /usr that are readable inside.
-        group: whether to use control groups where they can be made.
-        protected: what is mounted onto itself, as a guard that has just looked knows it; None looks anew.
-        own: this program's own folders and files in the workspace, as paths below it: they are covered.
+        protected: the paths that are mounted onto themselves, from the guard's latest look; None looks again.
+        own: this program's own folders and files, relative to the workspace: they are hidden.
         scratch: keeps the /tmp and home of a session between its commands; None for new ones with each command.
     """
 
@@ -102,7 +99,6 @@ class Bubblewrap:
         )
 
     async def probe(self) -> Report:
-        """Attack it from inside."""
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
             return Report("bubblewrap", works=False, reason="bubblewrap (bwrap) is not installed", fix=INSTALL)
@@ -116,7 +112,6 @@ class Bubblewrap:
         return await attack(self, Report("bubblewrap", version[-1] if version else ""), self._options.limits, how)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        """Start a command in a bubblewrap of its own."""
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; nothing was run", fix=INSTALL)
@@ -125,7 +120,7 @@ class Bubblewrap:
         folder = inside(self.workspace, command.cwd)
         kept = self._kept(command.session)
         own: list[int] = []  # descriptors that only the command needs
-        held = ExitStack()  # what is released when it has ended
+        held = ExitStack()  # released when the command has ended
         try:
             status, status_end = os.pipe()
             own.append(status_end)
@@ -161,10 +156,10 @@ class Bubblewrap:
                 os.close(descriptor)
 
     async def aclose(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: no resources are held between commands."""
 
     def _kept(self, session: str) -> tuple[Path, Path] | None:
-        """The /tmp and home that the session's commands share."""
+        """Return the /tmp and home that the session's commands share."""
         scratch = self._options.scratch
         return scratch.folders(session) if scratch is not None and session else None
 
@@ -198,7 +193,7 @@ class Bubblewrap:
         return [*tmp, *shm, *own, *read, *workspace, *alias]
 
     def _covers(self, protected: Sequence[Protected]) -> list[str]:
-        """The agent's own folder is hidden; git's is a mount point (no rename), with what git runs read-only."""
+        """Hide the agent's own folder; make git's a mount point (no rename), with the files that git runs read-only."""
         parts: list[str] = []
         own = self.workspace / ".lmagent"
         with contextlib.suppress(OSError):
@@ -221,9 +216,9 @@ class Bubblewrap:
 
 
 def _covers_of_own(workspace: Path, places: Sequence[Path]) -> list[str]:
-    """Our own files in the workspace are hidden, and the folders on the way to them cannot be renamed.
+    """Hide our own files in the workspace, and keep the folders above them from being renamed.
 
-    What is not there yet is made: a command could make it, for us to read.
+    Missing paths are made: otherwise a command could make them, for us to read.
     """
     parts: list[str] = []
     for place in places:
@@ -245,7 +240,7 @@ def _covers_of_own(workspace: Path, places: Sequence[Path]) -> list[str]:
 
 
 class _Status:
-    """What bubblewrap reports: the pid of the namespace's first process, and that the command has ended."""
+    """Reads bubblewrap's status: the pid of the namespace's first process, and the end of the command."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -260,14 +255,14 @@ class _Status:
 
     @property
     def first(self) -> int:
-        """The pid of the first process, 0 while there is none."""
+        """The pid of the first process, 0 if it is not known yet."""
         found = re.search(r'"child-pid": *(\d+)', self.read())
         return int(found[1]) if found else 0
 
     def gone(self, popen: subprocess.Popen[bytes]) -> None:
         """Wait until the whole namespace is dead: its first process is reaped after all others.
 
-        It dies with bubblewrap, which asks the kernel for that; on a loaded machine it was seen not to, and is killed.
+        It should die with bubblewrap (PR_SET_PDEATHSIG); on a loaded machine it did not always, so it is killed.
         """
         if not self.first:
             return
@@ -281,7 +276,6 @@ class _Status:
                 os.close(descriptor)
 
     def failure(self, code: int, first_output: bytes) -> SandboxError | None:
-        """Why bubblewrap did not get as far as the command."""
         if code == FAILED and first_output.startswith(MOVED.encode()):
             return SandboxError(f"{MOVED.removeprefix('lmagent: ')}; nothing was run", fix="try again")
         if "exit-code" in self.read() or code >= 128:
@@ -296,7 +290,7 @@ def _home(workspace: Path) -> str:
 
 
 def _system() -> list[str]:
-    """/usr and its old names, the shown part of /etc, /proc and /dev."""
+    """Return the mounts of /usr and its old names, the visible part of /etc, /proc and /dev."""
     parts = ["--ro-bind", "/usr", "/usr"]
     for name in _TOP:
         path = f"/{name}"
@@ -312,7 +306,7 @@ def _system() -> list[str]:
     for path in (f"/proc/{name}" for name in OWNERS):
         if os.path.exists(path):
             hidden += ["--ro-bind", "/dev/null", path]  # a device that is mounted like this cannot be opened
-    # Read-only, because root outside is the owner of /proc/sys inside, without any capability (measured).
+    # Read-only, because root outside owns /proc/sys inside, even without any capability (measured).
     return [*parts, "--proc", "/proc", *hidden, "--remount-ro", "/proc", "--dev", "/dev"]
 
 
@@ -327,7 +321,7 @@ def _accounts() -> dict[str, str]:
 
 
 def _files(own: list[int], files: Mapping[str, str]) -> list[str]:
-    """Small files that exist only inside."""
+    """Return the options for small files that exist only inside."""
     parts: list[str] = []
     for path, text in files.items():
         parts += ["--ro-bind-data", str(_readable(own, text.encode())), path]
@@ -335,7 +329,7 @@ def _files(own: list[int], files: Mapping[str, str]) -> list[str]:
 
 
 def _readable(own: list[int], content: bytes) -> int:
-    """A descriptor that gives the content, which fits into a pipe."""
+    """Return a descriptor of a pipe with the content, which must fit into it."""
     read, write = os.pipe()
     own.append(read)
     os.write(write, content)
@@ -344,7 +338,7 @@ def _readable(own: list[int], content: bytes) -> int:
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """Its first process in the namespace dies with it, and all others with that one."""
+    """Kill bubblewrap: the first process in its namespace dies with it, and all others with that process."""
     popen.kill()
 
 
@@ -359,7 +353,7 @@ def _variables(env: Mapping[str, str]) -> list[str]:
 
 
 def _arguments(own: list[int], options: Sequence[str]) -> int:
-    """A descriptor with bubblewrap's options: they are no size that fits a pipe, and nobody's who lists processes."""
+    """Return a descriptor with bubblewrap's options: too long for a pipe, and private in a list of processes."""
     descriptor = os.memfd_create("bubblewrap")
     own.append(descriptor)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -369,14 +363,14 @@ def _arguments(own: list[int], options: Sequence[str]) -> int:
 
 
 def _joined(group: Group | None, line: list[str]) -> list[str]:
-    """The command line that joins the control group first."""
+    """Return the command line that joins the control group first."""
     if group is None:
         return line
     return ["/bin/sh", "-c", _JOIN, "sh", str(len(group.procs)), *group.procs, *line]
 
 
 async def _network(command: Exec, visible: Sequence[Path]) -> tuple[AllowListProxy | None, Sequence[str]]:
-    """The proxy of a command that may reach hosts, and the command with the forwarder before it."""
+    """Return the proxy of a command that may reach hosts, and the command with the forwarder in front."""
     if not command.hosts:
         return None, command.argv
     python = find_python(visible)

@@ -1,8 +1,8 @@
-"""Choose: which sandbox this machine can give, found out by an attack on it, and never none in silence.
+"""Chooses the sandbox that this machine can provide, tested by an attack; never falls back to none silently.
 
 auto         bubblewrap, else docker, else refuse (macOS: docker, else sandbox-exec)
 bubblewrap, docker, landlock
-             that one, or refuse; landlock is degraded, so that it is never chosen unasked
+             that backend, or refuse; landlock is degraded, so `auto` never chooses it
 off          no sandbox, by flag or the user's own configuration only
 """
 
@@ -27,17 +27,12 @@ Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
 
 
 class Wishes(Struct, frozen=True):
-    """What the user wants of a sandbox.
+    """The user's options for a sandbox.
 
     Attributes:
-        backend: which one.
-        env: environment of this process.
-        memory_mb: memory that commands may use, MiB; 0 is the backend's own limit.
-        pids: processes that commands may have; 0 is the backend's own limit.
+        memory_mb: MiB; 0 is the backend's own limit, as for `pids`.
         read: more folders that are readable inside.
-        image: image of the docker sandbox.
-        network: network of the docker sandbox.
-        own: this program's own folders and files in the workspace, as paths below it.
+        own: this program's own folders and files, relative to the workspace: they are hidden.
         scratch: folder for the /tmp and home of each session; None for new ones with each command.
     """
 
@@ -53,10 +48,10 @@ class Wishes(Struct, frozen=True):
 
 
 async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
-    """The first sandbox that works, guarded, and what its probe found.
+    """Return the first sandbox that works, guarded, and its report.
 
     Raises:
-        SandboxError: none works; the text says why for each, and what to do.
+        SandboxError: none works; the text gives the reason for each, and a fix.
     """
     reports: list[Report] = []
     guard = GitGuard(workspace)
@@ -70,7 +65,7 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
 
 
 async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
-    """What the probe of every candidate says, in the order in which they are tried."""
+    """Return the reports in the order in which the candidates are tried."""
     found: list[Report] = []
     for sandbox in _candidates(workspace, wishes, GitGuard(workspace)):
         found.append(await sandbox.probe())
@@ -79,7 +74,6 @@ async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
 
 
 def refusal(reports: list[Report]) -> SandboxError:
-    """Why no command can be run here."""
     why = "; ".join(f"{report.backend}: {report.reason}" for report in reports)
     fix = next((report.fix for report in reports if report.fix), "lmagent sandbox probe shows more")
     return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)

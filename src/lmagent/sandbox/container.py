@@ -1,9 +1,9 @@
-"""Container: which container a workspace gets, as docker's command lines. Nothing here runs anything.
+"""Docker's command lines for the container of a workspace. Nothing here runs anything.
 
-A container is named after all that it is: the workspace, the user, the image, the limits, and what is mounted how. What
-is mounted is fixed when a container starts, and git's protected paths are not (a `git init`, a `git config` of the
-user, which puts a new file in the place of the old one): each is part of the name with its inode, so a changed set
-means a new container for the next command, and the old one ends when its own commands have.
+A container's name is a hash of its whole setup: the workspace, the user, the image, the limits, and the mounts. Mounts
+are fixed when a container starts, and git's protected paths are not (a `git init`, or a `git config` of the user, which
+replaces the file by a new one). So the name covers the inode of each protected path: a changed set means a new
+container for the next command, and the old container ends when its own commands have.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from lmagent.sandbox.environment import HOME
 from lmagent.sandbox.git.guard import Protected
 
 LOCAL = "lmagent-sandbox"
-"""Name of the image that is built here, of nothing (see `image`)."""
+"""Name of the image that is built here, from scratch (see `image`)."""
 
 SHARED = "lmagent.usr"
 """Label of an image that has the host's /usr mounted."""
 
 ROOT = "/workspace"
 IDLE = 60
-"""Seconds that a container stays when no lmagent is connected to it any more."""
+"""Seconds that a container stays after the last lmagent has disconnected."""
 
 MEGABYTE = 1024 * 1024
 
 ETC = ("ld.so.cache", "alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls/certs", "localtime")
-"""What is shown of the host's /etc where its /usr is shown: not `ssl/private`, which root could read."""
+"""The visible part of the host's /etc if its /usr is mounted: not `ssl/private`, which root could read."""
 
 _BOOT = """
 import sys, types
@@ -48,14 +48,7 @@ module.main()
 
 
 class Mount(Struct, frozen=True):
-    """A folder or file that is shown inside.
-
-    Attributes:
-        source: on the host.
-        target: inside.
-        writable: whether it can be changed.
-        identity: device and inode, so that it can be seen inside that it is the same.
-    """
+    """A folder or file that is mounted inside; `identity` (device and inode) is compared inside."""
 
     source: str
     target: str
@@ -64,15 +57,12 @@ class Mount(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """What a container is.
+    """The setup of a container.
 
     Attributes:
-        workspace: real path of the folder.
-        image: name of the image.
-        image_id: what that name means now.
+        image_id: the id that the name had at the last look.
         user: user and group inside, `1000:1000`.
         limits: of all commands together.
-        network: docker's name of a network.
         mounts: outermost first.
         hidden: whether the workspace's `.lmagent` is covered.
     """
@@ -88,17 +78,16 @@ class Spec(Struct, frozen=True):
 
     @property
     def policy(self) -> str:
-        """Names all of it."""
+        """A hash of hardening options, image and mounts."""
         return _hash((*_hardening(self), self.image_id, repr(self.mounts)))
 
     @property
     def name(self) -> str:
-        """Of the container."""
         return f"lmagent-{_hash((self.workspace, self.policy))}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """By which it is known again."""
+        """Labels that identify the container."""
         return {"lmagent.workspace": self.workspace, "lmagent.policy": self.policy}
 
 
@@ -107,24 +96,17 @@ def _hash(parts: Iterable[str]) -> str:
 
 
 def run(spec: Spec) -> list[str]:
-    """`docker run` of it."""
     labels = [part for name, value in spec.labels.items() for part in ("--label", f"{name}={value}")]
     name = ["run", "--detach", "--rm", "--pull", "never", "--name", spec.name]
     return [*name, *labels, *_hardening(spec), "--entrypoint", "python3", spec.image_id, *program("hold", str(IDLE))]
 
 
 def serve(name: str) -> list[str]:
-    """`docker exec` of a supervisor."""
     return ["exec", "--interactive", "--workdir", "/", name, "python3", *program("serve")]
 
 
 def program(*arguments: str, module: str = "supervisor") -> list[str]:
-    """Arguments of a python3 that is one of our programs, which has nothing but itself and the standard library.
-
-    Args:
-        arguments: its own.
-        module: which one.
-    """
+    """Return the arguments of a python3 that runs one of our programs, with the standard library alone."""
     folder = resources.files("lmagent.sandbox")
     sources = [(f"lmagent.sandbox.{name}", (folder / f"{name}.py").read_text()) for name in ("keeper", module)]
     return ["-I", "-S", "-c", _BOOT.format(sources=sources), *arguments]
@@ -147,7 +129,7 @@ def _hardening(spec: Spec) -> tuple[str, ...]:
 
 
 def _mount(mount: Mount) -> str:
-    """Unlike `-v` it makes no folder where there is none; its value is a line of CSV."""
+    """Return the value of `--mount`, a line of CSV. Unlike `-v`, it makes no missing folder."""
     fields = [
         "type=bind",
         f"source={mount.source}",
@@ -158,16 +140,14 @@ def _mount(mount: Mount) -> str:
 
 
 def mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path], *, shared: bool) -> tuple[Mount, ...]:
-    """What is mounted.
+    """Return all mounts.
 
     Args:
-        workspace: real path of the workspace.
-        protected: git's paths in it.
-        read: more folders that can be read, at their own paths.
+        read: more folders that are readable, at their own paths.
         shared: whether the host's /usr is mounted.
 
     Raises:
-        SandboxError: the workspace cannot be looked at.
+        SandboxError: the workspace cannot be read.
     """
     try:
         found = [Mount(workspace, ROOT, True, _identity(os.stat(workspace)))]
@@ -180,7 +160,7 @@ def mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path],
         try:
             status = os.lstat(item.path)
         except OSError:
-            continue  # it went in this moment
+            continue  # it vanished at this moment
         if not stat.S_ISLNK(status.st_mode):
             target = f"{ROOT}/{item.path.relative_to(workspace).as_posix()}"
             found.append(Mount(str(item.path), target, item.writable, _identity(status)))
@@ -188,7 +168,7 @@ def mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path],
 
 
 def is_folder(path: str) -> bool:
-    """Whether it is a folder and no link."""
+    """Return whether the path is a folder and no link."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
@@ -200,14 +180,9 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def trouble(said: str, image: str) -> SandboxError:
-    """What docker said, as an error with a fix.
-
-    Args:
-        said: its standard error.
-        image: the image that was wanted.
-    """
+    """Turn docker's standard error into an error with a fix."""
     text = " ".join(said.split())
-    if text.startswith("template:"):  # `docker info` of some versions, for want of an engine to show facts of
+    if text.startswith("template:"):  # `docker info` of some versions, without an engine
         text = "Cannot connect to the Docker daemon"
     short = text.split(" See 'docker")[0].split(" Run 'docker")[0][-400:] or "it said nothing"
     pull = f"docker pull {image}" if image.split(":")[0] != LOCAL else "lmagent sandbox image"
@@ -235,7 +210,7 @@ _PYTHON = "choose one that has it: docker pull python:3.12-slim, DOCKER_IMAGE=py
 
 
 def labels_match(text: str, spec: Spec) -> bool:
-    """Whether the image and the labels of a container (`IMAGE LABELS`, as docker prints them) are those wanted."""
+    """Return whether image and labels of a container (`IMAGE LABELS`, as docker prints them) match the spec."""
     image, _, labels = text.partition(" ")
     try:
         found = json.loads(labels)

@@ -1,10 +1,10 @@
 """Docker: commands in a container that belongs to one workspace, over one connection to a supervisor inside.
 
-By the `docker` program, never a library: `run` when there is no container that fits, `exec` once, and then a frame a
-command. The workspace is at /workspace; its `.lmagent` is covered, and what git runs is read-only. Unlike in
-bubblewrap, /tmp and the home folder live as long as the container, and its commands share the limits.
+It uses the `docker` program, never a library: `run` if no container fits, `exec` once, and then a frame a command. The
+workspace is at /workspace; its `.lmagent` is covered, and the files that git runs are read-only. Unlike in bubblewrap,
+/tmp and the home folder live as long as the container, and its commands share the limits.
 
-The container ends with the last lmagent that is connected to it, or a minute after one that was killed.
+The container ends when the last lmagent disconnects, or a minute after an lmagent was killed.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ _TRIES = 3
 
 
 class DockerOptions(Struct, frozen=True):
-    """How a docker sandbox is set up.
+    """The setup of a docker sandbox.
 
     Attributes:
-        env: environment of this process: docker's own settings are in it, and little of it is passed on.
-        image: what is inside; it has to have a python3.
-        limits: what all commands of the container together may use.
-        network: name of a docker network; with any but `none`, everything that is there can be reached.
+        env: environment of this process, with docker's own settings; little of it is passed on.
+        image: it must have a python3.
+        limits: of all commands of the container together.
+        network: on any docker network but `none`, all of its hosts can be reached.
         read: folders outside the workspace that are readable inside, at their own paths.
-        protected: what git has that must not be changed, as a guard that has just looked knows it; None looks anew.
+        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -74,7 +74,7 @@ class DockerOptions(Struct, frozen=True):
 
 
 class _Engine(Struct, frozen=True):
-    """What answers, and what the image is."""
+    """The engine and the image, as docker reports them."""
 
     version: str
     rootless: bool
@@ -98,7 +98,6 @@ class Docker:
         self._retired: list[Link] = []
 
     async def probe(self) -> Report:
-        """Attack it from inside."""
         try:
             engine = await anyio.to_thread.run_sync(self._look)
         except SandboxError as failure:
@@ -106,7 +105,6 @@ class Docker:
         return await attack(self, Report("docker", engine.version), self._options.limits, "the container's group")
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
-        """Start a command in the workspace's container."""
         if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
             raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
         folder = os.path.relpath(inside(self.workspace, command.cwd), self.workspace)
@@ -121,13 +119,13 @@ class Docker:
         return Remote(link, link.begin(request, output), command)
 
     async def aclose(self) -> None:
-        """End all its commands; the container ends when nobody else uses it."""
+        """End all its commands; the container ends unless another lmagent uses it."""
         links, self._link, self._retired = [*self._retired, *([self._link] if self._link else [])], None, []
         for link in links:
             await link.leave()
 
     async def _ready(self) -> Link:
-        """The connection to the container that is right now, mounted as the workspace is now."""
+        """Return the connection to the container that matches the present workspace."""
         async with self._lock:
             for link in [link for link in self._retired if not link.busy]:
                 self._retired.remove(link)
@@ -154,7 +152,7 @@ class Docker:
             try:
                 found = await link.greet(wishes, _ANSWER)
                 wrong = _wrong(found, spec)
-            except SandboxError as error:  # it was just ending, for one
+            except SandboxError as error:  # it may just have been ending
                 failure = trouble(error.message, self._options.image)
                 await link.bury()
                 continue
@@ -184,7 +182,7 @@ class Docker:
             workspace=self._real,
             image=options.image,
             image_id=engine.image_id,
-            # Without root, the engine's own user is 0 inside, and any other is a stranger to the workspace.
+            # Without root, the engine's own user is 0 inside, and any other user has no rights over the workspace.
             user="0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}",
             limits=options.limits,
             network=options.network,
@@ -193,7 +191,6 @@ class Docker:
         )
 
     def _look(self) -> _Engine:
-        """Ask the engine what it is, and what the image is."""
         info = self._must("info", "--format", "{{json .SecurityOptions}} {{.ServerVersion}}")
         security, _, version = info.rpartition(" ")
         if not version:  # `docker info` succeeds without an engine, in some versions
@@ -207,7 +204,7 @@ class Docker:
         return self._engine
 
     def _ensure(self, spec: Spec) -> str:
-        """See to it that the container runs; returns the docker program."""
+        """Make sure that the container runs; return the path of the docker program."""
         form = "{{.State.Status}} {{.Image}} {{json .Config.Labels}}"
         for _ in range(40):
             found = self._call("container", "inspect", "--format", form, spec.name)
@@ -223,21 +220,21 @@ class Docker:
             if made.returncode == 0:
                 break
             if "is already in use" not in made.stderr:
-                self._call("rm", "--force", spec.name)  # what could not be started is left as "created"
+                self._call("rm", "--force", spec.name)  # a container that could not be started is left as "created"
                 raise trouble(made.stderr, self._options.image)
         else:
             raise SandboxError(f"the container {spec.name} neither starts nor ends", fix=f"docker rm -f {spec.name}")
         return self._program()
 
     def _first(self, name: str) -> int:
-        """A descriptor of the container's first process, which can be killed when docker cannot be asked; or -1."""
+        """Return a descriptor of the container's first process, to kill it without docker; or -1."""
         said = self._call("container", "inspect", "--format", "{{.State.Pid}}", name).stdout.strip()
         if not said.isdigit():
             return -1
         descriptor = -1
         try:
             descriptor = os.pidfd_open(int(said))
-            if b"lmagent.sandbox.supervisor" in Path(f"/proc/{said}/cmdline").read_bytes():  # the right one, for sure
+            if b"lmagent.sandbox.supervisor" in Path(f"/proc/{said}/cmdline").read_bytes():  # not a reused pid
                 return descriptor
         except OSError:
             pass
@@ -278,28 +275,28 @@ _OTHER = "docker pull python:3.12-slim, DOCKER_IMAGE=python:3.12-slim"
 
 
 def _filters() -> dict[str, str]:
-    """For every processor we have one for: a container may be of another kind than this process thinks."""
+    """Return filters for all supported processors: a container may run on another one than this process reports."""
     return {machine: seccomp.program(machine).hex() for machine in ("x86_64", "aarch64")}
 
 
 def _here(found: Mapping[str, Any]) -> bool:
-    """Whether the container is on this machine's own kernel."""
+    """Return whether the container is on this machine's own kernel."""
     return sys.platform == "linux" and found["kernel"] == platform.release()
 
 
 def _wrong(found: Mapping[str, Any], spec: Spec) -> str:
-    """Why the container is not what it should be.
+    """Return how the container differs from its spec.
 
-    Docker follows links when it mounts: a command that still runs could have put one in the place of a protected
-    path after we looked. What is seen inside has to be what we saw.
+    Docker follows links when it mounts: a command that still runs could have replaced a protected path by a link after
+    our look. So the paths inside must have the identity that we saw.
     """
     if not found["filtered"]:
         return "there is no system call filter for the container's processor; nothing was run"
     if not _here(found):
-        return ""  # a virtual machine in between: nothing has the inode it has here
+        return ""  # with a virtual machine in between, no inode is the same inside
 
     def differs(mount: Mount) -> bool:
-        # What is in the workspace can also be mounted elsewhere, by a link that was gone again when it was looked at.
+        # A link that existed only during docker's mount could have led a mount of the workspace elsewhere.
         elsewhere = mount.target.startswith(f"{ROOT}/") and as_listed(mount.target) not in found["points"]
         return elsewhere or tuple(found["mounts"].get(mount.target, ())) != mount.identity
 

@@ -1,4 +1,4 @@
-"""Environment: what a command sees of the variables of this process: next to nothing, so that no key can leak."""
+"""The environment of commands: almost no variable of this process is passed on, so that no key can leak."""
 
 from __future__ import annotations
 
@@ -24,19 +24,13 @@ SYSTEM_TOOLCHAINS = ("/opt", "/nix/store", "/home/linuxbrew/.linuxbrew", "/snap"
 
 
 def toolchains(home: Path, extra: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Folders outside /usr that are readable inside: where version managers put programs, and what the user adds."""
+    """Return the folders outside /usr that are readable inside: those of version managers, and the user's additions."""
     usual = [*(home / name for name in TOOLCHAINS), *map(Path, SYSTEM_TOOLCHAINS)]
     return tuple(dict.fromkeys(path for path in (*usual, *extra) if path.is_absolute() and path.is_dir()))
 
 
 def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: str = HOME) -> dict[str, str]:
-    """The environment of every command.
-
-    Args:
-        env: this process's.
-        visible: folders that can be seen inside; entries of PATH in them are kept, in their order.
-        home: the home folder inside.
-    """
+    """Return the environment of every command; entries of PATH in `visible` folders are kept, in their order."""
     roots = [str(path) for path in visible]
     kept = [
         entry

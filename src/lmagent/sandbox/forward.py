@@ -1,13 +1,13 @@
-"""Forward: what runs inside a sandbox without network, so that its programs find the proxy of the host.
+"""Forwards connections inside a sandbox without network, so that its programs find the proxy of the host.
 
-    python3 -I -S -c <this file> SOCKET PORT NO_PROXY COMMAND [ARGUMENT…]
+  python3 -I -S -c <this file> SOCKET PORT NO_PROXY COMMAND [ARGUMENT…]
 
-It listens on 127.0.0.1:PORT, leaves a child behind that carries every connection to the unix socket, and *becomes*
-the command, which so has its own exit status, signals, input and output. The child is nobody's in particular (a
-grandchild whose parent is gone), holds none of the command's descriptors, and dies with the process namespace.
+It listens on 127.0.0.1:PORT, leaves a process that carries every connection to the unix socket, and *becomes* the
+command, which so has its own exit status, signals, input and output. The process is detached: it holds none of the
+command's descriptors, and dies with the process namespace.
 
-Nothing here guards anything: the command can talk to the socket itself. The proxy decides. Only the standard library
-is used, and of it what starts fast; there are no threads, since each would count against the command's limit.
+This program is no barrier: the command can use the socket directly. The proxy decides. Only the standard library is
+used, and only modules that load fast; there are no threads, since each would count against the command's limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Flow:
         self.ended = False
 
     def read(self) -> None:
-        """Take a piece; at the end of it all, pass the end on."""
+        """Take a piece; at the end of the stream, pass the end on."""
         try:
             self.piece = self.source.recv(PIECE)
         except BlockingIOError:
@@ -46,7 +46,7 @@ class Flow:
             self.sink.shutdown(socket.SHUT_WR)
 
     def write(self) -> None:
-        """Pass on what is accepted of the piece."""
+        """Write as much of the piece as the target accepts."""
         try:
             self.piece = self.piece[self.sink.send(self.piece) :]
         except BlockingIOError:
@@ -57,7 +57,6 @@ Pair = tuple[Flow, Flow]
 
 
 def serve(listener: socket.socket, path: str) -> None:
-    """Carry connections for ever."""
     pairs: list[Pair] = []
     while True:
         poll = select.poll()
@@ -81,7 +80,7 @@ def serve(listener: socket.socket, path: str) -> None:
 
 
 def carry(pair: Pair, ready: dict[int, int]) -> bool:
-    """Do what can be done without waiting; False when the connection is over."""
+    """Do the work that does not block; return False when the connection is over."""
     try:
         for flow in pair:
             if flow.piece and ready.get(flow.sink.fileno(), 0):
@@ -96,11 +95,11 @@ def carry(pair: Pair, ready: dict[int, int]) -> bool:
 
 
 def accept(listener: socket.socket, path: str) -> Pair | None:
-    """The next connection, and one to the proxy; None when there is no such thing."""
+    """Return the next connection, and one to the proxy; None if either fails."""
     try:
         client, _ = listener.accept()
     except OSError:
-        time.sleep(0.01)  # out of descriptors, most likely; it would be ready again at once
+        time.sleep(0.01)  # most likely out of descriptors; the listener would be ready again at once
         return None
     proxy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -115,7 +114,6 @@ def accept(listener: socket.socket, path: str) -> Pair | None:
 
 
 def detach(listener: socket.socket, path: str) -> None:
-    """Serve in a process that has nothing to do with this one."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -127,7 +125,7 @@ def detach(listener: socket.socket, path: str) -> None:
         kept = listener.fileno()
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
-        # The command's pipes and channel: whoever holds them keeps their reader waiting.
+        # The command's pipes and channel: an open copy would keep their reader waiting.
         os.closerange(3, kept)
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         if os.fork() == 0:
@@ -137,7 +135,7 @@ def detach(listener: socket.socket, path: str) -> None:
 
 
 def environment(port: int, no_proxy: str) -> dict[str, str]:
-    """The variables that programs find a proxy by."""
+    """Return the variables by which programs find a proxy."""
     url = f"http://127.0.0.1:{port}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     proxies = {spelled: url for name in names for spelled in (name, name.lower())}
@@ -145,7 +143,7 @@ def environment(port: int, no_proxy: str) -> dict[str, str]:
 
 
 def main(path: str, port: str, no_proxy: str, *command: str) -> int:
-    """Start to serve, and become the command; returns the exit status if that fails."""
+    """Start to serve, and become the command; return the exit status if that fails."""
     try:
         os.stat(path)
         listener = socket.create_server(("127.0.0.1", int(port)), backlog=128)
@@ -154,7 +152,7 @@ def main(path: str, port: str, no_proxy: str, *command: str) -> int:
         sys.stderr.write(f"lmagent: the network of this command could not be set up: {error}\n")
         return FAILED
     variables = {**os.environ, **environment(listener.getsockname()[1], no_proxy)}
-    # Python ignores these, and what is ignored stays ignored in the command.
+    # Python ignores these signals, and the command would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

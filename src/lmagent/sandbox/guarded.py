@@ -1,7 +1,7 @@
-"""Guarded: a sandbox behind which the workspace's git repositories are looked at after every command.
+"""A sandbox with a check of the workspace's git repositories after every command.
 
-The mounts keep a command from touching what the user's git runs today; the guard finds what would make it run something
-new tomorrow: a repository planted inside, a hook, a redirected `.git`.
+The mounts keep a command from changing the files that the user's git runs today; the guard finds new ones: a repository
+planted inside, a hook, a redirected `.git`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from lmagent.sandbox.git.guard import Finding, GitGuard, Mark
 
 
 class Guarded:
-    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`.
-
-    Args:
-        inner: the sandbox.
-        guard: looks at the workspace; made for it where there is none yet.
-    """
+    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`, with checks by `guard`."""
 
     def __init__(self, inner: Sandbox, guard: GitGuard | None = None) -> None:
         self.workspace: Path = inner.workspace
@@ -34,19 +29,16 @@ class Guarded:
         self._guard = guard or GitGuard(inner.workspace, inside=elsewhere)
 
     async def probe(self) -> Report:
-        """The inner one's report."""
         return await self._inner.probe()
 
     async def start(self, command: Exec, output: OnOutput) -> Running:
-        """Note what is there, and start the command."""
         mark = self._guard.baseline()
-        # What is not there cannot be covered by a sandbox, and a command could make it, for us to read.
+        # A sandbox cannot cover a missing path, and a command could make that path, for us to read.
         with contextlib.suppress(OSError):
             os.mkdir(self.workspace / ".lmagent")
         return _GuardedRunning(await self._inner.start(command, output), self._guard, mark)
 
     async def aclose(self) -> None:
-        """Close the inner one."""
         await self._inner.aclose()
 
 
@@ -59,31 +51,27 @@ class _GuardedRunning:
         self._mark = mark
 
     async def wait(self) -> Exit:
-        """Wait for the end, then look."""
         try:
             end = await self._inner.wait()
         except BaseException:
-            self._look()  # what it planted must not outlive it, however the wait ended
+            self._look()  # files that it planted must not outlive it, however the wait ended
             raise
         return replace(end, notes=(*end.notes, *map(_words, self._look())))
 
     def mark(self) -> None:
-        """What changed since the last look is the user's."""
+        """Attribute all changes since the last check to the user."""
         self._mark = self._guard.baseline()
 
     def inspect(self) -> tuple[str, ...]:
-        """Look while it goes on."""
         return tuple(map(_words, self._look()))
 
     def _look(self) -> tuple[Finding, ...]:
         return self._guard.check(self._mark)
 
     async def send(self, data: bytes) -> None:
-        """Write to the channel."""
         await self._inner.send(data)
 
     def kill(self) -> None:
-        """Kill it."""
         self._inner.kill()
 
 

@@ -1,15 +1,16 @@
-"""Hosts: what a command may reach, as `host:port` patterns, and what an address must not be.
+"""The hosts that a command may reach, as `host:port` patterns, and the addresses that are never allowed.
 
-    example.com               ports 80 and 443 (through a tunnel, 443 only)
-    example.com:8443          this port only
-    *.example.com             every name below example.com, not example.com itself
-    127.0.0.1:8080            an address; with its port it may be a private one
-    localhost:8080            this machine
-    ip:nas.home:5000          a name that may resolve to an address of the local network
+  example.com               ports 80 and 443 (through a tunnel, 443 only)
+  example.com:8443          this port only
+  *.example.com             every name below example.com, not example.com itself
+  127.0.0.1:8080            an address; with its port it may be a private one
+  localhost:8080            this machine
+  ip:nas.home:5000          a name that may resolve to an address of the local network
 
-A name is decided on as it is written. There is one spelling of a host: lower case, no trailing dot, `xn--` for what is
-not ASCII, four decimal numbers, brackets around IPv6. Every other spelling is refused rather than understood, because
-the resolver might understand it differently (`0x7f.1`, `2130706433`, `127.1` are all 127.0.0.1 to most of them).
+A name is decided on as it is written. A host has exactly one accepted spelling: lower case, no trailing dot, `xn--` for
+non-ASCII names, four decimal numbers, brackets around IPv6. Every other spelling is refused rather than understood,
+because the resolver might understand it differently (`0x7f.1`, `2130706433`, `127.1` are all 127.0.0.1 to most of
+them).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lmagent.core.errors import ConfigError
 
 Address = IPv4Address | IPv6Address
 Reach = Literal["public", "local", "any"]
-"""What a host may resolve to: public addresses; those of this machine or network as well; exactly the listed one."""
+"""The addresses that a host may resolve to: public; also those of this machine or network; only the listed one."""
 
 DEFAULT_PORTS = (80, 443)
 TUNNEL_PORT = 443
@@ -47,7 +48,7 @@ _IPV4_SPECIAL = tuple(
         "168.63.129.16/32",  # Azure's metadata server has a public address
     )
 )
-"""IANA's special-purpose registry, without what is reached like any other host."""
+"""IANA's special-purpose registry, without the networks that are reached like any other host."""
 
 _IPV6_GLOBAL = IPv6Network("2000::/3")
 _IPV6_SPECIAL = tuple(
@@ -61,23 +62,17 @@ _LOCAL = (
     *map(IPv6Network, ("::1/128", "fc00::/7")),
 )
 _METADATA = tuple(map(IPv4Address, ("100.100.100.200",))) + tuple(map(IPv6Address, ("fd00:ec2::254", "fd20:ce::254")))
-"""Metadata servers of clouds that lie in what counts as local; the others are link-local."""
+"""Metadata servers of clouds in ranges that count as local; the others are link-local."""
 
 
 class Target(Struct, frozen=True):
-    """A host in its one spelling, and a port.
-
-    Attributes:
-        host: a name or an address, without brackets.
-        port: 1 to 65535.
-    """
+    """A host in its one spelling, without brackets, and a port."""
 
     host: str
     port: int
 
     @property
     def address(self) -> Address | None:
-        """The address, if the host is one."""
         return _address(self.host)
 
     def __str__(self) -> str:
@@ -85,14 +80,12 @@ class Target(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """What may be reached.
+    """A pattern of hosts that may be reached.
 
     Attributes:
-        host: a name or an address; for a wildcard, what is behind the `*.`.
-        ports: the allowed ports.
-        wildcard: whether the names below `host` are meant, and not `host`.
+        host: a name or an address; for a wildcard, the part after `*.`.
+        wildcard: it matches the names below `host`, and not `host`.
         explicit: whether the port was written down.
-        reach: what it may resolve to.
     """
 
     host: str
@@ -102,26 +95,19 @@ class Pattern(Struct, frozen=True):
     reach: Reach = "public"
 
     def matches(self, target: Target, *, tunnel: bool = False) -> bool:
-        """Whether a target is meant.
-
-        Args:
-            target: where a request goes.
-            tunnel: for a tunnel, whose content nobody sees; without a written port it may only lead to 443.
-        """
+        """Return whether it matches; in a tunnel, whose content is opaque, a pattern without a port means 443."""
         if target.port not in (self.ports if self.explicit or not tunnel else (TUNNEL_PORT,)):
             return False
         return target.host.endswith(f".{self.host}") if self.wildcard else target.host == self.host
 
 
 def parse_target(authority: str, default_port: int | None = None) -> Target:
-    """A host and port from a request, which is hostile until proven otherwise.
+    """Return host and port of a request, which is untrusted input.
 
-    Args:
-        authority: `host:port` or, with a default port, `host`.
-        default_port: the port when none is written; None when it must be.
+    `authority` is `host:port`, or `host` if there is a default port.
 
     Raises:
-        ValueError: it is not in the one accepted spelling; says what is wrong.
+        ValueError: it is not in the one accepted spelling; the text says why.
     """
     if not authority.isascii():
         raise ValueError("the host is not ASCII")
@@ -133,10 +119,10 @@ def parse_target(authority: str, default_port: int | None = None) -> Target:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """A pattern as a person writes it.
+    """Return the pattern that the user wrote.
 
     Raises:
-        ConfigError: it is none; says what to write instead.
+        ConfigError: the text is no pattern; says what to write instead.
     """
     try:
         return _pattern(text.strip())
@@ -148,37 +134,33 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def parse_patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
-    """All of them.
-
-    Raises:
-        ConfigError: one is no pattern.
-    """
+    """Return all patterns; raises ConfigError."""
     return tuple(map(parse_pattern, texts))
 
 
 def reach_of(patterns: Sequence[Pattern], target: Target, *, tunnel: bool = False) -> Reach | None:
-    """What a target may resolve to, by the pattern that allows most; None when none allows it."""
+    """Return the addresses that a target may resolve to, by the most generous pattern; None if no pattern matches."""
     found = {pattern.reach for pattern in patterns if pattern.matches(target, tunnel=tunnel)}
     order: tuple[Reach, ...] = ("any", "local", "public")
     return next((reach for reach in order if reach in found), None)
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is that of an ordinary server on the internet."""
+    """Return whether an address is that of an ordinary server on the internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _IPV4_SPECIAL)
     return address in _IPV6_GLOBAL and not any(address in network for network in _IPV6_SPECIAL)
 
 
 def is_reachable(address: Address, reach: Reach) -> bool:
-    """Whether what a host resolved to may be connected to."""
+    """Return whether a connection to this address of a host is allowed."""
     if reach == "any" or is_public(address):
         return True
     return reach == "local" and address not in _METADATA and any(address in network for network in _LOCAL)
 
 
 def is_private(target: Target) -> bool:
-    """Whether it can be told without a resolver that a target is not on the internet."""
+    """Return whether a target is certainly not on the internet, as far as its name or address shows."""
     address = target.address
     return target.host == "localhost" or target.host.endswith(".localhost") or bool(address and not is_public(address))
 
@@ -232,7 +214,7 @@ def _host(text: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """A name with other letters in its `xn--` form, if that form means the same to everybody."""
+    """Return the `xn--` form of a name, if that form decodes to the same name."""
     if host.isascii():
         return host
     lowered = host.lower()

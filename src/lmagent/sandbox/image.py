@@ -1,4 +1,4 @@
-"""Image: a docker image of nothing but names, made here in a moment and without any registry.
+"""Builds a docker image of nothing but names, in a moment and without any registry.
 
 It has empty folders, the host's links of old (`bin` → `usr/bin`), and two lists of accounts; programs come from the
 host's own /usr, which is mounted into the container. So it needs a Linux host with a merged /usr.
@@ -20,24 +20,17 @@ from lmagent.sandbox.environment import HOME
 from lmagent.sandbox.place import find_program
 
 FOLDERS = ("usr", "etc", "etc/ssl", "proc", "sys", "dev", "tmp", "run", "workspace", "home", "var", "root")
-"""Not the home folder itself: where there is one, its mode wins over that of the tmpfs, and nobody could write."""
+"""Without the home folder: its mode in the image would override that of the tmpfs, and no user could write there."""
 
 LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PULL = "docker pull python:3.12-slim, and set DOCKER_IMAGE=python:3.12-slim"
 
 
 def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -> str:
-    """Make the image.
-
-    Args:
-        name: its name.
-        env: environment of the docker client; this process's if None.
-
-    Returns:
-        The image's id.
+    """Build the image, and return its id. With `env` None, the docker client has this process's environment.
 
     Raises:
-        SandboxError: this host cannot give its /usr, or docker failed.
+        SandboxError: this host cannot share its /usr, or docker failed.
     """
     env = os.environ if env is None else env
     content = archive()
@@ -52,10 +45,7 @@ def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -
 
 
 def archive(root: Path = Path("/")) -> bytes:
-    """The image's files, as a tar.
-
-    Args:
-        root: of the host whose links are taken over.
+    """Return the image's files, as a tar, with the links of `root`.
 
     Raises:
         SandboxError: programs of this host are not in /usr alone.

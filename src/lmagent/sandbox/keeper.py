@@ -1,8 +1,7 @@
-"""Keeper: what stands between a command and its supervisor, and the walk over /proc that finds all it started.
+"""The parent process of one command, and the walk over /proc that finds all processes of the command.
 
-A keeper is a fork that is a subreaper: whatever the command leaves behind, in sessions of its own too, becomes the
-keeper's child, so that the tree below the keeper is the command's and nothing else. It kills what is left when the
-command ends.
+A keeper is a forked subreaper: orphans of the command become its children, also those in sessions of their own, so that
+the tree below the keeper is exactly the command's. It kills the rest of the tree when the command ends.
 
 This file is sent into containers as text, and run beside them without our packages: standard library only (3.8).
 """
@@ -24,14 +23,14 @@ PIECE = 65536
 SUBREAPER, DUMPABLE, NO_NEW_PRIVS, SECCOMP = 36, 4, 38, 22
 
 NOT_RUN = (errno.E2BIG, errno.ENOEXEC, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors of a program that is there and cannot be run."""
+"""Errors of a program that exists and cannot be run."""
 
 Request = dict[str, Any]
-"""`argv`, `cwd`, `env`, `merge` and `channel`, the name of the variable that names its number, or an empty text."""
+"""`argv`, `cwd`, `env`, `merge` and `channel`, the name of the variable for its number, or an empty text."""
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """Parent and state of every process."""
+    """Return parent and state of every process."""
     found: dict[int, tuple[int, str]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -43,7 +42,7 @@ def processes() -> dict[int, tuple[int, str]]:
 
 
 def below(root: int, without: Collection[int] = ()) -> dict[int, str]:
-    """States of what is below a process and not dead, but for the processes `without` and what is below those."""
+    """Return the states of the living processes below `root`, without the processes `without` and those below them."""
     everything = processes()
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in everything.items():
@@ -67,10 +66,10 @@ def kill(pid: int, number: int) -> None:
 
 
 def kill_below(root: int, without: Collection[int] = ()) -> bool:
-    """Kill all below a process, but for the processes `without` and what is below those; whether there was anything.
+    """Kill all processes below `root`, except `without` and those below them; return whether there were any.
 
-    First all are stopped, again until none is new: what is stopped cannot fork, and a fork bomb that is stopped at its
-    limit keeps the limit full.
+    First all are stopped, again until no new one appears: a stopped process cannot fork, and a fork bomb that is
+    stopped at its limit keeps the limit full.
     """
     for _ in range(50):
         moving = [pid for pid, state in below(root, without).items() if state not in "Tt"]
@@ -85,11 +84,6 @@ def kill_below(root: int, without: Collection[int] = ()) -> bool:
 
 
 def control(option: int, *arguments: object) -> None:
-    """Call prctl.
-
-    Raises:
-        OSError: it failed.
-    """
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(option, *arguments, *([0] * (4 - len(arguments)))):
         raise OSError(ctypes.get_errno(), f"prctl {option}")
@@ -104,12 +98,9 @@ def install_filter(program: bytes) -> None:
 
 
 def keep(request: Request, ends: dict[str, int], report: int) -> None:
-    """Run a command; when it has ended and nothing of it is left, say how.
+    """Run a command; when it has ended and no process of it is left, report its end to the descriptor `report`.
 
-    Args:
-        request: what to run.
-        ends: `stdout`, `stderr` and `channel`, if they are wanted; they are closed.
-        report: where to say it.
+    `ends` has `stdout`, `stderr` and `channel`, if the request has them; they are closed.
     """
     try:
         process = subprocess.Popen(
@@ -126,7 +117,7 @@ def keep(request: Request, ends: dict[str, int], report: int) -> None:
         said = _not_started(error, request, ends)
     else:
         with contextlib.suppress(OSError), open(f"/proc/{process.pid}/oom_score_adj", "w") as file:
-            file.write("500")  # so that for want of memory it is not the supervisor that goes
+            file.write("500")  # so that the OOM killer does not choose the supervisor
         for end in ends.values():
             os.close(end)
         pid = status = 0
@@ -138,7 +129,7 @@ def keep(request: Request, ends: dict[str, int], report: int) -> None:
 
 
 def _not_started(error: Exception, request: Request, ends: dict[str, int]) -> dict[str, object]:
-    """The exit status that a shell has for it, or the error when it is no fault of the command."""
+    """Return the exit status that a shell would report, or the error if the command is not to blame."""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError)) and os.path.isdir(request["cwd"])
     if missing or isinstance(error, PermissionError) or getattr(error, "errno", 0) in NOT_RUN:
         text = f"{request['argv'][0]}: {getattr(error, 'strerror', error)}\n"
@@ -148,7 +139,7 @@ def _not_started(error: Exception, request: Request, ends: dict[str, int]) -> di
 
 
 def warm_up() -> None:
-    """Do what `keep` does, without effect: a fork copies each page at its first use, which takes a millisecond."""
+    """Run the code of `keep` without effect: a fork copies each page at its first use, which takes a millisecond."""
     with contextlib.suppress(OSError):
         subprocess.Popen(
             ["/nonexistent"], stdin=subprocess.DEVNULL, cwd="/", env=dict(os.environ), start_new_session=True
@@ -158,7 +149,7 @@ def warm_up() -> None:
 
 
 def bury() -> None:
-    """Kill what is left below this process, and wait until it is gone."""
+    """Kill all processes below this one, and wait until they are gone."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,12 +1,12 @@
-"""Landlock: the kernel's own fence, for a Linux where neither bubblewrap nor docker can run. Degraded.
+"""Landlock: the kernel's own access control, for a Linux where neither bubblewrap nor docker can run. Degraded.
 
-A command can read /usr and the toolchains, and write in the workspace and a folder of its own; it can make no socket
-at all, since Landlock knows TCP alone and the unix sockets of other programs (docker's) are as good as the host.
+A command can read /usr and the toolchains, and write in the workspace and a folder of its own; it can make no socket at
+all, since Landlock knows TCP alone and the unix sockets of other programs (docker's) are as good as the host.
 
-What it does not keep: rights only ever add up, so `.git` and `.lmagent` in the workspace can be written; the processes
-of the machine can be seen; modes and times of the user's files outside can be changed; and limits are per process,
-with a watch over the tree. There is no /tmp and no /dev/shm, so semaphores of Python's multiprocessing fail. So it runs
-only where the user asked for it by name.
+Its gaps: rights only ever add up, so `.git` and `.lmagent` in the workspace are writable; the machine's processes are
+visible; modes and times of the user's files outside can be changed; and limits are per process, with a watch over the
+tree. Without /tmp and /dev/shm, semaphores of Python's multiprocessing fail. So it runs only if the user selected it by
+name.
 """
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ NOT_KEPT = (
 
 
 class LandlockOptions(Struct, frozen=True):
-    """How a Landlock sandbox is set up.
+    """The setup of a Landlock sandbox.
 
     Attributes:
         env: environment of this process, of which little is passed on.
-        limits: what a command may use.
         read: folders outside /usr that are readable inside.
-        degraded: whether the user asked for it by name, knowing what is not kept.
+        degraded: whether the user selected it by name, aware of its gaps.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -77,11 +76,11 @@ class Landlock:
         self._options = options
         self._own = Path(tempfile.gettempdir(), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
         base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
-        # A file of git's that may not be read is a fatal error to it, and one that is not there is none.
+        # An unreadable config file is a fatal error to git, a missing one is not.
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
 
     async def probe(self) -> Report:
-        """Attack it from inside. That it works is never said before the user asked for it by name."""
+        """Attack it from inside. It counts as working only if the user selected it by name."""
         version = launch.abi() if sys.platform == "linux" else 0
         report = Report("landlock", str(version))
         if why := _missing(version):
@@ -107,7 +106,6 @@ class Landlock:
         )
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        """Start a command."""
         if not self._options.degraded:
             raise SandboxError("Landlock alone does not keep enough; nothing was run", fix=FIX)
         if why := _missing(launch.abi() if sys.platform == "linux" else 0):
@@ -124,11 +122,10 @@ class Landlock:
         folder = inside(self.workspace, command.cwd)
         argv = [sys.executable, *program(json.dumps(self._config(command, folder)), module="launch")]
         handlers = Handlers(kill=_kill, watch=partial(_watch, self._options.limits), failure=_failure)
-        # Nothing of the command's own variables: they would be at work out here.
+        # Without the command's own variables: out here they would take effect.
         return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
 
     async def aclose(self) -> None:
-        """Remove its folder."""
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _config(self, command: Exec, folder: Path) -> launch.Config:
@@ -173,7 +170,7 @@ def _said(promise: Promise, version: int) -> Promise:
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """All below first: before ABI 6 a command could have stopped its launcher."""
+    """Kill the descendants first: before ABI 6 a command could have stopped its launcher."""
     kill_below(popen.pid)
     kill(popen.pid, signal.SIGTERM)
     kill(popen.pid, signal.SIGCONT)
@@ -184,7 +181,7 @@ def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
 
 
 def _failure(code: int, first_output: bytes) -> SandboxError | None:
-    """Why the launcher did not get as far as the command."""
+    """Return why the launcher did not get as far as the command."""
     if code != launch.FAILED or not first_output.startswith(launch.SIGN.encode()):
         return None
     said = first_output.decode("utf-8", "replace").strip()

@@ -1,10 +1,10 @@
-"""Launch: what stands between lmagent and a command under Landlock, and becomes nothing else.
+"""Starts a command under Landlock, and keeps it.
 
-    python3 -I -S -c <this file> CONFIG      (JSON: see `Config`)
+  python3 -I -S -c <this file> CONFIG      (JSON: see `Config`)
 
-It forks. The child confines itself and becomes the command; the parent stays outside as its keeper, kills what it
-leaves behind, and all of it when lmagent ends. Only the standard library: it is run without our packages, and with an
-environment of its own, since what the command's variables ask for (LD_PRELOAD) must not happen out here.
+It forks. The child confines itself and becomes the command; the parent stays outside as its keeper, kills the command's
+leftover processes, and all of them when lmagent ends. Only the standard library: it runs without our packages, and with
+an environment of its own, since the command's variables (LD_PRELOAD) must not take effect outside.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 PDEATHSIG, NO_NEW_PRIVS = 1, 38
 FAILED = 125
 SIGN = "lmagent cannot confine the command"
-"""Exit status when the command was not run, and how its only line begins."""
+"""Exit status if the command was not run, and the beginning of its only line."""
 
 CAPBSET_DROP, CAPABILITIES_3 = 24, 0x20080522
 
@@ -52,7 +52,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _die)
     control(PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != config["parent"]:  # it was gone before we asked to be told
+    if os.getppid() != config["parent"]:  # it ended before the request for its death signal
         os._exit(FAILED)
     child = os.fork()
     if child == 0:
@@ -72,7 +72,6 @@ def _die(*_: object) -> None:
 
 
 def _become(config: Config) -> None:
-    """In the child. Never returns."""
     code = FAILED
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -105,11 +104,7 @@ def _say(text: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Of root: with them it could read the kernel's memory, whatever the paths allow. No new ones come at exec.
-
-    Raises:
-        OSError: they cannot be dropped.
-    """
+    """Drop root's capabilities, which give access to the kernel's memory in spite of Landlock. exec adds none."""
     for number in range(64):
         with contextlib.suppress(OSError):
             control(CAPBSET_DROP, number)
@@ -119,25 +114,22 @@ def drop_capabilities() -> None:
 
 
 def abi() -> int:
-    """Version of the kernel's Landlock, 0 when there is none."""
+    """Return the version of the kernel's Landlock, 0 without Landlock."""
     return max(0, _call(CREATE_RULESET, None, 0, 1, check=False))
 
 
 def handled(version: int) -> int:
-    """Rights over files that this version can withhold."""
+    """Return the rights over files that this version can withhold."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
 
 
 def restrict(read: list[str], write: list[str], devices: list[str]) -> None:
-    """Confine this process, and all that it starts, to these paths, without TCP.
+    """Confine this process, and all processes that it starts, to these paths, without TCP.
 
-    Args:
-        read: what can be read and executed, with all below.
-        write: where everything is allowed but making devices.
-        devices: files that can be read and written.
+    Paths in `read` are executable too; in `write`, everything is allowed but making devices.
 
     Raises:
-        OSError: the kernel does not have it, or not enough of it.
+        OSError: the kernel lacks Landlock, or a needed part of it.
     """
     version = abi()
     if version < 4:

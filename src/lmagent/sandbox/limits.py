@@ -1,7 +1,7 @@
-"""Limits: what a command may use, enforced by what this machine offers.
+"""Resource limits of a command, enforced by the means of this machine.
 
-Ladder: cgroup v1 or v2 where we may write them (root), else rlimits inside and a watch from outside. rlimits count
-one process (memory) or one user namespace (processes); the watch sums up the whole tree every 100 ms.
+The ladder: cgroup v1 or v2 if we may write them (root), else rlimits inside and a watch from outside. rlimits count one
+process (memory) or one user namespace (processes); the watch sums up the whole tree every 100 ms.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Group:
-    """A control group of one command.
-
-    Attributes:
-        folders: its folders, one a controller (v1) or one (v2).
-    """
+    """A control group of one command: one folder a controller (v1), or a single folder (v2)."""
 
     def __init__(self, folders: tuple[Path, ...], events: Path) -> None:
         self.folders = folders
@@ -45,7 +41,7 @@ class Group:
         return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed something in it for want of memory."""
+        """Return whether the kernel killed a process in it for lack of memory."""
         with contextlib.suppress(OSError, ValueError):
             for line in self._events.read_text().splitlines():
                 name, _, count = line.partition(" ")
@@ -54,7 +50,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Remove it; its processes are dead, and the kernel may need a moment to know."""
+        """Remove it; its processes are dead, and the kernel may need a moment to notice."""
         for folder in self.folders:
             for _ in range(100):
                 try:
@@ -68,7 +64,7 @@ class Group:
 
 
 def make_group(limits: Limits) -> Group | None:
-    """A group with the limits, or None where we may not make one."""
+    """Return a group with the limits, or None if we may not make one."""
     _sweep()
     name = f"lmagent-{os.getpid()}-{next(_numbers)}"
     made: list[Path] = []
@@ -120,13 +116,7 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
 
 
 def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) -> EndReason | None:
-    """Whether the tree below a process uses more than it may.
-
-    Args:
-        root: the process; all that its commands start stays below it.
-        limits: what they may use.
-        in_memory: folders inside whose files are in memory.
-    """
+    """Return the limit, if any, that the tree below a process exceeds; `in_memory` lists folders of in-memory files."""
     own = shared = count = 0
     most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
     for pid in tree(root):
@@ -136,17 +126,17 @@ def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) 
             own += (int(resident) - int(others)) * _PAGE
             shared += int(others) * _PAGE
             sharing.append(pid)
-    # Most that is shared are programs and libraries; and the share of each in the rest is dear to ask for.
+    # Most shared memory is programs and libraries; and the share of each process in the rest is expensive to query.
     if own + shared > most and own + _sum(sharing, "status", "RssShmem:") > most:
         own += _sum(sharing, "smaps_rollup", "Pss_Shmem:")
     if own > most or _names(root, in_memory) > NAMES:
         return "memory"
-    # The limit of processes is enforced inside; this is for root, whom that does not bind.
+    # The limit of processes is enforced inside; this check is for root, which is exempt from that limit.
     return "killed" if count > 2 * limits.pids else None
 
 
 def _sum(pids: list[int], file: str, field: str) -> int:
-    """Bytes that a file of /proc has in a field, of all these processes."""
+    """Return the sum of a field of a file of /proc, in bytes, over all these processes."""
     found = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -156,7 +146,7 @@ def _sum(pids: list[int], file: str, field: str) -> int:
 
 
 def _names(pid: int, folders: Sequence[str]) -> int:
-    """Names in the file systems that the tree of a process has in memory: each takes a kilobyte of the kernel's."""
+    """Return the number of names in the in-memory file systems of a process tree: each costs the kernel 1 KiB."""
     found = 0
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -168,7 +158,6 @@ def _names(pid: int, folders: Sequence[str]) -> int:
 
 
 def tree(root: int) -> Iterator[int]:
-    """The process and all below it."""
     waiting = [root]
     while waiting:
         pid = waiting.pop()

@@ -1,7 +1,7 @@
-"""Link: a connection to the supervisor in a container, over the pipes of a `docker exec`.
+"""A connection to the supervisor in a container, over the pipes of a `docker exec`.
 
-Many commands share it. There is no task in the background: whoever waits for a command reads for all of them, and
-hands over to another when its own is done. What nobody takes stays in the pipes, and the commands wait.
+Many commands share it. No task runs in the background: one waiting caller reads for all of them, and hands over to
+another when its own command is done. Without a reader, output stays in the pipes, and the commands wait.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from lmagent.sandbox.supervisor import (
 
 PIECE = 64 * 1024
 MOST = 1024 * 1024
-"""Length of a frame; more is none of ours."""
+"""Length of a frame; a longer one is not ours."""
 
 FROM_SUPERVISOR = (READY, OUT, ERR, CHANNEL, ACCEPTED, SHUT, EXIT, FAILED)
 _STREAMS: dict[int, Stream] = {OUT: "stdout", ERR: "stderr", CHANNEL: "channel"}
 
 
 class Job:
-    """A command, or the greeting: what came of it."""
+    """The progress of a command, or of the greeting."""
 
     def __init__(self, number: int, output: OnOutput) -> None:
         self.number = number
@@ -60,19 +60,13 @@ class Job:
         self.error: BaseException | None = None
 
     def end(self) -> None:
-        """It is over."""
         self.done = True
         self.woken.set()
         self.room.set()
 
 
 class Link:
-    """One connection; made by `connect`.
-
-    Attributes:
-        lost: it is over.
-        first: descriptor of the container's first process (a pidfd), where that is one of this machine; or -1.
-    """
+    """One connection; made by `connect`. `first` is a pidfd of the container's first process; -1 if unknown."""
 
     def __init__(self, popen: subprocess.Popen[bytes], errors: Any, bury: Callable[[], Awaitable[bool]]) -> None:
         assert popen.stdin
@@ -94,19 +88,17 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Whether commands can be sent."""
         return not self.lost and self._popen.poll() is None
 
     @property
     def busy(self) -> bool:
-        """Whether commands run."""
         return bool(self._jobs)
 
     async def greet(self, wishes: Mapping[str, object], seconds: float) -> dict[str, Any]:
-        """Say what is wanted, and hear what is there.
+        """Send our requirements, and return the facts about the container.
 
         Raises:
-            SandboxError: there is no answer; the text is what docker said.
+            SandboxError: no answer came; the text is docker's.
         """
         job = self._jobs[0] = Job(0, _nothing)
         self.post(HELLO, 0, json.dumps(wishes).encode())
@@ -119,7 +111,6 @@ class Link:
         return job.result
 
     def begin(self, request: Mapping[str, object], output: OnOutput) -> Job:
-        """Start a command."""
         job = Job(self._next, output)
         self._next += 1
         self._jobs[job.number] = job
@@ -139,17 +130,16 @@ class Link:
         except BlockingIOError:
             return
         except OSError:
-            self._outbox.clear()  # the reader finds out that it is gone, and why
+            self._outbox.clear()  # the reader finds out that the connection is gone, and why
 
     async def flush(self) -> None:
-        """Wait until all is sent."""
         async with self._flushing:
             while self._outbox and not self.lost:
                 await anyio.wait_writable(self._to)
                 self._push()
 
     async def until(self, job: Job) -> None:
-        """Read, or let another read, until the job is done."""
+        """Read, or let another caller read, until the job is done."""
         while not job.done:
             if self._leader is not None:
                 await job.woken.wait()
@@ -194,7 +184,7 @@ class Link:
         if kind in _STREAMS:
             try:
                 job.output(_STREAMS[kind], body)
-            except Exception as error:  # noqa: BLE001 - it belongs to that command's own `wait`, not to who reads
+            except Exception as error:  # noqa: BLE001 - raised in the `wait` of that command, not in the reader's
                 job.error = job.error or error
                 self.post(KILL, number)
         elif kind == ACCEPTED:
@@ -218,15 +208,13 @@ class Link:
             job.end()
 
     def said(self) -> str:
-        """What docker wrote as errors."""
         self._errors.seek(0)
         return self._errors.read()[-4000:].decode("utf-8", "replace").strip()
 
     async def bury(self) -> int:
-        """End it, and with the container whatever was left in it.
+        """End the connection, and with the container all its remaining processes.
 
-        Returns:
-            The exit status of the `docker exec`: 137 when the supervisor was killed inside.
+        Returns the exit status of the `docker exec`: 137 if the supervisor was killed inside.
         """
         async with self._burying:
             if not self._buried:
@@ -242,7 +230,7 @@ class Link:
         return self._popen.returncode
 
     async def leave(self) -> None:
-        """End the supervisor, with all its commands; the container ends if nobody else is there."""
+        """End the supervisor, with all its commands; the container ends if no other lmagent uses it."""
         if self._buried:
             return
         self._buried = True
@@ -258,7 +246,7 @@ class Link:
         self._close()
 
     def _kill_container(self) -> None:
-        """Without docker: containers outlive a killed engine, and nothing tells their supervisors."""
+        """Kill it without docker: containers outlive a killed engine, and their supervisors do not notice."""
         if self.first >= 0 and sys.platform == "linux":
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self.first, signal.SIGKILL)
@@ -273,19 +261,18 @@ class Link:
 
 
 def connect(argv: Sequence[str], env: Mapping[str, str], bury: Callable[[], Awaitable[bool]]) -> Link:
-    """Start a `docker exec` and talk to what it runs.
+    """Start a `docker exec` and talk to its supervisor.
 
     Args:
-        argv: all of its command line.
         env: environment of the docker client.
-        bury: removes the container, and says whether it could.
+        bury: removes the container, and returns whether it could.
 
     Raises:
         SandboxError: it could not be started.
     """
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the link
     try:
-        # A session of its own: Ctrl+C at the terminal is for us, and we decide what it means.
+        # A session of its own: Ctrl+C at the terminal must not reach docker.
         popen = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE,
@@ -302,7 +289,7 @@ def connect(argv: Sequence[str], env: Mapping[str, str], bury: Callable[[], Awai
 
 
 def _nothing(stream: Stream, piece: bytes) -> None:
-    """A greeting has no output."""
+    """Ignore output: a greeting has none."""
 
 
 def _last_words(popen: subprocess.Popen[bytes]) -> int:

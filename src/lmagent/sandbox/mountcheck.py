@@ -1,8 +1,8 @@
-"""Mountcheck: what comes before a command, and sees that git's protected paths are mounted where they were found.
+"""Checks, before a command, that git's protected paths are mounted where they were found.
 
-Bubblewrap follows links, and a command that still runs could have moved a folder on the way to a protected path since
-we looked, and put a link in its place: then something else is mounted, or elsewhere. So each protected path has to be a
-mount point, and what is mounted there has to be what is there in the mount above it.
+Bubblewrap follows links, and a command that still runs could have replaced a folder on the way to a protected path by a
+link since our look: then the mount has another source or place. So each protected path must be a mount point, with the
+file or folder that the mount above it has there.
 """
 
 from __future__ import annotations
@@ -38,16 +38,11 @@ while [ "$count" -gt 0 ]; do
 done
 exec "$@"
 """
-"""Only what a shell has itself: it is run before every command of a workspace with repositories in its folders."""
+"""Uses shell builtins only: it runs before every command of a workspace with repositories in its folders."""
 
 
 def checked(workspace: Path, protected: Collection[Path]) -> list[str]:
-    """What to put before a command; nothing where no folder on the way can be moved, since each is mounted itself.
-
-    Args:
-        workspace: the folder; its own place cannot be changed from inside.
-        protected: what is mounted onto itself in it.
-    """
+    """Return the prefix of a command; empty if no folder on the way can be moved, since each is mounted itself."""
     root, paths = str(workspace), sorted({str(path) for path in protected})
     fixed = {root, *paths}
     if root != os.path.realpath(root) or all(os.path.dirname(path) in fixed for path in paths):
@@ -56,5 +51,5 @@ def checked(workspace: Path, protected: Collection[Path]) -> list[str]:
 
 
 def as_listed(path: str) -> str:
-    """A path as the kernel's list of mounts has it."""
+    """Return a path in the spelling of the kernel's list of mounts."""
     return re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", path)

@@ -1,4 +1,4 @@
-"""Outlook: which sandbox commands will probably get, by two quick questions. What decides is the attack in `choose`."""
+"""Predicts which sandbox commands will get, by two quick checks. The attack in `choose` decides."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ QUICK = 5.0
 
 
 async def outlook(wanted: str, env: Mapping[str, str], workspace: Path, image: str) -> tuple[str, str]:
-    """Return the sandbox that commands will probably get, or an empty name and what to do about it.
-
-    Args:
-        wanted: the sandbox of the settings.
-        env: environment of this process.
-        workspace: the workspace, where no program is taken from.
-        image: image of the docker sandbox.
-    """
+    """Return the sandbox that commands will probably get, or an empty name and a fix."""
     if wanted in ("off", "landlock"):
         return wanted, ""
     if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
@@ -51,5 +44,5 @@ async def _succeeds(program: str, arguments: tuple[str, ...], env: Mapping[str, 
 
 
 async def docker_answers(env: Mapping[str, str], workspace: Path) -> bool:
-    """Return whether docker's engine answers, which the program alone says nothing about."""
+    """Return whether docker's engine answers; an installed client proves nothing."""
     return await _succeeds("docker", ("version", "--format", "{{.Server.Version}}"), env, workspace)

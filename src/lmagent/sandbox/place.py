@@ -1,4 +1,4 @@
-"""Place: where a command runs, and where the programs that make its sandbox are found."""
+"""The folder of a command, and the paths of the programs that make its sandbox."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lmagent.core.errors import SandboxError
 
 
 def inside(workspace: Path, cwd: str) -> Path:
-    """The folder of a command.
+    """Return the folder of a command.
 
     Raises:
-        SandboxError: it is outside the workspace, or there is none.
+        SandboxError: the folder is outside the workspace, or does not exist.
     """
     folder = Path(os.path.normpath(workspace / cwd))
     try:
         real = Path(os.path.realpath(folder))
-    except OSError as error:  # another command moves it while we look
+    except OSError as error:  # another command moves the folder during the look
         raise SandboxError(f"the folder {cwd!r} cannot be looked at: {error.strerror}; nothing was run") from None
     if not folder.is_relative_to(workspace) or not real.is_relative_to(workspace):
         raise SandboxError(f"the folder {cwd!r} is outside the workspace; nothing was run")
@@ -28,7 +28,7 @@ def inside(workspace: Path, cwd: str) -> Path:
 
 
 def find_program(name: str, env: Mapping[str, str], workspace: Path) -> str | None:
-    """A program on PATH, but never one that lies in the workspace, where the agent could have put it."""
+    """Return the path of a program on PATH, never one in the workspace, where the agent could have put it."""
     for entry in env.get("PATH", os.defpath).split(os.pathsep):
         path = Path(entry, name)
         if not path.is_absolute() or path.is_relative_to(workspace) or path.resolve().is_relative_to(workspace):

@@ -1,6 +1,6 @@
-"""Process: a started command, its pipes, its end, and the end of everything that it started.
+"""A started command: its pipes, its end, and the end of all processes that it started.
 
-The end is that of the process, never that of a pipe: a grandchild that holds the output open keeps nobody waiting.
+A command ends with its process, never with a pipe: a grandchild that holds the output open does not delay the end.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ GONE = 2.0
 """Seconds that a killed tree has to be gone."""
 
 WATCH = 0.1
-"""Seconds between looks at what a command uses."""
+"""Seconds between checks of a command's use of resources."""
 
 _PIECE = 256 * 1024
 
 
 class Handlers(Struct, frozen=True):
-    """What a backend adds to a process.
+    """A backend's callbacks for a process.
 
     Attributes:
-        kill: ends it with everything that it started.
-        gone: waits until all of that is gone.
-        watch: looks at what it uses; a reason ends it.
-        memory: whether it ran out of memory, asked at the end.
-        failure: the sandbox's own failure, from the exit status and the first output; None if it is none.
-        close: releases what was made for it.
-        serve: runs beside the command, and is cancelled when it has ended.
+        kill: kills it, with all processes that it started.
+        gone: waits until all of these are gone.
+        watch: checks its use of resources; a reason ends it.
+        memory: returns whether it ran out of memory, called at the end.
+        failure: the sandbox's own failure, from the exit status and the first output; None without one.
+        serve: runs beside the command, and is cancelled at its end.
     """
 
     kill: Callable[[subprocess.Popen[bytes]], None]
@@ -80,18 +79,16 @@ class Process:
         self._drained = anyio.Event()
 
     def mark(self) -> None:
-        """Nothing: who guards the workspace looks."""
+        """Do nothing: the guard checks the workspace."""
 
     def inspect(self) -> tuple[str, ...]:
-        """Nothing: who guards the workspace looks."""
+        """Return nothing: the guard checks the workspace."""
         return ()
 
     def kill(self) -> None:
-        """End it now."""
         self._end("killed")
 
     async def send(self, data: bytes) -> None:
-        """Write to the private channel."""
         if self._channel is None:
             raise SandboxError("the command has no channel")
         view = memoryview(data)
@@ -104,7 +101,6 @@ class Process:
                 raise SandboxError(f"the command does not listen any more: {error}") from error
 
     async def wait(self) -> Exit:
-        """Read until its end."""
         try:
             with ungrouped():
                 async with anyio.create_task_group() as readers:
@@ -135,7 +131,7 @@ class Process:
             await _ended(self._popen)
 
     async def _settle(self) -> None:
-        """Nothing of it is left, and nothing of ours is open, when this returns."""
+        """Ensure that no process of it and no descriptor of ours is left."""
         await _ended(self._popen)
         for descriptor in self._pipes.values():
             os.close(descriptor)
@@ -207,7 +203,7 @@ def spawn(
     cwd: str | Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start `argv`, which is the command inside whatever the backend wraps around it.
+    """Start `argv`, which is the command with the backend's wrapper.
 
     Called from the thread of the event loop, which outlives the command: a bubblewrap is killed when the *thread* that
     started it ends.
@@ -260,7 +256,7 @@ def _pipe(ends: list[int]) -> tuple[int, int]:
 
 
 async def _ended(popen: subprocess.Popen[bytes]) -> None:
-    """Wait for the process, without a thread where the system can tell."""
+    """Wait for the process, without a thread if the system has pidfds."""
     if popen.poll() is not None:
         return
     if not hasattr(os, "pidfd_open"):

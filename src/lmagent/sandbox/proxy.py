@@ -1,20 +1,22 @@
-"""Proxy: the one way out of a sandbox without network: an HTTP proxy on a unix socket, with an allow list.
+"""The one way out of a sandbox without network: an HTTP proxy on a unix socket, with an allow list.
 
-    proxy = AllowListProxy(("pypi.org:443", "*.pythonhosted.org"), decide=ask)
-    await proxy.start()                                 # the socket exists; it can be mounted at SOCKET
-    argv = proxy.wrap(("pip", "download", "idna"), find_python())
-    ...                                                 # await proxy.serve() beside the command
-    proxy.close()
+  proxy = AllowListProxy(("pypi.org:443", "*.pythonhosted.org"), decide=ask)
+  await proxy.start()                                 # the socket exists; it can be mounted at SOCKET
+  argv = proxy.wrap(("pip", "download", "idna"), find_python())
+  ...                                                 # await proxy.serve() beside the command
+  proxy.close()
 
 A request is decided on by its target (`http://host/…`, or CONNECT `host:port`), never by its Host header, which is
-written anew. Only then is the name resolved, here; what it resolves to must be on the internet, unless that very host
-and port are listed (see `hosts`), and the connection goes to that address. One request a connection.
+written anew. Only then is the name resolved, here; its address must be on the internet, unless that very host and port
+are listed (see `hosts`), and the connection goes to that address. One request a connection.
 
-What remains open, with any proxy that does not read what is inside TLS:
-- A server that is allowed can be told anything, and some allowed servers pass it on (a gist, an issue, an upload).
+The gaps of every proxy that does not decrypt TLS:
+
+- Data can be sent to an allowed server, and some allowed servers publish it (a gist, an issue, an upload).
 - Domain fronting: the name inside TLS may be another one than that of the tunnel, and a shared front may follow it.
 - Through an allowed tunnel any protocol can be spoken.
-Names are never resolved inside, so DNS carries nothing out, except the names that the list or a person allows: a
+
+Names are never resolved inside, so DNS carries nothing out, except the names that the list or the user allows: a
 `*.example.com` lets the command send data to example.com's name server, as names.
 """
 
@@ -48,7 +50,7 @@ SOCKET = "/run/lmagent/proxy.sock"
 """Where the socket is inside."""
 
 PORT = 3128
-"""Where the forwarder listens inside; there is nothing else in its network namespace."""
+"""Port of the forwarder inside; its network namespace has no other listener."""
 
 ADVICE = "The user can allow it: --allow-host {target}"
 
@@ -58,14 +60,7 @@ _TRIES = 4
 
 
 class Decision(Struct, frozen=True):
-    """What was decided about a request.
-
-    Attributes:
-        host: its target's name or address; empty if it could not be made out.
-        port: its target's port; 0 if it could not be made out.
-        allowed: whether it was let through.
-        reason: why.
-    """
+    """The decision about a request; host and port are empty and 0 if its target could not be parsed."""
 
     host: str
     port: int
@@ -74,15 +69,13 @@ class Decision(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """What the proxy lends to one command.
+    """The resources of the proxy for one command. Times are in seconds.
 
     Attributes:
         connections: at once; more wait.
-        head: seconds that a request's head may take.
-        resolve: seconds that a name may take.
-        connect: seconds that one address may take.
-        idle: seconds in which nothing passes, after which a connection is cut.
-        questions: unknown hosts that are asked about; more are denied.
+        connect: time for each address.
+        idle: time without data, after which a connection is closed.
+        questions: unknown hosts that the user is asked about; more are denied.
     """
 
     connections: int = 64
@@ -99,32 +92,28 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def deny(host: str, port: int) -> bool:
-    """Nobody is asked."""
     return False
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as the system resolves it here."""
     found = await anyio.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _forget(decision: Decision) -> None:
-    """The log of nobody."""
+    """Do nothing: the default without a log."""
 
 
 class AllowListProxy:
     """The proxy of one command.
 
     Args:
-        hosts: patterns of what may be reached; see `lmagent.sandbox.hosts`.
+        hosts: patterns of the hosts that may be reached; see `lmagent.sandbox.hosts`.
         decide: asked about a host and port on the internet that is not listed, once for each.
-        log: told every decision.
-        resolve: gives the addresses of a name.
-        bounds: what it lends.
+        log: receives every decision.
 
     Raises:
-        ConfigError: a pattern is none.
+        ConfigError: a text in `hosts` is no pattern.
     """
 
     def __init__(
@@ -181,7 +170,7 @@ class AllowListProxy:
                     return
                 except (anyio.BrokenResourceError, OSError):
                     slots.release()
-                    if self._listener is None:  # closed under it
+                    if self._listener is None:  # closed meanwhile
                         return
                     await anyio.sleep(0.05)  # out of descriptors, most likely
                     continue
@@ -213,16 +202,9 @@ class AllowListProxy:
             self.close()
 
     def wrap(self, argv: Sequence[str], python: str, *, socket: str = SOCKET, port: int = PORT) -> list[str]:
-        """The command inside, with the forwarder before it.
-
-        Args:
-            argv: the command.
-            python: an interpreter inside; see `find_python`.
-            socket: where the proxy's socket is inside.
-            port: where the forwarder listens; 0 for any.
-        """
+        """Return the command with the forwarder in front; `python` and `socket` are paths inside, port 0 is any."""
         listed = {pattern.host for pattern in self._patterns}
-        # Servers that the command starts itself are reached directly, unless it may reach the host's by that name.
+        # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
         direct = ",".join(name for name in _LOOPBACK if name not in listed)
         return [python, "-I", "-S", "-c", _forwarder(), socket, str(port), direct, *argv]
 
@@ -269,10 +251,10 @@ class AllowListProxy:
         return request
 
     async def _admit(self, request: Request) -> Sequence[Address]:
-        """The addresses that a request may be sent to, in order.
+        """Return the addresses that a request may be sent to, in order.
 
         Raises:
-            Refusal: there are none.
+            Refusal: the request is denied, or the name has no allowed address.
         """
         target = request.target
         reach = reach_of(self._patterns, target, tunnel=request.tunnel)
@@ -288,14 +270,14 @@ class AllowListProxy:
         return allowed
 
     async def _ask(self, target: Target) -> str:
-        """Why a target that is not listed is allowed.
+        """Return the reason to allow a target that is not listed.
 
         Raises:
-            Refusal: it is not.
+            Refusal: it is denied.
         """
         if is_private(target):
             self._deny(target, f"{target} is not on the internet and not on the allow list of this command")
-        async with self._asking:  # a person answers one question at a time, and each only once
+        async with self._asking:  # the user answers one question at a time, and each only once
             if target not in self._answers:
                 if len(self._answers) >= self._bounds.questions:
                     self._deny(target, f"{target} is not on the allow list, and too many hosts were asked about")
@@ -307,7 +289,7 @@ class AllowListProxy:
     async def _decided(self, target: Target) -> bool:
         try:
             return await self._decide(target.host, target.port) is True
-        except Exception as error:  # noqa: BLE001 - whoever is asked is not ours; what fails is a no
+        except Exception as error:  # noqa: BLE001 - `decide` is not our code; a failure means denied
             self._log(Decision(target.host, target.port, False, f"the question failed: {error!r}"))
             return False
 
@@ -321,7 +303,7 @@ class AllowListProxy:
         try:
             with anyio.fail_after(self._bounds.resolve):
                 return tuple(map(ip_address, await self._resolve(target.host, target.port)))
-        except (OSError, ValueError):  # UnicodeError, of a label that is too long, is a ValueError
+        except (OSError, ValueError):  # UnicodeError, for a label that is too long, is a ValueError
             return ()
 
     async def _connect(self, target: Target, addresses: Sequence[Address]) -> SocketStream:
@@ -333,13 +315,10 @@ class AllowListProxy:
 
 
 def find_python(visible: Iterable[Path] = ()) -> str:
-    """An interpreter that can be run inside, for the forwarder; any version from 3.9 on will do.
-
-    Args:
-        visible: folders outside /usr that are readable inside.
+    """Return an interpreter that can be run inside, for the forwarder; any version from 3.9 on will do.
 
     Raises:
-        SandboxError: there is none.
+        SandboxError: no interpreter was found.
     """
     for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
         if os.access(path, os.X_OK) and Path(os.path.realpath(path)).is_relative_to("/usr"):

@@ -1,4 +1,4 @@
-"""Reads HTTP/1.1 messages strictly and writes them anew, so that the server reads exactly what the proxy decided on.
+"""Reads HTTP/1.1 messages strictly and writes them anew, so that the server reads exactly the message that was allowed.
 
 A message that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header,
 a coding other than `chunked`. Bodies are read by their framing and framed again; chunk extensions and trailers are
@@ -45,12 +45,7 @@ _HOP = {
 
 
 class Refusal(Exception):
-    """A request that is answered by the proxy itself.
-
-    Args:
-        status: the number of the answer.
-        text: its body; the first line is also its reason.
-    """
+    """A request that the proxy answers itself; the first line of `text` is also the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -59,12 +54,7 @@ class Refusal(Exception):
 
 
 class Body(Struct, frozen=True):
-    """The length of a body.
-
-    Attributes:
-        framing: by its length, by chunks, or by the end of the connection.
-        length: in bytes, where the framing is by length.
-    """
+    """The length of a body: in bytes, by chunks, or up to the end of the connection."""
 
     framing: Framing = "length"
     length: int = 0
@@ -74,14 +64,10 @@ class Request(Struct, frozen=True):
     """A request to the proxy.
 
     Attributes:
-        method: the method.
-        target: the server.
         path: path and query; empty for a tunnel.
         minor: 0 or 1, of HTTP/1.x.
         headers: the fields that are passed on.
-        body: its framing.
         expects: it waits for "100 Continue" before it sends its body.
-        tunnel: it asks for a tunnel (CONNECT).
     """
 
     method: str
@@ -104,14 +90,9 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """A server's answer.
+    """A server's answer, with the headers that are passed on.
 
-    Attributes:
-        status: its number.
-        reason: its text.
-        headers: the fields that are passed on.
-        body: its framing.
-        length: the length that the server gave, which an answer without a body (to HEAD, or 304) may have as well.
+    An answer without a body (to HEAD, or 304) may have a `length` as well.
     """
 
     status: int
@@ -121,7 +102,6 @@ class Response(Struct, frozen=True):
     length: int | None = None
 
     def encode(self) -> bytes:
-        """Return the head for the client."""
         framing = _framing(self.body)
         if self.body == Body():
             framing = [] if self.length is None or self.status == 204 else [f"Content-Length: {self.length}"]
@@ -157,11 +137,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def parse_response(head: bytes, method: str) -> Response:
-    """Read an answer from its head, without the empty line.
-
-    Raises:
-        Refusal: it is malformed, or two programs could read it differently.
-    """
+    """Read an answer from its head, as `parse_request`."""
     try:
         first, headers = _parse(head)
         match = _STATUS.fullmatch(first)
@@ -177,7 +153,6 @@ def parse_response(head: bytes, method: str) -> Response:
 
 
 def simple_response(status: int, reason: str, text: str) -> bytes:
-    """Return an answer of the proxy's own."""
     body = text.encode()
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Via", "1.1 lmagent"))
     line = f"HTTP/1.1 {status} {reason}".encode("ascii", "replace").decode()
@@ -185,7 +160,7 @@ def simple_response(status: int, reason: str, text: str) -> bytes:
 
 
 async def copy_body(source: BufferedByteReceiveStream, body: Body, send: Send) -> None:
-    """Read a body by its framing and send it on piece by piece, framed the same way.
+    """Read a body by its framing and send it piece by piece, framed the same way.
 
     Raises:
         Refusal: its chunks are malformed.

@@ -1,7 +1,7 @@
-"""Relay: carrying what was allowed between a client and a server. A piece at a time; nothing is kept.
+"""Relays allowed messages between a client and a server, piece by piece; nothing is kept.
 
-Each side's sending waits until the other has taken what was sent, so a slow reader slows the writer down, and memory
-does not depend on sizes.
+Each side sends only when the other has taken the piece before, so a slow reader slows the writer down, and memory does
+not depend on sizes.
 """
 
 from __future__ import annotations
@@ -37,29 +37,22 @@ _INTERIM = 8
 
 
 class _ServerGone(Exception):
-    """The server takes nothing more."""
+    """The server accepts no more data."""
 
 
 class _Clock:
-    """Cancels its scope when nothing has passed for a while."""
+    """Cancels its scope when no data has passed for a while."""
 
     def __init__(self, scope: CancelScope, idle: float) -> None:
         self._scope, self._idle = scope, idle
         self.touch()
 
     def touch(self) -> None:
-        """Something has passed."""
         self._scope.deadline = anyio.current_time() + self._idle
 
 
 async def tunnel(client: SocketStream, server: SocketStream, idle: float) -> None:
-    """Carry bytes both ways until both have ended, one has failed, or nothing passes.
-
-    Args:
-        client: whose CONNECT was allowed.
-        server: where it leads.
-        idle: seconds.
-    """
+    """Carry bytes both ways until both sides have ended, one has failed, or no data passes for `idle` seconds."""
     await client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
     async with anyio.create_task_group() as group:
         clock = _Clock(group.cancel_scope, idle)
@@ -86,12 +79,7 @@ async def exchange(
 ) -> None:
     """Pass a request on, and its answer back, both at once: a server may answer before it has read everything.
 
-    Args:
-        client: where the answer goes.
-        source: where the request's body comes from.
-        server: where the request goes.
-        request: its head.
-        idle: seconds in which nothing passes, after which it is given up.
+    It ends after `idle` seconds without data.
 
     Raises:
         Refusal: it failed before an answer had begun.
@@ -107,8 +95,6 @@ async def exchange(
 
 
 class _Exchange:
-    """One request and its answer."""
-
     scope: CancelScope
     clock: _Clock
 
@@ -120,7 +106,6 @@ class _Exchange:
         self.refusal: Refusal | None = None
 
     async def upload(self) -> None:
-        """The request."""
         try:
             await self._to_server(self._request.encode())
             if self._request.expects and self._request.body != Body():
@@ -135,14 +120,13 @@ class _Exchange:
             self.scope.cancel()
 
     async def download(self) -> None:
-        """The answer."""
         source = BufferedByteReceiveStream(self._server)
         try:
             response = await self._head(source)
         except Refusal as refusal:
             self.refusal = refusal
             return
-        # From here on nothing else can be said; whoever gets less than was announced notices.
+        # From here on no other answer can be sent; a client that gets less than was announced notices.
         self.answered = True
         with contextlib.suppress(Refusal, *GONE):
             await self._to_client(response.encode())

@@ -1,4 +1,4 @@
-"""Remote: a command at the other end of a link, in a container."""
+"""A command in a container, at the other end of a link."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ class Remote:
         self._began = time.monotonic()
 
     def mark(self) -> None:
-        """Nothing is noted: the guard does it."""
+        """Do nothing: the guard checks the workspace."""
 
     def inspect(self) -> tuple[str, ...]:
-        """Nothing is looked at: the guard does it."""
+        """Return nothing: the guard checks the workspace."""
         return ()
 
     def kill(self) -> None:
-        """End it now."""
         self._end("killed")
 
     def _end(self, reason: EndReason) -> None:
@@ -47,7 +46,6 @@ class Remote:
             self._link.post(KILL, self._job.number)
 
     async def send(self, data: bytes) -> None:
-        """Write to the private channel."""
         if not self._command.channel:
             raise SandboxError("the command has no channel")
         job, view = self._job, memoryview(data)
@@ -64,7 +62,6 @@ class Remote:
             view = view[PIECE:]
 
     async def wait(self) -> Exit:
-        """Read until its end."""
         timeout = self._command.timeout
         try:
             with anyio.move_on_after(timeout if timeout is not None else float("inf")) as limit:
@@ -79,7 +76,7 @@ class Remote:
         return self._exit()
 
     async def _settle(self) -> int | None:
-        """Nothing of it is left when this returns. The status of the link, if that was lost."""
+        """Ensure that no process of it is left. Return the status of the link, if that was lost."""
         with anyio.move_on_after(GONE):
             await self._link.flush()
             await self._link.until(self._job)
@@ -94,7 +91,7 @@ class Remote:
         if self._job.result is None:
             if (
                 self._reason is not None or self._lost == KILLED
-            ):  # its supervisor was killed from inside, and with it all
+            ):  # its supervisor was killed from inside, and all commands with it
                 return Exit(KILLED, self._reason or "exit", seconds)
             raise SandboxError(
                 "the connection to docker was lost while the command ran: the command was killed, what it did stays",

@@ -1,7 +1,7 @@
-"""Scratch: the /tmp and the home folder that the commands of one session share, kept on disk between them.
+"""The /tmp and the home folder that the commands of one session share, kept on disk between them.
 
-They lie in the user's data folder, outside the workspace: what a command leaves there, such as a repository with hooks,
-is found by no program that looks through the workspace.
+They are in the user's data folder, outside the workspace, so that no program that looks through the workspace finds
+files of a command there, such as a repository with hooks.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ UNUSED = 14 * 86_400.0
 
 
 def scratch_root(data: Path, workspace: Path) -> Path:
-    """The folder with the scratch folders of a workspace's sessions, in the user's data folder."""
+    """Return the folder for the scratch folders of a workspace's sessions, in the user's data folder."""
     key = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return data / "scratch" / key
 
 
 class Scratch:
-    """The scratch folders of a workspace's sessions.
-
-    Args:
-        root: see `scratch_root`.
-    """
+    """The scratch folders of a workspace's sessions; for `root`, see `scratch_root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._swept = False
 
     def folders(self, session: str) -> tuple[Path, Path]:
-        """The /tmp and the home of a session; they are made with its first command.
+        """Return the /tmp and the home of a session; its first command makes them.
 
         Raises:
             SandboxError: they cannot be made.
@@ -72,18 +68,17 @@ class Scratch:
 
 
 def covered(kept: Path, inside: Path, over: Sequence[Path]) -> list[str]:
-    """Options that cover the places in a kept folder where other folders are mounted.
+    """Return options that cover the places in a kept folder where other folders are mounted.
 
     An earlier command of the session could have put a link on the way to a place, and the mount would follow it. So the
     first name on the way is a mount of its own, which no command can rename; a link from before that is refused.
 
     Args:
-        kept: the folder outside.
-        inside: the same folder as commands see it.
+        kept: the folder outside; `inside` is the same folder, as commands see it.
         over: folders that are mounted afterwards.
 
     Raises:
-        SandboxError: something that is no folder is in such a place.
+        SandboxError: such a place is no folder.
     """
     names = dict.fromkeys(path.relative_to(inside).parts[0] for path in over if inside in path.parents)
     for name in names:
@@ -95,12 +90,11 @@ def covered(kept: Path, inside: Path, over: Sequence[Path]) -> list[str]:
 
 
 def forget_scratch(data: Path, workspace: Path, session: str) -> None:
-    """Remove the folders of a session that is deleted."""
     _remove(scratch_root(data, workspace) / session)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder in which commands may have taken their own permissions away; follows no link."""
+    """Remove a folder in which commands may have changed permissions; follows no link."""
     for parent, names, _ in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
             if not os.path.islink(path):

@@ -1,9 +1,9 @@
-"""Seatbelt: the sandbox of macOS, by `sandbox-exec`. **Written, and never run**: there was no Mac to run it on.
+"""Seatbelt: the sandbox of macOS, by `sandbox-exec`. **Untested on a Mac**: only the profile's text is tested.
 
-The profile is text made by a pure function, and that is tested. The rules are those that other agents are known to use
-(`research/sandbox.md` §9): everything is denied, then the system's programs can be read, the workspace can be written
-but for what git runs, and there is no network. There is no process namespace, so what a command puts into another
-session outlives it; and there is no limit but those of a shell. The probe says so.
+A pure function makes the profile. The rules are those that other agents are known to use (`research/sandbox.md` §9):
+everything is denied, then the system's programs are readable, the workspace is writable except for the files that git
+runs, and there is no network. Without a process namespace, a command's processes in another session outlive it; and the
+only limits are those of a shell. The probe says so.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SERVICES = (
     "com.apple.system.logger",
     "com.apple.system.notification_center",
 )
-"""What may be asked of other processes: accounts, the log, notifications. Not names (DNS), keys, or to open things."""
+"""Services that may be contacted: accounts, the log, notifications. Not names (DNS), keys, or to open things."""
 
 _LIMITED = 'ulimit -c 0; ulimit -f "$1"; shift; exec "$@"'
 _FIX = "use docker: install Docker Desktop, and SANDBOX=docker"
@@ -54,13 +54,12 @@ _NOT_KEPT = (
 
 
 class SeatbeltOptions(Struct, frozen=True):
-    """How a Seatbelt sandbox is set up.
+    """The setup of a Seatbelt sandbox.
 
     Attributes:
         env: environment of this process, of which little is passed on.
-        limits: what a command may use; of these, only the size of a file is enforced.
-        read: more folders that are readable inside.
-        protected: what git has that must not be changed, as a guard that has just looked knows it; None looks anew.
+        limits: only the size of a file is enforced.
+        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -70,7 +69,7 @@ class SeatbeltOptions(Struct, frozen=True):
 
 
 class Seatbelt:
-    """See `lmagent.core.sandbox.Sandbox`. It was never run."""
+    """See `lmagent.core.sandbox.Sandbox`. It has not run on a Mac."""
 
     def __init__(self, workspace: Path, options: SeatbeltOptions) -> None:
         self.workspace = workspace
@@ -81,14 +80,12 @@ class Seatbelt:
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp"}
 
     async def probe(self) -> Report:
-        """Attack it from inside."""
         if why := _missing():
             return Report("seatbelt", works=False, reason=why, fix=_FIX if sys.platform == "darwin" else "")
         report = await attack(self, Report("seatbelt"), self._options.limits, "")
         return msgspec.structs.replace(report, promises=(*report.promises, *_NOT_KEPT))
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        """Start a command."""
         if why := _missing():
             raise SandboxError(f"{why}; nothing was run")
         if command.hosts:
@@ -110,19 +107,11 @@ class Seatbelt:
         return spawn(argv, command, output, handlers, env={**self.environment, **command.env}, cwd=folder)
 
     async def aclose(self) -> None:
-        """Remove its folder."""
         shutil.rmtree(self._own, ignore_errors=True)
 
 
 def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Iterable[Protected]) -> str:
-    """The rules; of two that fit, the later one holds.
-
-    Args:
-        workspace: real path of the folder.
-        write: other folders that can be written.
-        read: other folders that can be read.
-        protected: git's paths in the workspace.
-    """
+    """Return the profile; of two rules that match, the later one holds. `write` and `read` are other folders."""
     fixed = tuple(protected)
     lines = [
         "(version 1)",
@@ -140,7 +129,7 @@ def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected
     if closed:
         lines.append(f"(deny file-write* {_each('subpath', closed)})")
     if fixed:
-        # Nor may what they are in be renamed and built again beside them.
+        # The folders above must not be renamed and built again beside them either.
         above = {str(folder) for item in fixed for folder in item.path.parents if folder.is_relative_to(workspace)}
         kept = sorted(above | {str(item.path) for item in fixed})
         lines.append(f"(deny file-write-unlink {_each('literal', kept)})")
@@ -169,7 +158,7 @@ def _kill_group(popen: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """The tree as it is now, whatever sessions are in it, then the group."""
+    """Kill the present tree, whatever sessions are in it, then the group."""
     listed = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
     for pid in descendants(popen.pid, listed):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -178,12 +167,7 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(root: int, listed: str) -> list[int]:
-    """What is below a process.
-
-    Args:
-        root: the process.
-        listed: lines of a pid and its parent's, as `ps` prints them.
-    """
+    """Return the processes below a process; `listed` has lines of a pid and its parent's, as `ps` prints them."""
     children: dict[int, list[int]] = {}
     for line in listed.splitlines():
         pid, _, parent = line.strip().partition(" ")

@@ -1,12 +1,12 @@
-"""Seccomp: the system call filter of every backend, assembled by hand as classic BPF.
+"""The system call filter of every backend, assembled by hand as classic BPF.
 
-What is denied lets a process look into others, load code into the kernel, change mounts or namespaces, or reach
-kernel surface that no build or test needs. So is what makes a file set-user-id: it would be one outside too, of the
-user. Denied calls fail with EPERM; `clone3`, `openat2` and the x32 calls fail with ENOSYS, so that C libraries fall
-back to what can be checked (those two pass their flags by pointer, which no filter can read).
+The denied calls let a process look into others, load code into the kernel, change mounts or namespaces, or reach kernel
+surface that no build or test needs. Making a file set-user-id is denied too: it would also be set-user-id outside, for
+the user. Denied calls fail with EPERM; `clone3`, `openat2` and the x32 calls fail with ENOSYS, so that C libraries fall
+back to calls that can be checked (those two pass their flags by pointer, which no filter can read).
 
 Numbers: the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`. The filter for
-x86_64 is tested; the one for aarch64 is written and was never run.
+x86_64 is tested; the one for aarch64 has never run.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _MODES: tuple[tuple[tuple[int | None, int | None], int, int], ...] = (
     *(((85, None), _ARG1, 0o6000), ((133, None), _ARG1, 0o6000), ((259, 33), _ARG2, 0o6000)),
 )
 """Numbers, the argument that is a mode, the bits that it may not have: of chmod, fchmod, fchmodat, fchmodat2 (folders
-that a group shares need set-group-id, and no filter can tell what is a folder), creat, mknod and mknodat."""
+that a group shares need set-group-id, and no filter can recognise a folder), creat, mknod and mknodat."""
 
 _OPEN: tuple[tuple[tuple[int | None, int | None], int, int], ...] = (
     ((2, None), _ARG1, _ARG2),
@@ -110,19 +110,14 @@ FAMILIES = (1, 2, 10, 16)
 
 
 def supported(machine: str = "") -> bool:
-    """Whether there is a filter for this machine."""
     return (machine or platform.machine()) in _ARCHES
 
 
 def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
-    """The filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
-
-    Args:
-        machine: as `platform.machine` names it; this machine when empty.
-        families: families of sockets that are allowed.
+    """Return the filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
 
     Raises:
-        KeyError: there is none for it; see `supported`.
+        KeyError: no filter exists for the machine; see `supported`.
     """
     machine = machine or platform.machine()
     column = list(_ARCHES).index(machine)
@@ -139,7 +134,7 @@ def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     code += _checked(_IOCTL[column], _ARG1, inputs)
     allowed = [step for family in families for step in _if_equal(family, _op(_RETURN, _ALLOW))]
     code += _checked(_SOCKET[column], _ARG0, [*allowed, _fail(errno.EAFNOSUPPORT)])
-    pair = _if_equal(_UNIX, _op(_RETURN, _ALLOW))  # whatever may connect: it reaches nobody
+    pair = _if_equal(_UNIX, _op(_RETURN, _ALLOW))  # both ends of the pair belong to the command
     code += _checked(_SOCKETPAIR[column], _ARG0, [*pair, _fail(errno.EAFNOSUPPORT)])
     return b"".join([*code, *_modes(column), _op(_RETURN, _ALLOW)])
 
@@ -173,6 +168,6 @@ def _unless_equal(value: int, number: int) -> list[bytes]:
 
 
 def _checked(number: int, argument: int, checks: list[bytes]) -> list[bytes]:
-    """The checks of one call's argument; a call that passes them is allowed."""
+    """Return the checks of one call's argument; a call that passes them is allowed."""
     body = [_op(_LOAD, argument), *checks, _op(_RETURN, _ALLOW)]
     return [_op(_JUMP_EQ, number, 0, len(body)), *body]

@@ -1,12 +1,12 @@
-"""Supervisor: what runs inside a container. It is sent there as text, so it has only the standard library (3.8).
+"""The program inside a container. It is sent there as text, so it has only the standard library (3.8).
 
-    hold SECONDS    the container's first process
-    serve           one for each lmagent process, over `docker exec -i`
+  hold SECONDS    the container's first process
+  serve           one for each lmagent process, over `docker exec -i`
 
 `serve` speaks frames on its standard input and output (`HEADER`, then the body), and gives every command a keeper.
 
-What the commands of one container can do to each other, and to their supervisor, they can: they have one user. A killed
-supervisor is noticed by `hold`, whom no `kill -9 -1` reaches, and which kills what has lost its supervisor.
+The commands of one container are not protected from each other, nor is their supervisor from them: they have one user.
+`hold` notices a killed supervisor and kills its orphans; no `kill -9 -1` reaches `hold` itself.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ HEADER = struct.Struct(">BII")
 
 HELLO, START, SEND, KILL, BYE = range(1, 6)
 READY, OUT, ERR, CHANNEL, ACCEPTED, SHUT, EXIT, FAILED = range(11, 19)
-"""To the supervisor: `HELLO` (JSON) … From it: `READY` (JSON), output, bytes of the channel that were taken (number),
-a channel that was closed, `EXIT` (JSON), and what kept a command from being started (text)."""
+"""To the supervisor: `HELLO` (JSON) … From it: `READY` (JSON), output, number of channel bytes taken, a closed channel,
+`EXIT` (JSON), and the reason why a command could not start (text)."""
 
 HIGH = 4 * PIECE
-"""Bytes that wait to be taken by the host, above which no output is read: commands then wait, and no memory grows."""
+"""Bytes waiting for the host, above which no output is read: commands then wait, and memory stays bounded."""
 
 F_SETPIPE_SZ = 1031
 TICK = 0.05
@@ -59,16 +59,15 @@ OOM = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control
 
 
 def main() -> None:
-    """Be what the first argument says."""
     hold(float(sys.argv[2])) if sys.argv[1] == "hold" else Supervisor().serve()
 
 
 def hold(idle: float) -> None:
-    """Stay for `idle` seconds after the last supervisor has gone, and kill what it left behind.
+    """Stay for `idle` seconds after the last supervisor has gone, and kill its leftover processes.
 
-    A supervisor comes from outside, so its parent has no number here (0). What lost its supervisor is a child of ours.
+    A supervisor comes from outside, so its parent has no number here (0). Orphans of a supervisor are our children.
     """
-    control(DUMPABLE, 0)  # its memory could be written by any command, and it is the one that nobody else watches
+    control(DUMPABLE, 0)  # otherwise any command could write its memory, and no other process watches this one
     hurry = [0.0]
 
     def hurried_up(*_: object) -> None:
@@ -97,7 +96,7 @@ def hold(idle: float) -> None:
 
 
 def _await_first() -> None:
-    """Wait until the container's first process has closed itself to others: no command may be there before."""
+    """Wait until the container's first process is no longer dumpable: no command may run before."""
     with contextlib.suppress(OSError), open("/proc/1/cmdline", "rb") as file:
         if b"lmagent.sandbox.supervisor" not in file.read():
             return
@@ -107,11 +106,11 @@ def _await_first() -> None:
 
 
 def _note(*_: object) -> None:
-    """A signal that came; the wakeup descriptor tells."""
+    """Ignore a signal: the wakeup descriptor reports it."""
 
 
 def out_of_memory() -> int:
-    """How often the kernel killed something here for want of memory."""
+    """Return how often the kernel killed a process here for lack of memory."""
     for path in OOM:
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
@@ -119,7 +118,7 @@ def out_of_memory() -> int:
 
 
 class Job:
-    """A command, as the supervisor has it; at first a keeper that waits for one."""
+    """A command, as the supervisor sees it; at first a keeper that waits for a command."""
 
     def __init__(self, keeper: int, ends: dict[str, int]) -> None:
         self.number = 0
@@ -135,7 +134,6 @@ class Job:
         self.killed = 0.0
 
     def close(self) -> None:
-        """Close all that is open."""
         for end, kind in self.streams.items():
             if kind != CHANNEL:
                 os.close(end)
@@ -155,22 +153,20 @@ class Supervisor:
         self.over = False
 
     def serve(self) -> None:
-        """Serve until the end of the input."""
         control(SUBREAPER, 1)
-        control(DUMPABLE, 0)  # commands are of the same user: this keeps them from our descriptors and memory
+        control(DUMPABLE, 0)  # commands have the same user: this keeps them from our descriptors and memory
         wake, woken = os.pipe()
         for end in (0, 1, wake, woken):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(woken)
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, _note)  # ignored, but not by the commands, as with SIG_IGN
+                signal.signal(number, _note)  # ignored here, but unlike with SIG_IGN not in the commands
         while not self.over:
             self._turn(wake)
         kill_below(os.getpid())
 
     def _turn(self, wake: int) -> None:
-        """Wait for something, and do it."""
         full = len(self.outbox) > HIGH
         jobs = self.jobs.values()
         streams = {} if full else {end: job for job in jobs for end in job.streams}
@@ -185,7 +181,7 @@ class Supervisor:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
         for end, job in reports.items():
-            if end in ready:  # it comes when all of the command is gone; without a word, if the keeper was killed
+            if end in ready:  # all processes of the command are gone; empty if the keeper was killed
                 job.said = os.read(end, PIECE)
                 job.gone = True
         for end, job in streams.items():
@@ -263,7 +259,7 @@ class Supervisor:
         job.ooms = out_of_memory()
         self.jobs[number] = job
         try:
-            # Into an empty pipe, so that it does not wait; a keeper that was stopped must not stop us.
+            # Into an empty pipe, so that it does not block; a stopped keeper must not stop us.
             fcntl.fcntl(job.orders, F_SETPIPE_SZ, max(PIECE, len(orders)))
             os.set_blocking(job.orders, False)
             done = os.write(job.orders, orders) == len(orders)
@@ -275,7 +271,7 @@ class Supervisor:
             kill(job.keeper, signal.SIGKILL)
 
     def _keeper(self) -> Job:
-        """Fork a keeper that waits for its orders: the fork is done before there is a command that would wait for it.
+        """Fork a keeper that waits for its orders: the fork is done before a command needs it.
 
         Raises:
             OSError: there are too many processes.
@@ -302,7 +298,7 @@ class Supervisor:
         return Job(keeper, own)
 
     def _pass_on(self, job: Job, end: int) -> bool:
-        """Whether something came."""
+        """Return whether data came."""
         kind = job.streams[end]
         try:
             piece = os.read(end, PIECE)
@@ -339,7 +335,7 @@ class Supervisor:
             self._put(SHUT, job.number)
 
     def _finish(self, job: Job, full: bool) -> None:
-        """Kill what should be dead, or take the last output and report the end."""
+        """Kill a command that must end, or take the last output and report the end."""
         if not job.gone:
             kill_below(job.keeper)
             if time.monotonic() - job.killed > PATIENCE:
@@ -359,8 +355,8 @@ class Supervisor:
             self._put(EXIT, job.number, json.dumps(result).encode())
 
     def _kill_strays(self, keeper: int) -> bool:
-        """Kill what a killed keeper left to us; whether there was anything."""
-        if keeper in below(os.getpid()):  # a process that dies closes its files before it hands on its children
+        """Kill the orphans of a killed keeper; return whether there were any."""
+        if keeper in below(os.getpid()):  # a dying process closes its files before it hands on its children
             kill(keeper, signal.SIGKILL)
             return True
         keepers = {job.keeper for job in (*self.jobs.values(), *([self.spare] if self.spare else []))} - {keeper}
@@ -368,7 +364,7 @@ class Supervisor:
 
 
 def _become_keeper(ends: dict[str, int]) -> None:
-    """In the fork: close what is not ours, wait for orders, keep the command. Never returns."""
+    """In the fork: close all foreign descriptors, wait for orders, keep the command. Never returns."""
     report, orders = ends.pop("report"), ends.pop("orders")
     try:
         signal.set_wakeup_fd(-1)

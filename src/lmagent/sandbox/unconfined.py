@@ -1,4 +1,4 @@
-"""Unconfined: no sandbox at all. Only where a person asked for it by flag or in their own configuration.
+"""No sandbox at all: only if the user chose it by flag or in their own configuration.
 
 It shares the environment rules, the limits and the killing of the process group with the others, and promises no
 protection: a command can read, change and reach whatever its user can.
@@ -37,20 +37,19 @@ class Unconfined:
         self.environment: Mapping[str, str] = {**everything, "LMAGENT_SANDBOX": "off"}
 
     async def probe(self) -> Report:
-        """Show what is open, which is everything."""
+        """Report that nothing is protected."""
         how = "limits of each process and a watch over the tree" if os.path.exists(_PRLIMIT) else ""
         report = await attack(self, Report("off"), self._limits, how)
         return Report("off", works=True, promises=report.promises)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        """Start a command in a process group of its own."""
         folder = inside(self.workspace, command.cwd)
         env = {**self.environment, **command.env}
         handlers = Handlers(kill=_kill_group, watch=partial(_watch, self._limits))
         return spawn(self._limited(command.argv), command, output, handlers, env=env, cwd=folder)
 
     async def aclose(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: no resources are held between commands."""
 
     def _limited(self, argv: Sequence[str]) -> list[str]:
         if not os.path.exists(_PRLIMIT):

@@ -1,1 +1,1 @@
-"""Floor 2, tools: what the model can do to the workspace. One verb a file; every path goes through `Beneath`."""
+"""The model's tools for the workspace, one a file; every path goes through `Beneath` (`beneath.py`)."""

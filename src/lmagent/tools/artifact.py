@@ -1,4 +1,4 @@
-"""read_artifact: the whole of an output that was capped, page by page."""
+"""read_artifact: the whole of a truncated output, page by page."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ class ReadArtifact(Struct):
 
 
 def read_artifact_tool(get_blob: GetBlob) -> Tool:
-    """The tool, reading from `get_blob`."""
-
     async def run(arguments: ReadArtifact, context: ToolContext) -> ToolOutput:
         handle = arguments.id.removeprefix("artifact:").strip()
         try:
@@ -48,10 +46,10 @@ def read_artifact_tool(get_blob: GetBlob) -> Tool:
 
 
 def page(text: str, offset: int, room: int) -> str:
-    """Whole lines from line `offset` on, as many as fit `room` bytes, and where to go on.
+    """Return whole lines from line `offset`, as many as fit `room` bytes, and the offset of the next page.
 
     Raises:
-        ToolError: the offset lies after the end.
+        ToolError: the offset is after the end.
     """
     lines = [f"{line}\n" for line in text.split("\n")]
     last_line = lines.pop().removesuffix("\n")

@@ -1,11 +1,11 @@
-"""Beneath: the files of a workspace, and nothing else.
+"""Access to the files of a workspace, and to no others.
 
 Every path that a model gives is resolved from a descriptor of the workspace. A path is first opened with all symbolic
 links refused; only when that fails for a link, the link-free form is computed, checked again and opened with links
 refused again. So a link that stays inside works, and one that is swapped in at the last moment is never followed.
 
-Writes go to a new file beside the target which is then renamed over it. A hard link that shares its content with a
-file outside therefore keeps its old content outside: the name in the workspace gets a new file.
+Writes go to a new file beside the target which is then renamed over it. A hard link that shares its content with a file
+outside therefore keeps its old content outside: the name in the workspace gets a new file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lmagent.tools.sanitize import one_line
 T = TypeVar("T")
 Kind = Literal["file", "dir", "link", "other"]
 Stamp = tuple[int, int, int, int]
-"""(device, inode, size, modification time in ns): tells whether a file is still the one that was read."""
+"""(device, inode, size, modification time in ns): identifies the version of a file that was read."""
 
 _ATTEMPTS = 8
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
@@ -47,7 +47,7 @@ class Entry(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """A file's content, and what the file looked like before it was read."""
+    """A file's content, and the file's stamp before it was read."""
 
     data: bytes
     stamp: Stamp
@@ -58,7 +58,7 @@ class Beneath:
 
     Args:
         root: absolute path of the workspace; links in it are the user's own and are followed.
-        kernel: True asks for `openat2`, False for the walk; None takes what there is.
+        kernel: True requires `openat2`, False the walk; None takes the best that is available.
 
     Raises:
         WorkspaceError: it cannot be opened.
@@ -89,13 +89,12 @@ class Beneath:
         self.close()
 
     def close(self) -> None:
-        """Close the workspace; its descriptor is gone afterwards."""
         if self._root >= 0:
             os.close(self._root)
             self._root = -1
 
     def locate(self, path: str) -> str:
-        """The path relative to the workspace, by its look alone: the name under which the session knows the file.
+        """Return the path relative to the workspace, without a look at the disk: the session's name of the file.
 
         Raises:
             ToolError: it leads out.
@@ -103,50 +102,45 @@ class Beneath:
         return paths.shown(paths.parse(path, self.root))
 
     def open_read(self, path: str) -> int:
-        """A descriptor of a regular file, for reading; the caller closes it.
+        """Return a descriptor of a regular file, for reading; the caller closes it.
 
         Raises:
-            ToolError: no such file, not a regular one, or not beneath the workspace.
+            ToolError: the path does not exist, is not a regular file, or is not beneath the workspace.
         """
         return self._at(path, self._open_regular)
 
     def load(self, path: str, limit: int | None = None) -> Loaded:
-        """The content of a regular file, or its first `limit` bytes.
-
-        Raises:
-            ToolError: as `open_read`.
-        """
+        """Return the content of a regular file, or its first `limit` bytes; raises as `open_read`."""
         descriptor = self.open_read(path)
         with open(descriptor, "rb", buffering=0) as file, _told(path):
             stamp = _stamp(os.fstat(descriptor))
             return Loaded(_read_all(file.fileno(), limit), stamp)
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes:
-        """As `load`, the content alone."""
         return self.load(path, limit).data
 
     def stat(self, path: str) -> os.stat_result:
-        """What a path is, links inside the workspace followed.
+        """Return the status of a path; links inside the workspace are followed.
 
         Raises:
-            ToolError: it is not there, or not beneath the workspace.
+            ToolError: the path does not exist, or is not beneath the workspace.
         """
         return self._at(path, self._stat)
 
     def listdir(self, path: str, *, sizes: bool = False) -> list[Entry]:
-        """The entries of a directory in the order of their names; links are named, not followed.
+        """Return the entries of a directory in the order of their names; links are named, not followed.
 
         Raises:
-            ToolError: it is no directory beneath the workspace, or cannot be read.
+            ToolError: the path is no directory beneath the workspace, or cannot be read.
         """
         prefix = "" if (name := self.locate(path)) == "." else name + "/"
         return self._at(path, lambda parts: self._list(parts, prefix, sizes))
 
     def mkdir(self, path: str) -> bool:
-        """Make a directory and its parents; False if it was there.
+        """Make a directory and its parents; return False if it already exists.
 
         Raises:
-            ToolError: a file is in the way, or it is not beneath the workspace.
+            ToolError: a file is in the way, or the path is not beneath the workspace.
         """
 
         def make(parts: Parts) -> bool:
@@ -157,19 +151,17 @@ class Beneath:
         return self._at(path, make, write=True)
 
     def write_atomic(self, path: str, content: bytes, *, over: Stamp | Literal["any"] | None = "any") -> bool:
-        """Replace or create a regular file, whole or not at all; parents are made. True if it was created.
+        """Replace or create a regular file, whole or not at all; parents are made. Return True if it was created.
 
         The mode of an existing file is kept, and its owner as far as that is allowed. Content is on the disk before the
         name points to it.
 
         Args:
-            path: where.
-            content: all of it.
-            over: what must be there at the moment of the replacement: the file of this stamp, nothing (None), or
-                whatever it is.
+            over: what must be there at the moment of the replacement: the file of this stamp, no file (None), or any
+                file.
 
         Raises:
-            ToolError: it is refused, or failed; the file is as it was.
+            ToolError: the write was refused, or failed; the file is unchanged.
         """
         if path.endswith("/"):
             raise ToolError(f"{one_line(path)} names a directory. Give the path of a file.", data={"code": "path"})
@@ -186,7 +178,7 @@ class Beneath:
         return self._at(path, replace, write=True)
 
     def _at(self, path: str, act: Callable[[Parts], T], *, write: bool = False) -> T:
-        """Do something at a path. `act` refuses links by ELOOP or ENOTDIR and is then given the link-free form."""
+        """Call `act` at a path. `act` refuses links by ELOOP or ENOTDIR; it is then called with the link-free form."""
         parts, settled_before = paths.parse(path, self.root), False
         with _told(path):
             for _ in range(_ATTEMPTS):
@@ -233,12 +225,12 @@ class Beneath:
 
 
 class _NotRegular(Exception):
-    """`args[0]` says what it is instead."""
+    """`args[0]` is the kind of the file."""
 
 
 @contextmanager
 def _told(path: str) -> Generator[None]:
-    """Word what went wrong at a path for the model."""
+    """Turn errors at a path into text for the model."""
     name = one_line(path)
     try:
         yield
@@ -300,7 +292,7 @@ def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["a
 
 
 def _present(directory: int, name: str) -> os.stat_result | None:
-    """The regular, writable file of that name, or None; a link is ELOOP."""
+    """Return the status of the regular, writable file of that name, or None; a link is ELOOP."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -308,7 +300,7 @@ def _present(directory: int, name: str) -> os.stat_result | None:
     if modes.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     _require_regular(found)
-    if not found.st_mode & 0o222:  # a rename would get round the protection that the owner chose
+    if not found.st_mode & 0o222:  # a rename would bypass the protection that the owner chose
         raise ToolError(
             f"{one_line(name)} is write-protected (mode {modes.S_IMODE(found.st_mode):o}); nothing was changed.",
             data={"code": "permission"},
@@ -320,7 +312,7 @@ def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
     if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
             os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, old.st_mode & 0o777)  # new content earns no set-user-id bit
+    os.fchmod(descriptor, old.st_mode & 0o777)  # new content must not inherit the set-user-id bit
 
 
 def _require_regular(found: os.stat_result) -> None:

@@ -1,4 +1,4 @@
-"""What write and edit share: the new content of one file, stored, and told."""
+"""The common part of write and edit: stores the new content of one file, and reports the change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lmagent.tools.textfile import decode
 
 
 async def store(ctx: ToolContext, path: str, new: bytes, old: Loaded | None) -> dict[str, Any]:
-    """Write a file that is still as `old` says (None: not there); the facts for the log.
+    """Write a file that still has the stamp of `old` (None: no file); return the facts for the log.
 
-    In a thread: a disk may take its time to say that the content is safe.
+    It runs in a thread: a disk may need time to confirm that the content is safe.
 
     Raises:
-        ToolError: refused, failed, or the file is no longer as it was; nothing was changed.
+        ToolError: refused, failed, or the file has changed; nothing was written.
     """
     from anyio import to_thread
 
@@ -35,15 +35,10 @@ async def store(ctx: ToolContext, path: str, new: bytes, old: Loaded | None) -> 
 
 
 def require_no_mask(path: str, before: str, after: str) -> None:
-    """Refuse to put the mask of a secret where the file has the secret itself.
-
-    Args:
-        path: the file.
-        before: what it holds; the mask may really stand in it.
-        after: what it is to hold.
+    """Refuse to write the mask of a secret over the secret itself.
 
     Raises:
-        ToolError: there would be more masks in it than now.
+        ToolError: the new content would have more masks than the present one, of which a mask may really be a part.
     """
     if after.count(MASK) > before.count(MASK):
         raise ToolError(
@@ -54,11 +49,7 @@ def require_no_mask(path: str, before: str, after: str) -> None:
 
 
 def require_unmasked_search(path: str, text: str, search: str) -> None:
-    """Tell a model that looks for the mask why it is not there.
-
-    Raises:
-        ToolError: it is looked for, and the file has none.
-    """
+    """Refuse a search for the mask in a file without it, and explain why."""
     if MASK in search and MASK not in text:
         raise ToolError(
             f"{one_line(path)}: {MASK} stands for a secret that is hidden from you, so it is not in the file and "
@@ -71,7 +62,7 @@ _AROUND_MASK = f"Use edit on the other lines, with {MASK} neither in search nor 
 
 
 def difference_of(name: str, old: bytes, new: bytes) -> str:
-    """The diff of two contents for a person."""
+    """Return the diff of two contents for the user."""
     before, after = decode(old), decode(new)
     if before is None or after is None:
         return "" if old == new else f"{len(old):,} bytes are replaced by {len(new):,}"
@@ -79,13 +70,13 @@ def difference_of(name: str, old: bytes, new: bytes) -> str:
 
 
 def tally(difference: str) -> str:
-    """`+3 −1` for a diff."""
+    """Return `+3 −1` for a diff."""
     added, removed = diff.counts(difference)
     return f"+{added} −{removed}"
 
 
 def load_if_there(files: Beneath, path: str, limit: int) -> Loaded | None:
-    """The content of a file that is to be replaced, or None where there is none.
+    """Return the content of a file that is to be replaced, or None if the file does not exist.
 
     Raises:
         ToolError: it is no regular file, too big, or refused.

@@ -1,4 +1,4 @@
-"""get_time: what day it is. The prompt does not say, since it must not change."""
+"""get_time: the present date and time. The prompt does not contain them, since it must not change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ class GetTime(Struct, frozen=True):
 
 
 def get_time(clock: Clock) -> Tool:
-    """The tool, telling the time of `clock`."""
-
     async def run(_: GetTime, __: ToolContext) -> ToolOutput:
         moment = datetime.fromtimestamp(clock.now(), UTC)
         here = moment.astimezone()

@@ -26,9 +26,9 @@ SPILL_CAP = 64 << 20
 """Bytes of output that are kept; further output is read and thrown away."""
 
 _ENDS = BYTES
-"""Bytes that are kept in memory of the beginning and of the end of an output in a file: more is never shown."""
+"""Bytes that are kept in memory of the beginning and of the end of an output in a file: the most that is shown."""
 
-_STORED_WITHIN = 3600.0  # seconds; an output that is closed and not stored after so long is left of a dead process
+_STORED_WITHIN = 3600.0  # seconds; an output that is closed and still not stored is left over from a dead process
 _SHOW_EVERY = 0.05
 _SHOW_AT_MOST = 4096
 
@@ -37,7 +37,7 @@ class Collector:
     """Takes pieces of output as they come.
 
     Args:
-        folder: where a long output is kept; made when it is needed.
+        folder: for long outputs; made on first use.
         emit: shows pieces to the watchers, at most 20 times a second.
 
     Attributes:
@@ -63,11 +63,7 @@ class Collector:
         self._shown_at = 0.0
 
     def feed(self, piece: bytes) -> None:
-        """Take a piece.
-
-        Raises:
-            StoreError: it cannot be kept (a full disk).
-        """
+        """Take a piece; raises StoreError on a full disk."""
         self.changed_at = time.monotonic()
         self.total += len(piece)
         self._line_feeds += piece.count(b"\n")
@@ -89,7 +85,6 @@ class Collector:
         return f"{clean(head.encode())}\n[… {gap} left out …]\n{clean(tail.encode())}"
 
     def tail(self, size: int) -> str:
-        """Return the last bytes, at most `size`."""
         return clean((self._tail if self.file else bytes(self._memory[-size:]))[-size:])
 
     def close(self) -> None:
@@ -100,7 +95,6 @@ class Collector:
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Close, and remove the file if it is still there."""
         self.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A unified diff for people: what a write or an edit changes."""
+"""The unified diff of a write or an edit, for people."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LIMIT = 20_000
 
 _CONTEXT = 3
 _COMPARED = 3000
-"""Lines on a side up to which they are compared one by one: beyond, the whole stretch counts as replaced."""
+"""Lines on a side up to which they are compared one by one: above, the whole stretch counts as replaced."""
 
 _Op = tuple[str, int, int, int, int]
 
 
 def unified(path: str, old: str, new: str) -> str:
-    """The difference of two texts, capped, with nothing in it that a terminal would obey; empty if they are equal."""
+    """Return the difference of two texts, capped, without terminal escapes; empty if they are equal."""
     if old == new:
         return ""
     before, after = _lines(old), _lines(new)
@@ -35,20 +35,19 @@ def unified(path: str, old: str, new: str) -> str:
 
 
 def counts(diff: str) -> tuple[int, int]:
-    """Added and removed lines of a diff."""
     body = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
 
 def changed_lines(old: str, new: str) -> tuple[int, int]:
-    """Added and removed lines at a glance: what is left when the equal beginning and end are taken off."""
+    """Return rough numbers of added and removed lines: all lines between the equal beginning and end."""
     before, after = _lines(old), _lines(new)
     head, tail = _common(before, after)
     return len(after) - head - tail, len(before) - head - tail
 
 
 def changed_rows(old: str, new: str) -> tuple[int, int]:
-    """The first row of `new` that differs from `old`, and the row after the last one."""
+    """Return the first row of `new` that differs from `old`, and the row after the last one."""
     before, after = _lines(old), _lines(new)
     head, tail = _common(before, after)
     return head, len(after) - tail
@@ -68,7 +67,7 @@ def _common(before: list[str], after: list[str]) -> tuple[int, int]:
 
 
 def _groups(before: list[str], after: list[str]) -> list[list[_Op]]:
-    """Groups of operations with context around them; equal ends are taken off before anything is compared."""
+    """Return groups of operations with context around them; equal ends are cut off before the comparison."""
     head, tail = _common(before, after)
     skip, keep = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
     left, right = before[skip : len(before) - keep], after[skip : len(after) - keep]

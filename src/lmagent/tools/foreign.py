@@ -1,7 +1,7 @@
-"""Foreign: what the tools of other agents are told, in terms of ours.
+"""Translates arguments that models know from the tools of other agents into those of ours.
 
-A model writes the arguments that it was trained with. Other names are in each tool's `renames`, what it does anyway in
-`implied`; here is what needs more. What nothing here knows is left as it is, and refused by its name.
+A model writes the arguments that it was trained with. Other names are in each tool's `renames`, defaults of ours in
+`implied`; this module handles the rest. Arguments that are unknown here stay, and are refused by their name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 
 def read(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A last line instead of a number of lines; both lines in a list."""
+    """Accept a last line instead of a number of lines, and both lines in a list."""
     ours = dict(arguments)
     pair = next((ours[key] for key in ("view_range", "line_range", "range") if isinstance(ours.get(key), list)), None)
     if pair is not None and len(cast("list[Any]", pair)) == 2 and "offset" not in ours:
@@ -30,7 +30,7 @@ def read(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Whether to append, as a word of its own."""
+    """Accept a flag for appending."""
     ours = dict(arguments)
     if ours.get("append") in (True, "true") and "mode" not in ours:
         ours["mode"] = "append"
@@ -39,7 +39,7 @@ def write(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def glob(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A directory to look in."""
+    """Accept a directory to look in."""
     ours = dict(arguments)
     folder = next((key for key in ("path", "directory", "dir", "dir_path", "cwd", "root") if key in ours), None)
     where, pattern = ours.get(folder or ""), ours.get("pattern")
@@ -53,7 +53,7 @@ def glob(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def ls(arguments: dict[str, Any]) -> dict[str, Any]:
-    """All levels at once: as many as a page shows."""
+    """Accept "all levels": as many as a page shows."""
     ours = dict(arguments)
     if ours.get("recursive") in (True, "true"):
         from lmagent.tools.listing import LEVELS
@@ -64,7 +64,7 @@ def ls(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def grep(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Whether capitals matter."""
+    """Accept a flag for case sensitivity."""
     ours = dict(arguments)
     loose = next((key for key in ("_i", "i", "ignore_case", "case_insensitive") if ours.get(key) is True), None)
     if ours.get("case_sensitive") is False:
@@ -81,9 +81,9 @@ def grep(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def shell(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A folder to run in: the command goes there first. A limit of memory: the command's shell sets it."""
+    """Accept a working folder, by a `cd` before the command, and a memory limit, which the command's shell sets."""
     ours = dict(arguments)
-    memory = _whole(ours.get("max_memory_mb"))  # more than the sandbox allows changes nothing
+    memory = _whole(ours.get("max_memory_mb"))  # more than the sandbox allows has no effect
     if memory is not None and memory > 0 and isinstance(ours.get("command"), str):
         ours["command"] = f"ulimit -Sv {memory << 10} 2>/dev/null\n{ours['command']}"
         del ours["max_memory_mb"]

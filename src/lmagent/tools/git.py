@@ -1,4 +1,4 @@
-"""git: status, diff, add, commit and branch. What they do stands in `git_calls.py`, imported with the first call."""
+"""git: status, diff, add, commit and branch. The code of the calls is in `git_calls.py`, imported at the first call."""
 
 from __future__ import annotations
 
@@ -47,12 +47,7 @@ class GitBranch(Struct, frozen=True):
 
 
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
-    """git_status, git_diff, git_add, git_commit and git_branch.
-
-    Args:
-        sandbox: gives the sandbox; asked at every call.
-        author: name and address for commits in a repository that has none.
-    """
+    """Return the git tools; `author` is name and address for commits in a repository without an author."""
 
     def with_git(name: str) -> Run:
         async def call(arguments: Any, ctx: ToolContext) -> ToolOutput:

@@ -1,7 +1,7 @@
-"""Git calls: status, diff, add, commit and branch, each a git that runs in the sandbox.
+"""The git calls status, diff, add, commit and branch: each runs git in the sandbox.
 
-A repository is not trusted: its configuration and hooks may be anybody's. What git runs by itself at reading is
-switched off (`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
+A repository is not trusted: its configuration and hooks may be anyone's. The programs that git would run by itself for
+reading are disabled (`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ GitCall = Callable[[Git, Any, ToolContext], Awaitable[ToolOutput]]
 
 
 async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -> ToolOutput:
-    """Make a call, and tell with its output what the sandbox had to say.
-
-    Raises:
-        ToolError: it failed, or was refused.
-    """
+    """Make a call; the output includes the sandbox's notes. Raises ToolError."""
     try:
         output = await call(git, arguments, ctx)
     except ToolError as refusal:
@@ -52,7 +48,6 @@ async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -
 
 
 def _notes(git: Git) -> list[str]:
-    """Return what the sandbox had to say about the commands."""
     return [f"[{one_line(note, 500)}]" for note in git.notes]
 
 
@@ -70,7 +65,7 @@ async def _diff(git: Git, arguments: GitDiff, ctx: ToolContext) -> ToolOutput:
     hidden = list(filter(ctx.hidden, paths))
     if len(hidden) == len(paths):
         return await _no_difference(git, arguments, ctx, len(hidden))
-    # Standard prefixes, whatever the repository is set to: what reads diffs expects them.
+    # Standard prefixes, whatever the repository's setting: programs that read diffs expect them.
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
     done = await git.run(*_DIFF, *staged, *prefixes, "--", where, *_excluding(hidden))
     notes = [f"[cut after {SHOWN:,} bytes; name a path]"] if len(done.out) > SHOWN else []
@@ -81,7 +76,7 @@ async def _diff(git: Git, arguments: GitDiff, ctx: ToolContext) -> ToolOutput:
 
 
 async def _no_difference(git: Git, arguments: GitDiff, ctx: ToolContext, hidden: int) -> ToolOutput:
-    """Say what there is instead."""
+    """Return an output that says why the diff is empty."""
     where = _pathspec(arguments.path, ctx) if arguments.path else ":(top)"
     status = (await git.status(where, every=bool(arguments.path))).without(ctx.hidden)
     label = f" in {one_line(arguments.path, 300)}" if arguments.path else ""
@@ -221,7 +216,7 @@ def _excluding(paths: Sequence[str]) -> list[str]:
 
 
 def _require_text(what: str, text: str) -> None:
-    """Refuse what no argument of a command can hold."""
+    """Refuse text that no argument of a command can hold."""
     if "\0" in text:
         raise ToolError(f"The {what} holds a NUL character. Write it without.", data={"code": "invalid_arguments"})
     try:
@@ -237,4 +232,4 @@ CALLS: Mapping[str, GitCall] = {
     "commit": _commit,
     "branch": _branch,
 }
-"""What the tools do, by their name without `git_`."""
+"""The calls, by the name of their tool without `git_`."""

@@ -1,4 +1,4 @@
-"""What git prints, read and put into few words.
+"""Parses git's output and summarises it.
 
 `git status --porcelain=v2 --branch -z`: the format is that of git-status(1), "Porcelain Format Version 2".
 """
@@ -18,13 +18,7 @@ MOST = 100
 
 
 class Change(Struct, frozen=True):
-    """A path that differs.
-
-    Attributes:
-        kind: git's letter: M, A, D, R, C, T; of a conflict both (`UU`).
-        path: where it is.
-        origin: where it was, of a rename or copy.
-    """
+    """A path that differs: `kind` is git's letter, or both letters of a conflict; `origin` is a rename's old path."""
 
     kind: str
     path: str
@@ -32,7 +26,6 @@ class Change(Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The names that it tells."""
         return tuple(filter(None, (self.path, self.origin)))
 
     def __str__(self) -> str:
@@ -44,14 +37,11 @@ class Status(Struct, frozen=True):
 
     Attributes:
         branch: the current one; empty when HEAD is detached.
-        commit: the commit that HEAD is at; empty when there is none yet.
+        commit: the commit of HEAD; empty before the first commit.
         upstream: the branch that it follows.
-        ahead: commits that the upstream has not.
-        behind: commits of the upstream that it has not.
-        gone: the upstream is not there.
-        staged: what a commit would hold.
-        changed: what differs from what is staged.
-        conflicts: what a merge left unmerged.
+        ahead: commits that the upstream lacks.
+        behind: commits of the upstream that the branch lacks.
+        gone: the upstream does not exist.
         untracked: paths that git does not know; folders end with a slash.
         left_out: paths that permission rules hide.
     """
@@ -70,12 +60,9 @@ class Status(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to tell."""
         return not (self.staged or self.changed or self.conflicts or self.untracked)
 
     def without(self, hidden: Callable[[str], bool]) -> Status:
-        """The same without the paths that are hidden."""
-
         def seen(changes: Sequence[Change]) -> tuple[Change, ...]:
             return tuple(change for change in changes if not any(map(hidden, change.paths)))
 
@@ -89,13 +76,12 @@ class Status(Struct, frozen=True):
         return replace(shown, left_out=len(self.every_path() - shown.every_path()))
 
     def every_path(self) -> frozenset[str]:
-        """All paths that it names."""
+        """Return all paths of the status, the origins of renames included."""
         changes = (*self.staged, *self.changed, *self.conflicts)
         return frozenset((*(path for change in changes for path in change.paths), *self.untracked))
 
 
 def parse_status(raw: bytes) -> Status:
-    """The status from git's output."""
     headers = dict[str, str]()
     staged, changed, conflicts, untracked = list[Change](), list[Change](), list[Change](), list[str]()
     records = iter(raw.decode("utf-8", "surrogateescape").split("\0"))
@@ -132,7 +118,6 @@ def parse_status(raw: bytes) -> Status:
 
 
 def describe(status: Status) -> str:
-    """The status for the model."""
     parts = [_where(status) + (", clean" if status.clean and not status.left_out else "")]
     parts += lists(status)
     if status.left_out:
@@ -141,7 +126,6 @@ def describe(status: Status) -> str:
 
 
 def lists(status: Status) -> list[str]:
-    """Its lists, without empty ones."""
     titled: tuple[tuple[str, Iterable[object], int], ...] = (
         ("conflicts", status.conflicts, len(status.conflicts)),
         ("staged", status.staged, len(status.staged)),
@@ -152,7 +136,6 @@ def lists(status: Status) -> list[str]:
 
 
 def listed(title: str, entries: Sequence[str]) -> str:
-    """A title and what stands under it."""
     shown = [f"  {entry}" for entry in entries[:MOST]]
     if len(entries) > MOST:
         shown.append(f"  … and {len(entries) - MOST} more")
@@ -160,7 +143,7 @@ def listed(title: str, entries: Sequence[str]) -> str:
 
 
 def name(path: str) -> str:
-    """A path on one line; quoted where it holds what could be taken for something else."""
+    """Return a path on one line, quoted if it could be taken for something else."""
     plain = printable(path) == path and not any(char in path for char in '\n\t"\\')
     if plain and path == path.strip():
         return path
@@ -190,7 +173,7 @@ def _where(status: Status) -> str:
 
 
 def diff_text(raw: bytes) -> str:
-    """A diff as text. Line ends are shown where they differ between what went and what came."""
+    """Return a diff as text, with carriage returns visible where old and new line ends differ."""
     text = raw.decode("utf-8", "replace")
     if "\r" in text:
         ends = {line.endswith("\r") for line in text.split("\n") if line[:1] in ("+", "-")}

@@ -1,7 +1,7 @@
-"""Running git in the sandbox.
+"""Runs git in the sandbox.
 
-A repository is not trusted: its configuration and hooks may be anybody's. What git would run by itself is switched off
-(`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
+A repository is not trusted: its configuration and hooks may be anyone's. The programs that git would run by itself are
+disabled (`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT = 16 << 20
 TIMEOUT = 120.0
 
 LITERAL = ":(top,literal)"
-"""Before a path: what looks like a pattern in it is none."""
+"""Before a path: wildcards in the path are literal."""
 
 _OFF = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "diff.external="),
@@ -35,32 +35,24 @@ _ENV = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C.UTF-8",  # its messages are read here
+    "LC_ALL": "C.UTF-8",  # its messages are parsed here
     "LANGUAGE": "",
 }
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z")
 
 
 class Done(Struct, frozen=True):
-    """A git that ended."""
-
     end: Exit
     out: bytes
     errors: str
 
     @property
     def ok(self) -> bool:
-        """Whether it did what it was asked."""
         return self.end.code == 0 and self.end.reason == "exit"
 
 
 class Git:
-    """Runs git.
-
-    Args:
-        sandbox: where.
-        author: name and address for commits in a repository that has none.
-    """
+    """Runs git; `author` is name and address for commits in a repository without an author."""
 
     def __init__(self, sandbox: GetSandbox, author: tuple[str, str]) -> None:
         self._sandbox = sandbox
@@ -68,21 +60,18 @@ class Git:
         self.notes = list[str]()
 
     async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> Done:
-        """Run it and return what came of it, unless there is no repository or no git.
+        """Run git and return the result, unless there is no repository or no git.
 
-        Args:
-            arguments: the command and its arguments.
-            read: it may take no lock.
-            settings: more `key=value` settings.
+        With `read`, the command takes no lock; `settings` are more `key=value` settings.
 
         Raises:
-            SandboxError: nothing was run.
-            ToolError: there is no git, or no repository, or it took too long.
+            SandboxError: the command was not run.
+            ToolError: there is no git or no repository, or the time was over.
         """
         sandbox = await self._sandbox()
         options = [part for setting in (*_OFF, *settings) for part in ("-c", setting)]
         locks = ("--no-optional-locks",) if read else ()
-        # Above the workspace is nothing of its own, whatever a backend lets be seen there.
+        # Folders above the workspace are not part of it, even if a backend shows them.
         env = {**_ENV, "GIT_CEILING_DIRECTORIES": os.path.dirname(sandbox.root)}
         out, errors = bytearray(), bytearray()
 
@@ -99,15 +88,12 @@ class Git:
         return done
 
     async def run(self, *arguments: str, read: bool = True, whole: bool = False) -> Done:
-        """The same, where a failure is the model's to hear of.
+        """Run git and return the result; a failure is an error for the model.
 
-        Args:
-            arguments: the command and its arguments.
-            read: it may take no lock.
-            whole: part of its output is of no use: what is hidden is picked from it.
+        With `whole`, truncated output is an error, since hidden paths are removed from it.
 
         Raises:
-            SandboxError: nothing was run.
+            SandboxError: the command was not run.
             ToolError: it failed.
         """
         done = await self.ask(*arguments, read=read)
@@ -118,12 +104,12 @@ class Git:
         return done
 
     async def status(self, *pathspecs: str, every: bool = False) -> Status:
-        """The status of the repository, or of some paths of it; `every` untracked file, or their folders."""
+        """Return the status; `every` lists untracked files instead of their folders."""
         untracked = f"--untracked-files={'all' if every else 'normal'}"
         return parse_status((await self.run(*_STATUS, untracked, "--", *pathspecs, whole=True)).out)
 
     async def identity(self) -> list[str]:
-        """Settings for a commit: whose it is, where the repository does not say."""
+        """Return the settings for a commit's author, if the repository has none."""
         found = (await self.ask("config", "--null", "--get-regexp", r"^user\.(name|email)$")).out
         known = {entry.split(b"\n", 1)[0].decode().lower() for entry in found.split(b"\0") if entry}
         mine = dict(zip(("user.name", "user.email"), self._author, strict=True))
@@ -152,7 +138,7 @@ def _require_repository(command: str, done: Done) -> None:
 
 
 def failed(command: str, done: Done) -> ToolError:
-    """The error for a git that failed, in its own words."""
+    """Return the error for a git that failed, with git's own message."""
     said = "\n".join(line for line in done.errors.split("\n") if not line.startswith("hint:"))
     said = said or done.out.decode("utf-8", "replace")
     words = printable(said).removeprefix("fatal: ").removeprefix("error: ").strip()[:2000]

@@ -1,4 +1,4 @@
-"""glob: files by the pattern of their paths."""
+"""glob: finds files by a pattern of their paths."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _page(found: list[str], room: int, told: list[str], *, late: bool) -> ToolOu
 
 
 class _Search:
-    """Walks that share a time limit; `late` tells that it was reached."""
+    """Walks that share a time limit; `late` is set when it was reached."""
 
     def __init__(self, files: Beneath, directories: bool, deadline: float, hidden: Callable[[str], bool]) -> None:
         self.late = False
@@ -75,7 +75,7 @@ class _Search:
         self._ignored = self._unreadable = 0
 
     def run(self, pattern: Pattern, start: str) -> list[str]:
-        """The paths beneath `start` that match, in order; none where there is no such directory."""
+        """Return the paths beneath `start` that match, in order; an empty list if the directory does not exist."""
         walk, found = Walk(self._files, start, enter=pattern.may_hold, hidden=self._hidden), list[str]()
         try:
             for entry in walk:
@@ -92,7 +92,6 @@ class _Search:
         return found
 
     def notes(self) -> list[str]:
-        """What the last walk left out."""
         notes = list[str]()
         if self.late:
             notes.append(f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)")

@@ -1,4 +1,4 @@
-"""grep: lines of files by a literal text or a regular expression."""
+"""grep: finds lines of files by a literal text or a regular expression."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ LARGEST = 32 << 20
 _HEAD = 180
 """Bytes that the line above the hits may take."""
 
-_MARKS = b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff"  # how a file begins that is text but not in bytes of ASCII
+# the beginnings of text files that are not encoded in ASCII-compatible bytes
+_MARKS = b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff"
 _META = "\\|.*+?[](){}^$"
 
 
@@ -69,8 +70,6 @@ def _search(arguments: Grep, ctx: ToolContext) -> ToolOutput:
 
 
 class _Search:
-    """One search and what it has found so far."""
-
     def __init__(self, arguments: Grep, matcher: Matcher, ctx: ToolContext) -> None:
         self._arguments, self._matcher, self._hidden = arguments, matcher, ctx.hidden
         self._filter = _filter(arguments.glob, ctx) if arguments.glob else None
@@ -80,7 +79,6 @@ class _Search:
         self._late = ""
 
     def run(self, files: Beneath) -> None:
-        """Search all files, until the time is over."""
         path = "the start"
         try:
             for path in self._files(files):
@@ -99,7 +97,7 @@ class _Search:
                     yield path
 
     def _beneath(self, files: Beneath, start: str) -> Iterator[str]:
-        """Paths of files; empty ones for what is passed over, so that the time is watched there too."""
+        """Yield paths of files, and empty ones for skipped entries, so that the time limit is checked there too."""
         try:
             found = files.stat(start)
         except ToolError as error:
@@ -122,7 +120,7 @@ class _Search:
         except ToolError:
             if path in self._arguments.paths:
                 raise
-            return  # gone, or not to be read: the search goes on without it
+            return  # gone, or unreadable: the search continues without it
         self._searched += 1
         if len(data) > LARGEST:
             self._large += 1
@@ -142,7 +140,6 @@ class _Search:
             self._report.add(path, decoded[0], hits)
 
     def output(self) -> ToolOutput:
-        """The result as the model sees it."""
         report, wanted = self._report, self._arguments
         notes = self._notes()
         if not report.total:
@@ -194,7 +191,7 @@ _ANYWAY: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("_n", "n", "line_number", "line_numbers"), (True,)),
     **dict.fromkeys(("_i", "i", "ignore_case", "case_insensitive"), (False,)),
 }
-"""What other agents ask for, and is done anyway."""
+"""Options of other agents' tools that are the default here."""
 
 TOOL = Tool(
     name="grep",

@@ -2,8 +2,8 @@
 
 `matching.py` runs it as a script in an isolated interpreter, so it imports a minimum. On standard input: the pattern,
 then texts, each a 4-byte big-endian length and UTF-8. On standard output: for the pattern `ok` or `error <why>`, for
-each text a line `<line>,<start>,<end> …` of its first hits and `=<all matching lines>`. It ends with its input, and
-by the alarm when its seconds are over, even if nobody is left to kill it.
+each text a line `<line>,<start>,<end> …` of its first hits and `=<all matching lines>`. It ends with its input, and by
+the alarm when its time is over, even if no other process is left to kill it.
 """
 
 import re
@@ -15,7 +15,6 @@ KEPT = 500
 
 
 def main() -> None:
-    """Serve one pattern."""
     signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))  # the default action of SIGALRM is to end the process
     pattern = _receive()
     if pattern is None:

@@ -1,6 +1,6 @@
-"""Job lines: the output of a job, line by line, each looked at once for a pattern.
+"""The output of a job, line by line, each checked once for a pattern.
 
-The model's regular expression runs in the process that grep has for them: one that backtracks for ever can be killed
+The model's regular expression runs in grep's worker process: an expression that backtracks for ever can be killed
 there, and would stop the whole agent here.
 """
 
@@ -20,13 +20,13 @@ from lmagent.core.errors import ToolError
 from lmagent.tools.collect import Collector, clean
 
 KEPT = 1 << 20
-"""Bytes of the newest output that are held here; the collector has a file of all when there are more."""
+"""Bytes of the newest output that are held here; the collector has a file of a longer output."""
 
 PIECE = 256 << 10
-"""Bytes that are looked at in one go."""
+"""Bytes that are searched at once."""
 
 LINE = 64 << 10
-"""Bytes after which an unfinished line is taken for a line."""
+"""Bytes after which an unfinished line counts as a line."""
 
 BUDGET = 3.0
 """Seconds that a pattern may take for one piece of output."""
@@ -39,13 +39,7 @@ _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some inter
 
 
 class Place(Struct):
-    """How far a pattern has looked.
-
-    Attributes:
-        at: bytes that are behind it.
-        inside: whether those end in a line that has matched already, and had no end then.
-        last: the line that matched last.
-    """
+    """The progress of a pattern: `at` counts the bytes searched; `inside` if they end within a line that matched."""
 
     at: int = 0
     inside: bool = False
@@ -53,11 +47,7 @@ class Place(Struct):
 
 
 class Output:
-    """The raw output of a job.
-
-    Args:
-        collector: keeps all of it; it has been fed before this.
-    """
+    """The raw output of a job; the collector must receive each piece first."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -65,17 +55,15 @@ class Output:
 
     @property
     def total(self) -> int:
-        """Bytes so far."""
         return self._collector.total
 
     def feed(self, piece: bytes) -> None:
-        """Take a piece that the collector has taken."""
         self._newest += piece
         if len(self._newest) > 2 * KEPT:
             del self._newest[:-KEPT]
 
     def read(self, place: Place) -> bytes:
-        """What comes next, at most a piece; what is kept nowhere any more is passed over."""
+        """Return the next piece; skips output that is no longer kept."""
         begin = self.total - len(self._newest)
         if place.at < begin:
             old = self._old(place.at)
@@ -85,7 +73,7 @@ class Output:
         return bytes(self._newest[place.at - begin : place.at - begin + PIECE])
 
     def _old(self, at: int) -> bytes:
-        """From the collector's file, which ends with its cap."""
+        """Read from the collector's file, which ends at its cap."""
         if self._collector.file is None:
             return b""
         with contextlib.suppress(OSError), self._collector.file.open("rb") as file:
@@ -95,7 +83,7 @@ class Output:
 
 
 class LinePattern:
-    """A regular expression, in a process of its own. Use `open`, and `close` in any case."""
+    """A regular expression, in a process of its own. Use `open`, and always `close`."""
 
     def __init__(self, pattern: str, process: asyncio.subprocess.Process) -> None:
         self._pattern = pattern
@@ -106,7 +94,7 @@ class LinePattern:
         """Start the process, which ends itself after some seconds whatever happens to this one.
 
         Raises:
-            ToolError: the pattern is none, or no process can be started.
+            ToolError: the pattern is invalid, or no process can be started.
         """
         if "\n" in pattern:
             raise ToolError("wait looks at single lines: the regex must not have a line break.", data=_CODE)
@@ -135,7 +123,7 @@ class LinePattern:
         return opened
 
     async def find(self, output: Output, place: Place) -> str | None:
-        """The next line that matches, of one piece of output; moves the place behind what was looked at.
+        """Return the next line that matches in one piece of output; moves `place` to the end of the searched bytes.
 
         Raises:
             ToolError: the pattern takes too long.
@@ -163,7 +151,6 @@ class LinePattern:
         return None
 
     async def close(self) -> None:
-        """End the process."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         if self._process.stdin is not None:
@@ -172,7 +159,7 @@ class LinePattern:
             await self._process.wait()
 
     async def _first(self, text: str) -> int:
-        """The number of the first line that matches, from 1; 0 if none does."""
+        """Return the number of the first line that matches, from 1; 0 if none does."""
         answer = await self._ask(text, BUDGET)
         return 0 if answer.startswith("=") else int(answer.partition(",")[0])
 

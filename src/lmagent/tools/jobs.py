@@ -1,4 +1,4 @@
-"""jobs: commands in the background. Each has a sandbox of its own, its own output, and dies with the session."""
+"""jobs: commands in the background. Each has a sandbox and output of its own, and ends with the session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 16
 """Jobs of a session that run at once."""
 
 FIRST_LOOK = 0.3
-"""Seconds in which a new job may fail at once, so that the model hears of it with the answer."""
+"""Seconds in which a new job may fail at once, so that the result of the call reports the failure."""
 
 TAIL = 4000
 LONGEST_WAIT = 600
@@ -41,8 +41,6 @@ class JobsArgs(Struct, frozen=True):
 
 
 class Job:
-    """One command in the background."""
-
     def __init__(self, id: str, session: str, command: str, collector: Collector) -> None:
         self.id = id
         self.session = session
@@ -59,7 +57,6 @@ class Job:
 
     @property
     def state(self) -> str:
-        """In words."""
         if self.failure:
             return f"failed: {self.failure}"
         if self.end is None:
@@ -74,33 +71,28 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
         return self.end is not None or bool(self.failure)
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the log has of it with each result that is about it."""
+        """The facts for the log, part of each result about this job."""
         return {"job": self.id, "state": self.state if self.over else "running"}
 
     def feed(self, stream: Stream, piece: bytes) -> None:
-        """Take output; the channel, which reports the shell's state, is of no use here."""
+        """Take output; the channel, with the shell's state, is not used."""
         if stream != "channel":
             self.collector.feed(piece)
             self.output.feed(piece)
             self.news()
 
     def news(self) -> None:
-        """Wake whoever waits for something of it."""
+        """Wake all waiters for this job."""
         self.changed.set()
         self.changed = anyio.Event()
 
 
 class Jobs:
-    """The jobs of all sessions.
-
-    Args:
-        spill: folder for long outputs.
-    """
+    """The jobs of all sessions; `spill` is the folder for long outputs."""
 
     def __init__(self, spill: Path) -> None:
         self._spill = spill
@@ -111,7 +103,7 @@ class Jobs:
         """Start a command in the background.
 
         Raises:
-            SandboxError: nothing was run.
+            SandboxError: the command was not run.
             ToolError: too many run already.
         """
         mine = self._jobs.setdefault(ctx.session, [])
@@ -132,7 +124,6 @@ class Jobs:
         return ToolOutput(content, {**job.facts, "notes": [note]})
 
     async def run(self, arguments: JobsArgs, ctx: ToolContext) -> ToolOutput:
-        """The tool."""
         if arguments.action == "list":
             rows = [f"{job.id}: {job.state}: {one_line(job.command, 100)}" for job in self._jobs.get(ctx.session, [])]
             return ToolOutput("\n".join(rows) or "There are no jobs.")
@@ -147,7 +138,7 @@ class Jobs:
         return output
 
     def note(self, session: str) -> str:
-        """Jobs that have ended and that the model has not heard of; for the tail of the conversation."""
+        """Return a note on jobs that have ended without the model's knowledge, for the tail of the conversation."""
         ended = [job for job in self._jobs.get(session, []) if job.over and _key(job) not in self._told]
         if not ended:
             return ""
@@ -155,17 +146,15 @@ class Jobs:
         return "<jobs>" + "\n".join(f"{job.id} ended: {job.state}" for job in ended) + "</jobs>"
 
     def runs(self, session: str) -> bool:
-        """Whether a job of the session runs."""
         return any(not job.over for job in self._jobs.get(session, ()))
 
     async def ended(self, session: str) -> None:
-        """Wait until none of a session's jobs runs any more."""
         for job in self._jobs.get(session, []):
             while not job.over:
                 await job.changed.wait()
 
     async def end(self, session: str) -> None:
-        """Kill the jobs of a session; nothing of them is left when this returns."""
+        """Kill the jobs of a session, and wait for their end."""
         jobs = self._jobs.pop(session, [])
         tasks = [job.task for job in jobs if job.task is not None]
         for task in tasks:
@@ -177,7 +166,6 @@ class Jobs:
             job.collector.discard()
 
     async def aclose(self) -> None:
-        """Kill all jobs."""
         for session in list(self._jobs):
             await self.end(session)
 
@@ -191,7 +179,6 @@ class Jobs:
 
 
 def jobs_tool(jobs: Jobs) -> Tool:
-    """The tool."""
     return Tool(
         name="jobs",
         description="Background commands of this session: list, tail, kill, or wait for one.",
@@ -237,7 +224,7 @@ QUIET = 3.0
 """Seconds without output that count as silence."""
 
 CATCH_UP = 5.0
-"""Seconds past its timeout that a wait may take for output that was there before it."""
+"""Seconds after its timeout that a wait may take for output that was there before."""
 
 
 async def _condition(job: Job, until: str) -> str:
@@ -255,13 +242,13 @@ async def _condition(job: Job, until: str) -> str:
 
 
 async def _line(job: Job, until: str, seconds: float) -> tuple[str, str]:
-    """Wait for a line: what was met, empty for nothing, and how to say it.
+    """Wait for a line; return the matching line, empty without one, and the text about it.
 
-    What came before the wait counts too, so that a line between two calls is not missed; but each line only once for
-    one pattern, so that a second wait is for the next such line.
+    Output before the wait counts too, so that a line between two calls is not missed; but each line only once for one
+    pattern, so that a second wait finds the next such line.
     """
     deadline, target = time.monotonic() + seconds, job.output.total
-    place = replace(job.places.get(until, Place()))  # several may wait at once
+    place = replace(job.places.get(until, Place()))  # several callers may wait at once
     before = f"; before, this line matched: {one_line(place.last, 200)}" if place.last else ""
     pattern = await LinePattern.open(until, seconds + 60)
     try:

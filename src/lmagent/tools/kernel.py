@@ -1,7 +1,7 @@
-"""Kernel: a Python process in the sandbox that keeps its variables from call to call; one a session.
+"""A Python process in the sandbox that keeps its variables from call to call; one a session.
 
-Talks to `kernel_main` in frames on the private channel, so that no output of a cell can be taken for an answer. What
-comes from there is not trusted: a frame that does not fit ends the kernel.
+It talks to `kernel_main` in frames on the private channel, so that no output of a cell can be taken for an answer. The
+frames from inside are not trusted: an invalid frame ends the kernel.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ SHOWN = 256 * 1024
 
 _UP_WITHIN = 60.0  # seconds; it takes 50 ms, but not on a machine that swaps
 _LARGEST_FRAME = 4 << 20
-_MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but comes another way
+_MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but arrives by another way
 _BOOT = "import sys; exec(compile(sys.argv.pop(), '<lmagent>', 'exec'))"
 
 
 class Reply(Struct, frozen=True):
-    """How a cell ended.
+    """The end of a cell.
 
     Attributes:
-        id: the cell's.
         value: `repr` of its last expression.
         error: the traceback.
-        exit: what it called `exit` with.
-        threads: threads that it started, that still run and that Python would wait for.
+        exit: the argument of its call of `exit`.
+        threads: number of its threads that still run and that Python would wait for.
         marked: whether the end of its output is marked.
     """
 
@@ -57,16 +56,16 @@ class Reply(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What came of a cell.
+    """The result of a cell.
 
     Attributes:
-        output: what was printed since the cell before.
-        reply: how it ended, None where the kernel ended first.
-        late: it ran longer than it may and was interrupted.
+        output: all output since the cell before.
+        reply: its end, None if the kernel ended first.
+        late: it exceeded its time and was interrupted.
         fresh: the kernel is a new one, and the variables of an earlier one are gone.
-        end: how the kernel ended, if it did.
-        broken: why it was ended, where that was its own fault.
-        notes: what the sandbox did about what the cell did.
+        end: the end of the kernel, if it ended.
+        broken: why the kernel had to be ended, if it broke the protocol.
+        notes: the sandbox's notes about the cell.
     """
 
     output: Output
@@ -79,12 +78,10 @@ class Outcome(Struct, frozen=True):
 
 
 class _Call:
-    """A cell that runs."""
-
     def __init__(self, id: int, emit: Callable[[str], None], output: Output) -> None:
         self.id = id
         self.output = output
-        # A cell cannot know it, so nothing that it prints is taken for the end of its output.
+        # Unknown to a cell, so no output of a cell can be taken for its end.
         self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
         self.reply: Reply | None = None
         self.replied = anyio.Event()
@@ -94,7 +91,6 @@ class _Call:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def take(self, piece: bytes) -> None:
-        """Output of the cell."""
         self.output.add(piece)
         if self._room <= 0 or not piece:
             return
@@ -103,7 +99,6 @@ class _Call:
         self._emit(printable(text) + ("\n[… more is not shown live …]\n" if self._room <= 0 else ""))
 
     def end(self) -> None:
-        """Nothing will come any more."""
         self.replied.set()
         self.seen.set()
 
@@ -112,14 +107,13 @@ class Kernel:
     """One process. Made by `start`.
 
     Attributes:
-        sandbox: where it runs.
-        ready: is set when it has come up, or has ended before.
-        up: it has come up.
-        fresh: there was one before it, and nobody has been told yet that its variables are gone.
-        ended: is set when it has ended, and everything that it started.
-        end: how it ended.
-        failure: why there is no such end.
-        broken: why it was ended, where that was its own fault.
+        ready: set when the kernel is up, or has ended before.
+        up: whether it has come up.
+        fresh: it replaces an earlier kernel, and the model does not know yet that the variables are gone.
+        ended: set when it has ended, with all processes that it started.
+        end: its exit.
+        failure: why there is no exit.
+        broken: why it had to be ended, if it broke the protocol.
     """
 
     def __init__(self, sandbox: Sandbox, grace: float) -> None:
@@ -142,15 +136,14 @@ class Kernel:
 
     @classmethod
     async def start(cls, sandbox: Sandbox, grace: float = GRACE, session: str = "") -> Kernel:
-        """Start one, and wait until it is up or has ended.
+        """Start a kernel, and wait until it is up or has ended.
 
         Args:
-            sandbox: where.
             grace: seconds from the interrupt of a cell to the end of the kernel.
-            session: whose /tmp and home it shares.
+            session: the session whose /tmp and home it shares.
 
         Raises:
-            SandboxError: nothing was run.
+            SandboxError: the process was not started.
             ToolError: there is no Python.
         """
         kernel = cls(sandbox, grace)
@@ -159,7 +152,7 @@ class Kernel:
         command = Exec(argv, timeout=None, channel=True, merge=True, session=session)
         kernel._running = await sandbox.start(command, kernel._take)
         # A plain task: a kernel outlives the call that starts it, so no task group of the call can hold it, and the
-        # tool has none of its own. `Kernels` ends it; where that fails, the end of the loop cancels it, which kills.
+        # tool has none of its own. `Kernels` ends it; if that fails, the end of the loop cancels it, which kills.
         kernel._task = asyncio.get_running_loop().create_task(kernel._live())
         try:
             with anyio.move_on_after(_UP_WITHIN):
@@ -174,12 +167,8 @@ class Kernel:
         return kernel
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
-        """Run a cell. Cancelled, it leaves none of its processes.
-
-        Args:
-            code: Python.
-            timeout: seconds until it is interrupted.
-            emit: shows output as it comes.
+        """Run a cell until `timeout` seconds have passed, when it is interrupted. Cancelled, it leaves none of its
+        processes.
 
         Raises:
             SandboxError: the sandbox failed.
@@ -210,7 +199,6 @@ class Kernel:
         return Outcome(call.output, call.reply, late, end=self.end, broken=self.broken, notes=notes)
 
     async def kill(self) -> None:
-        """End it now."""
         with anyio.CancelScope(shield=True):
             self._running.kill()
             await self.ended.wait()
@@ -220,7 +208,7 @@ class Kernel:
             self.end = await self._running.wait()
         except SandboxError as failure:
             self.failure = failure
-        except Exception as bug:  # noqa: BLE001  the end of the task: whoever waits for the cell must hear of it
+        except Exception as bug:  # noqa: BLE001  the end of the task: the cell's caller must see the error
             self.failure = SandboxError(f"Python was lost: {type(bug).__name__}: {bug}")
         finally:
             self.ended.set()
@@ -229,7 +217,7 @@ class Kernel:
                 self._call.end()
 
     async def _stop(self, call: _Call) -> None:
-        """Interrupt the cell; end the kernel if that does not help, or if something of the cell goes on."""
+        """Interrupt the cell; end the kernel if that does not help, or if a thread or process of the cell continues."""
         if call.replied.is_set():
             return
         with anyio.CancelScope(shield=True):
@@ -245,7 +233,7 @@ class Kernel:
         data = json.dumps(frame).encode()  # ASCII: half a character, which is no UTF-8, gets through
         try:
             await self._running.send(struct.pack(">I", len(data)) + data)
-        except SandboxError:  # it ends, or has closed its channel
+        except SandboxError:  # it is ending, or has closed its channel
             self._running.kill()
 
     def _take(self, stream: Stream, piece: bytes) -> None:
@@ -257,7 +245,7 @@ class Kernel:
             self._take_output(self._call, self._held + piece)
 
     def _take_output(self, call: _Call, data: bytes) -> None:
-        """Output up to the marker, which may come in two pieces."""
+        """Take output up to the marker, which may arrive in two pieces."""
         at = data.find(call.marker)
         if at >= 0:
             call.take(data[:at])
@@ -311,11 +299,7 @@ class Kernel:
 
 
 class Kernels:
-    """The kernels of all sessions. They end with their session.
-
-    Args:
-        grace: seconds from the interrupt of a cell to the end of its kernel.
-    """
+    """The kernels of all sessions, which end with their session; for `grace` see `Kernel.start`."""
 
     def __init__(self, *, grace: float = GRACE) -> None:
         self._grace = grace
@@ -325,18 +309,12 @@ class Kernels:
     async def run(
         self, session: str, sandbox: Sandbox, code: str, *, reset: bool, timeout: float, emit: Callable[[str], None]
     ) -> Outcome:
-        """Run a cell in the session's kernel, which is started if there is none.
+        """Run a cell in the session's kernel, which is started if necessary.
 
-        Args:
-            session: the session's id.
-            sandbox: where; a kernel that runs elsewhere is ended.
-            code: Python.
-            reset: start anew.
-            timeout: seconds until it is interrupted.
-            emit: shows output as it comes.
+        A kernel that runs in another sandbox is ended. After `timeout` seconds the cell is interrupted.
 
         Raises:
-            SandboxError: nothing was run.
+            SandboxError: the cell was not run.
             ToolError: there is no Python.
         """
         async with self._locks.setdefault(session, anyio.Lock()):
@@ -354,14 +332,12 @@ class Kernels:
             return msgspec.structs.replace(outcome, fresh=fresh)
 
     async def close(self, session: str) -> None:
-        """End the session's kernel, if it has one."""
         self._locks.pop(session, None)
         kernel = self._kernels.pop(session, None)
         if kernel is not None:
             await kernel.kill()
 
     async def aclose(self) -> None:
-        """End all."""
         for session in list(self._kernels):
             await self.close(session)
 

@@ -1,14 +1,15 @@
-"""Kernel, inside: runs cells and keeps their variables. Its text is sent to a bare `python3`, 3.8 or newer.
+"""The kernel inside the sandbox: runs cells and keeps their variables. Its text is sent to a bare `python3`, 3.8 or
+newer.
 
 Frames on the private channel, both ways: 4 bytes length (big-endian), then JSON.
 
-    in   {"id": 1, "code": "…", "marker": "…"}                 run a cell
-         {"id": 1, "interrupt": true}                          raise KeyboardInterrupt in it
-    out  {"ready": true}
-         {"id": 1, "value": "…", "error": "…", "exit": "…", "threads": 0, "marked": true}
+  in   {"id": 1, "code": "…", "marker": "…"}                 run a cell
+       {"id": 1, "interrupt": true}                          raise KeyboardInterrupt in it
+  out  {"ready": true}
+       {"id": 1, "value": "…", "error": "…", "exit": "…", "threads": 0, "marked": true}
 
 Cells print to the process's own output, as do their children and C code. When a cell is over, the marker is written
-there too: it tells the host where the cell's output ends.
+there too: it marks the end of the cell's output for the host.
 
 The main thread runs the cells, a second one reads frames: that is how an interrupt gets in.
 """
@@ -42,37 +43,34 @@ OWN = "<lmagent>"
 LONGEST_VALUE = 100_000
 LONGEST_ERROR = 50_000
 OUT_OF_THE_WAY = 900
-"""Number from which our own descriptors are: what closes or reuses small numbers does not hit them."""
+"""Lowest number of our own descriptors: code that closes or reuses small numbers does not hit them."""
 
 CUT_OFF = 70
-"""Exit status where the channel is gone; the host reads it."""
+"""Exit status after the channel is lost; the host reads it."""
 
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
 _LIBRARY = os.path.dirname(os.__file__)
 
 
 class Raw(io.RawIOBase):
-    """A descriptor, written whole: a child may have made it non-blocking, and then nothing may be lost."""
+    """A descriptor, written whole: a child may have made it non-blocking, and then no data may be lost."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
 
     def writable(self) -> bool:
-        """Yes."""
         return True
 
     def fileno(self) -> int:
-        """For `subprocess` and the like."""
         return self._descriptor
 
     def write(self, data: Any) -> int:
-        """All of it."""
         return write_all(self._descriptor, data)
 
 
 def write_all(descriptor: int, data: Any) -> int:
-    """Write everything; returns how much that was."""
+    """Write all data; return its length."""
     view = memoryview(data).cast("B")
     size = len(view)
     while view:
@@ -84,13 +82,13 @@ def write_all(descriptor: int, data: Any) -> int:
 
 
 class Kernel:
-    """Runs cells in one namespace, that of a module `__main__`, so that what they define can be pickled."""
+    """Runs cells in the namespace of a module `__main__`, so that their classes and functions can be pickled."""
 
     def __init__(self, channel: int) -> None:
         self._channel = _away(channel)
         self._stdout, self._stderr, self._null = _away(1, True), _away(2, True), os.open(os.devnull, os.O_RDONLY)
         self._null = _away(self._null)
-        self._own = sys.modules["__main__"]  # kept: a module that goes takes its names with it
+        self._own = sys.modules["__main__"]  # kept: a module that is freed clears its names
         self._module = types.ModuleType("__main__")
         self._pid = os.getpid()
         self._main = threading.get_ident()
@@ -102,11 +100,10 @@ class Kernel:
         self._streams: list[io.TextIOWrapper] = []
 
     def serve(self) -> None:
-        """Run cells until the host is gone."""
         signal.signal(signal.SIGINT, self._on_interrupt)
         sys.modules["__main__"] = self._module
         sys.argv[:] = [""]
-        sys.path.insert(0, "")  # after our own imports: files of the workspace must not stand in for them
+        sys.path.insert(0, "")  # after our own imports: files of the workspace must not shadow these modules
         # Python 3.12 warns at every fork of a process with a second thread. Ours is no danger: it holds no lock.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         _thread.start_new_thread(self._listen, ())
@@ -128,7 +125,8 @@ class Kernel:
                 if not frame.get("interrupt"):
                     self._cells.put(frame)
                     continue
-                self._wanted = frame["id"]  # before the look at what runs: a cell that is about to begin looks at it
+                # before the check of the running cell: a cell that is about to begin looks at it
+                self._wanted = frame["id"]
                 if self._wanted == self._current:
                     signal.pthread_kill(self._main, signal.SIGINT)
         finally:
@@ -147,7 +145,7 @@ class Kernel:
         data = json.dumps(frame).encode()
         try:
             write_all(self._channel, struct.pack(">I", len(data)) + data)
-        except OSError:  # the cell has closed it: nobody could hear of what comes
+        except OSError:  # the cell has closed the channel: no answer could arrive
             os._exit(CUT_OFF)
 
     def _on_interrupt(self, *_: object) -> None:
@@ -173,7 +171,7 @@ class Kernel:
         elif value is not None:
             reply["value"] = value
         self._current = 0
-        if self._interrupted:  # nothing that it started may go on, least of all in the workspace
+        if self._interrupted:  # no process or thread of the cell may continue, least of all in the workspace
             for pid in _descendants() - children:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
@@ -183,7 +181,7 @@ class Kernel:
         return reply
 
     def _attempt(self, function: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
-        """Call what may run code of the user's: its result, or what it raised. Interrupts reach it."""
+        """Call a function that may run the user's code; return its result and its exception. Interrupts reach it."""
         try:
             try:
                 self._running = True
@@ -194,7 +192,7 @@ class Kernel:
             return None, error
 
     def _execute(self, code: str, name: str) -> str | None:
-        """Run a cell; the value of its last expression in words, if it has one."""
+        """Run a cell; return the `repr` of its last expression, if it has one."""
         if self._wanted == self._current:
             self._interrupted = True
             raise KeyboardInterrupt
@@ -230,23 +228,23 @@ class Kernel:
         except KeyboardInterrupt:
             if task.done():
                 if not task.cancelled():
-                    task.exception()  # else it complains that nobody asked
+                    task.exception()  # otherwise asyncio logs that its exception was never retrieved
                 raise
             task.cancel()
             try:
                 return self._loop.run_until_complete(task)
-            except asyncio.CancelledError as cancelled:  # it knows where the cell was, the interrupt does not
+            except asyncio.CancelledError as cancelled:  # it has the cell's traceback, unlike the interrupt
                 raise KeyboardInterrupt().with_traceback(cancelled.__traceback__) from None
 
     def _prepare(self) -> None:
-        """What the cells before may have changed: descriptors, streams, the signal's handler."""
+        """Restore the state that earlier cells may have changed: descriptors, streams, the signal's handler."""
         with contextlib.suppress(OSError):
             os.dup2(self._null, 0)
             os.dup2(self._stdout, 1)
             os.dup2(self._stderr, 2)
         signal.signal(signal.SIGINT, self._on_interrupt)
         if not self._streams or any(stream.closed for stream in self._streams):
-            # Unbuffered, so that the order with what children and C code write is kept.
+            # Unbuffered, so that the order with output of children and C code is kept.
             out, err = (
                 io.TextIOWrapper(Raw(at), "utf-8", "backslashreplace", "\n", write_through=True)  # type: ignore
                 for at in (1, 2)
@@ -259,11 +257,11 @@ class Kernel:
         with contextlib.suppress(BaseException):
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-            if "ctypes" in sys.modules:  # C code that printed by the C library's own buffer
+            if "ctypes" in sys.modules:  # C code that printed through the C library's own buffer
                 sys.modules["ctypes"].CDLL(None).fflush(None)
 
     def _leave_if_forked(self, error: BaseException | None) -> None:
-        """A child that the cell forked comes along here too: it must not speak for the kernel."""
+        """Exit in a child that the cell forked: it must not answer for the kernel."""
         if os.getpid() == self._pid:
             return
         code: Any = error.code if isinstance(error, SystemExit) else int(error is not None)
@@ -275,7 +273,7 @@ class Kernel:
 
 
 def explain(error: BaseException) -> str:
-    """The traceback: frames of cells and of the workspace's files, and the innermost one wherever it is."""
+    """Return the traceback: frames of cells and of the workspace's files, and the innermost one wherever it is."""
     whole = traceback.TracebackException(type(error), error, error.__traceback__)
     waiting: list[Any] = [whole]
     while waiting:
@@ -301,7 +299,6 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _descendants() -> set[int]:
-    """Processes below this one."""
     children: dict[int, list[int]] = {}
     with contextlib.suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):
@@ -318,7 +315,7 @@ def _descendants() -> set[int]:
 
 
 def _away(descriptor: int, keep: bool = False) -> int:
-    """The same file under a high number, which children do not inherit."""
+    """Return the same file under a high number, which children do not inherit."""
     try:
         moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
     except (OSError, ValueError):  # a lower limit on descriptors

@@ -1,11 +1,11 @@
-"""What a cell prints, in bounded memory."""
+"""A cell's output, in bounded memory."""
 
 from __future__ import annotations
 
 from lmagent.tools.collect import clean
 
 HALF = 512 * 1024
-"""Bytes of a cell's output that are kept of its beginning, and as much of its end."""
+"""Bytes that are kept of the beginning of a cell's output, and as many of its end."""
 
 
 class Output:
@@ -17,7 +17,6 @@ class Output:
         self._tail = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Take a piece."""
         self.total += len(piece)
         room = HALF - len(self._head)
         self._head += piece[:room] if room > 0 else b""
@@ -26,7 +25,7 @@ class Output:
             del self._tail[:-HALF]
 
     def text(self) -> str:
-        """What is kept, without terminal escapes and overdrawn lines."""
+        """Return the kept output, without terminal escapes and overdrawn lines."""
         tail = bytes(self._tail[-HALF:])
         left_out = self.total - len(self._head) - len(tail)
         if not left_out:

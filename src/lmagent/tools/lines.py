@@ -33,7 +33,7 @@ KEPT = 8192
 
 
 class Line(Struct, frozen=True):
-    """A line without its end; `length` counts its characters where `text` is only its beginning."""
+    """A line without its end; `length` counts its characters, of which `text` may have only the first ones."""
 
     text: str
     length: int
@@ -44,10 +44,8 @@ class Window(Struct, frozen=True):
 
     Attributes:
         first: number of the first line, from 1; 0 in an empty file.
-        lines: the lines; more of them may follow in the file.
         total: lines of the file.
         sha256: of the whole file.
-        encoding: how it is stored.
         crlf: whether its first line ends in CR LF.
         ended: whether its last line has an end.
     """
@@ -62,17 +60,16 @@ class Window(Struct, frozen=True):
 
 
 def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> Window | None:
-    """Lines of an open file from `offset` on; None when it turns out not to be text.
+    """Return lines of an open file from `offset` on; None if it turns out not to be text.
 
     Args:
         descriptor: the file, at its start.
-        size: its size in bytes, which decides how it is read.
         head: its first bytes, which decide its encoding.
         offset: first line, from 1; negative counts from the end.
-        count: lines wanted, at most `WINDOW`.
+        count: at most `WINDOW`.
 
     Raises:
-        ToolError: the offset lies after the end.
+        ToolError: the offset is after the end.
     """
     if size <= AT_ONCE:
         return _at_once(descriptor, offset, count)
@@ -123,7 +120,6 @@ def _flowing(descriptor: int, encoding: Encoding, offset: int, count: int) -> Wi
 
 
 def _first(offset: int, total: int) -> int:
-    """The number of the first line wanted; 0 in a file without lines."""
     if total == 0:
         return 0
     if offset < 0:
@@ -137,7 +133,7 @@ def _first(offset: int, total: int) -> int:
 
 
 class _Hashing(io.RawIOBase):
-    """An open file that hashes what is read from it, so that hash and shown lines are of the same bytes."""
+    """Hashes an open file while it is read, so that hash and shown lines are of the same bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -146,23 +142,20 @@ class _Hashing(io.RawIOBase):
         self._hash = hashlib.sha256()
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill the buffer; 0 at the end."""
         count = os.readv(self._descriptor, [buffer])
         self._hash.update(memoryview(buffer)[:count])
         return count
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was read so far."""
         return self._hash.hexdigest()
 
 
 class _Counted(Iterable[Line]):
-    """The lines of a reader, with a count; of a very long line only the beginning is ever in memory."""
+    """The lines of a reader, with a count; only the beginning of a very long line is ever in memory."""
 
     def __init__(self, reader: io.TextIOWrapper) -> None:
         self.total = 0

@@ -22,7 +22,7 @@ _REST = 80
 """Bytes that a line about further entries may take."""
 
 LEVELS = 10
-"""Levels that are shown at once at most."""
+"""The deepest level that is shown."""
 
 DIRECTORY_NAMES = {
     **PATH_NAMES,
@@ -31,7 +31,7 @@ DIRECTORY_NAMES = {
         ("directory", "dir", "folder", "dir_path", "directory_path", "folder_path", "relative_path"), "path"
     ),
 }
-"""What other agents' directory tools call `path`."""
+"""Names of `path` in other agents' directory tools."""
 
 
 class Ls(Struct, frozen=True):
@@ -48,13 +48,9 @@ class Mkdir(Struct, frozen=True):
 
 
 class _Tree(Struct, frozen=True):
-    """The entries beneath a directory, each directory before what is in it.
+    """The entries beneath a directory, each with its level from 1, directories before their contents.
 
-    Attributes:
-        entries: each with its level, from 1.
-        levels: the deepest level that was looked at.
-        whole: no entry is deeper.
-        notes: what was left out.
+    `levels` is the deepest level that was looked at; `whole` means that no entry is deeper.
     """
 
     entries: list[tuple[int, Entry]]
@@ -92,7 +88,7 @@ def _list(arguments: Ls, ctx: ToolContext) -> ToolOutput:
 
 
 def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) -> _Tree:
-    """Look deeper, level by level, until they may not fit a page: no directory takes the room of its neighbours."""
+    """Look deeper, level by level, until the entries may not fit a page: no directory crowds out its neighbours."""
     base = len(paths.parse(path, files.root))
     tree = _Tree([], 0, False, [])
     for level in range(1, min(depth, LEVELS) + 1):
@@ -116,7 +112,7 @@ def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) 
 
 
 def _order(entry: Entry) -> list[tuple[bool, str]]:
-    """In each directory the directories first, then by name."""
+    """Sort the directories first in each directory, then by name."""
     *above, name = entry.path.split("/")
     return [*((False, part) for part in above), (entry.kind != "dir", name)]
 
@@ -135,7 +131,7 @@ def _directories(count: int) -> str:
 
 
 def _page(tree: _Tree, depth: int, room: int) -> ToolOutput:
-    """The deepest levels that fit whole; of the first level, what fits."""
+    """Show the deepest levels that fit whole; of the first level, as many entries as fit."""
     told = [f"({' '.join(tree.notes)})"] if tree.notes else []
     rows, level, rest = list[str](), tree.levels, 0
     for level in range(tree.levels, 0, -1):

@@ -1,4 +1,4 @@
-"""Where a text is hit: by a literal, here; by a regular expression, in a process of its own that can be stopped."""
+"""Finds the matches in a text: of a literal, here; of a regular expression, in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from msgspec import Struct
 from lmagent.core.errors import ToolError
 
 KEPT = 500
-"""Lines of one text that are told apart; further ones are only counted."""
+"""Matching lines of one text that are returned; further ones are only counted."""
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some interpreters do not find their own library
 
 
 class Hit(Struct, frozen=True):
-    """A line with a match: its number from 1, and where the first match in it begins and ends, in characters."""
+    """A line with a match: its number from 1, and the start and end of its first match, in characters."""
 
     line: int
     start: int
@@ -27,7 +27,7 @@ class Hit(Struct, frozen=True):
 
 
 class Hits(Struct, frozen=True):
-    """The first hits of a text, and how many lines have one."""
+    """The first hits of a text, and the number of all lines with a match."""
 
     hits: list[Hit]
     total: int
@@ -38,38 +38,26 @@ class Late(Exception):
 
 
 class Matcher(Protocol):
-    """Finds the lines of a text that have a match."""
-
     def may_match(self, data: bytes) -> bool:
-        """False if the file, as it is stored, surely has no match; only asked of UTF-8."""
+        """Return False if the stored file certainly has no match; only called for UTF-8."""
         ...
 
     def find(self, text: str) -> Hits:
-        """The lines with a match.
-
-        Raises:
-            Late: the time is over.
-        """
+        """Return the lines with a match; raises Late."""
         ...
 
-    def close(self) -> None:
-        """Release what it holds."""
-        ...
+    def close(self) -> None: ...
 
 
 class Literal:
-    """Matches a text as it stands."""
-
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
         self._bytes = wanted.encode("utf-8", "surrogatepass")
 
     def may_match(self, data: bytes) -> bool:
-        """Whether the bytes of the text occur."""
         return self._bytes in data
 
     def find(self, text: str) -> Hits:
-        """The lines that hold the text."""
         hits, total, number, begin = list[Hit](), 0, 1, 0
         at = text.find(self._wanted)
         while at >= 0:
@@ -86,18 +74,14 @@ class Literal:
         return Hits(hits, total)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: a literal has no process."""
 
 
 class Expression:
-    """Matches a regular expression of Python, line by line.
-
-    Args:
-        pattern: the expression.
-        seconds: after which the process ends itself, whatever it does.
+    """Matches a regular expression of Python, line by line; its process ends itself after `seconds` in any case.
 
     Raises:
-        ToolError: the expression cannot be read, or no process can be started.
+        ToolError: the expression is invalid, or no process can be started.
     """
 
     def __init__(self, pattern: str, seconds: float) -> None:
@@ -133,22 +117,20 @@ class Expression:
             )
 
     def may_match(self, data: bytes) -> bool:
-        """Nobody knows without trying."""
+        """Return True: only a search can tell."""
         return True
 
     def find(self, text: str) -> Hits:
-        """The lines that match."""
         *hits, total = self._ask(text).split(" ")
         return Hits([Hit(*map(int, hit.split(","))) for hit in hits], int(total[1:]))
 
     def close(self) -> None:
-        """End the process."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 try:
                     pipe.close()
-                except BrokenPipeError:  # it died with something unsent
+                except BrokenPipeError:  # it died with unsent data
                     continue
         self._process.wait()
 

@@ -1,4 +1,4 @@
-"""Pages: how much a tool shows at once. The engine may give it less room; then it shows less, and says so."""
+"""The size of a page of output. The engine may give a tool less room; then the tool shows less, and says so."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ LINES = 2000
 
 
 def paged(render: Callable[[int], ToolOutput]) -> ToolOutput:
-    """What `render` makes of a whole page, and the means to make it of less."""
+    """Return the output of `render` for a whole page, with the means to render a smaller one."""
     output = render(BYTES)
     return ToolOutput(output.content, output.data, output.full, output.file, render)
 
 
 def size(rows: Sequence[str]) -> int:
-    """Bytes of rows with their line ends."""
     return sum(len(row) + 1 if row.isascii() else len(row.encode("utf-8", "replace")) + 1 for row in rows)
 
 
 def fitting(rows: Sequence[str], room: int) -> list[str]:
-    """The first rows that fit, at least one."""
+    """Return the first rows that fit, at least one."""
     taken, used = list[str](), 0
     for row in rows[:LINES]:
         used += size([row])

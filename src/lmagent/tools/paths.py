@@ -1,4 +1,4 @@
-"""Paths as the model writes them: which are refused by their look alone, and what they are called afterwards."""
+"""Paths from the model: refused or normalised by their text alone."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Parts = tuple[str, ...]
 """Names from the workspace down, without `.`, `..` and empty ones; `()` is the workspace itself."""
 
 TEMPORARY = ".lmagent-"
-"""How the name of a half-written file begins; only a crash leaves one behind."""
+"""The prefix of the names of half-written files; only a crash leaves one."""
 
 _GIT, _OURS = ".git", ".lmagent"
 
 
 def parse(path: str, root: Path) -> Parts:
-    """The parts of a model's path.
+    """Return the parts of a model's path.
 
-    Relative paths start at the workspace; absolute ones are accepted when they lie in it, or in `/workspace`, as
-    commands in the sandbox call it. A relative `workspace/x` stays what it says: a folder of that name may well exist.
+    Relative paths start at the workspace; absolute ones must be in it, or in `/workspace`, its name in the sandbox. A
+    relative `workspace/x` is unchanged: the workspace may well have a folder of that name.
 
     Raises:
         ToolError: it leads out of the workspace, or is no path.
@@ -43,9 +43,9 @@ def parse(path: str, root: Path) -> Parts:
 
 
 def lexical(path: str) -> str:
-    """A model's path without detours, for summaries and permission rules, without a look at the disk.
+    """Normalise a model's path for summaries and permission rules, without a look at the disk.
 
-    Absolute paths stay absolute: only who knows the workspace can say what they are called in it.
+    Absolute paths stay absolute: here the workspace is not known.
     """
     return ("/" if path.startswith("/") else "") + "/".join(
         part for part in path.split("/") if part not in ("", ".")
@@ -53,17 +53,15 @@ def lexical(path: str) -> str:
 
 
 def shown(parts: Parts) -> str:
-    """The parts as one path relative to the workspace."""
+    """Return the parts as one path relative to the workspace."""
     return "/".join(parts) or "."
 
 
 def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
-    """Refuse what belongs to git (for writing) and to lmagent (for both), at any depth.
+    """Refuse the paths of git (for writing) and of lmagent (for both), at any depth.
 
     Args:
-        parts: the path.
-        write: it is to be changed.
-        own: this program's own configuration and data, where the workspace holds them.
+        own: this program's own configuration and data, if they are in the workspace.
 
     Raises:
         ToolError: a part is one of these names, in any spelling that some file system takes for it.
@@ -89,7 +87,7 @@ def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
 
 
 def is_below(parts: Sequence[str], place: Parts) -> bool:
-    """Whether a path is `place` or lies below it, in any spelling that some file system takes for it."""
+    """Return whether a path is `place` or is below it, in any spelling that some file system takes for it."""
     return len(parts) >= len(place) and all(map(_same, parts, place))
 
 
@@ -98,12 +96,12 @@ def _same(name: str, other: str) -> bool:
 
 
 def is_internal(name: str) -> bool:
-    """Whether walkers pass over an entry of this name: git's and our own folders, half-written files."""
+    """Return whether walkers skip this name: git's and our own folders, half-written files."""
     return _folded(name) in (_GIT, _OURS) or (name.startswith(TEMPORARY) and name.endswith(".tmp"))
 
 
 def _folded(name: str) -> str:
-    """The name as a case-insensitive or lenient file system (APFS, NTFS) would compare it."""
+    """Return the name as a case-insensitive or lenient file system (APFS, NTFS) would compare it."""
     if not name.isascii():
         import unicodedata
 

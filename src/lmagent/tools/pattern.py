@@ -1,7 +1,7 @@
 """Glob patterns: `*`, `?` and `[…]` within a name, `**` across directories, `{a,b}` for either.
 
 A name that begins with a dot is a name like any other. Matching goes name by name with a set of positions in the
-pattern, so that no pattern is slow, and says early which directories cannot hold a match.
+pattern, so that no pattern is slow, and excludes directories without matches early.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ class Pattern:
     """A compiled pattern.
 
     Raises:
-        ToolError: it has too many alternatives, or a part that cannot be read.
+        ToolError: it has too many alternatives, or an invalid part.
     """
 
     def __init__(self, text: str) -> None:
         self._chains = [_compile(alternative) for alternative in _expand(text)]
 
     def matches(self, path: str) -> bool:
-        """Whether a path (relative, "/" separated) matches whole."""
+        """Return whether the whole path (relative, "/" separated) matches."""
         names = path.split("/")
         return any(len(chain) in _after(chain, names) for chain in self._chains)
 
     def may_hold(self, directory: str) -> bool:
-        """Whether something beneath a directory can match."""
+        """Return whether a path beneath a directory can match."""
         names = directory.split("/")
         return any(min(_after(chain, names), default=len(chain)) < len(chain) for chain in self._chains)
 
 
 def name_or_path(text: str) -> Pattern:
-    """A filter: with a slash a pattern for the whole path, without one for the name in any directory."""
+    """Return a filter: with a slash a pattern for the whole path, without one for the name in any directory."""
     return Pattern(text if "/" in text else f"**/{text}")
 
 
 def fixed_start(text: str) -> str:
-    """The directory that all matches lie in, as far as the pattern names it literally."""
+    """Return the directory of all matches, as far as the pattern names it literally."""
     names = text.split("/")[:-1]
     fixed = list[str]()
     for name in names:
@@ -69,12 +69,12 @@ def _compile(text: str) -> list[_Piece]:
             except re.error as error:
                 raise ToolError(f"The pattern {one_line(name)} cannot be read: {error}.") from None
     if pieces and pieces[-1] == _ANY:
-        pieces.append(re.compile(translate("*")))  # `src/**` is everything beneath src
+        pieces.append(re.compile(translate("*")))  # `src/**` matches all paths beneath src
     return pieces
 
 
 def _after(chain: Sequence[_Piece], names: Sequence[str]) -> set[int]:
-    """The positions in the pattern that are reached when all names are consumed."""
+    """Return the positions in the pattern that are reached when all names are consumed."""
     states = _skip(chain, {0})
     for name in names:
         following = set[int]()
@@ -93,12 +93,12 @@ def _after(chain: Sequence[_Piece], names: Sequence[str]) -> set[int]:
 
 
 def _skip(chain: Sequence[_Piece], states: set[int]) -> set[int]:
-    """`**` may stand for no directory at all."""
+    """Add the positions after a `**`, which may match no directory at all."""
     return states | {at + 1 for at in states if at < len(chain) and isinstance(chain[at], str)}
 
 
 def _expand(text: str) -> list[str]:
-    """Every reading of the braces, innermost first; a brace without its partner or a comma stands for itself."""
+    """Return every reading of the braces, innermost first; a brace without its partner or a comma is literal."""
     done, pending = list[str](), [text]
     while pending:
         if len(done) + len(pending) > _ALTERNATIVES:

@@ -1,8 +1,9 @@
-"""Pictures: what an image is by its own bytes. A name or a declared type proves nothing, and SVG and HTML are none.
+"""Detects image formats and sizes by the bytes of a file. A name or a declared type proves nothing; SVG and HTML do not
+count as images.
 
-Only headers are read: what a decoder would have to allocate is known before anybody decodes it. Formats:
-PNG (W3C) section 11.2.1, JPEG (ITU T.81) B.2.2, GIF89a sections 15, 18 and 20, WebP (RFC 9649) section 2, BMP
-(Microsoft, "Bitmap Header Types").
+Only headers are read, so that a decoder's memory use is known before an image is decoded. Formats: PNG (W3C) section
+11.2.1, JPEG (ITU T.81) B.2.2, GIF89a sections 15, 18 and 20, WebP (RFC 9649) section 2, BMP (Microsoft, "Bitmap Header
+Types").
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ MAX_PIXELS = 50_000_000
 """Pixels of an image that may be decoded: an A4 page at 600 dpi has 35 million."""
 
 MOST_PIECES = 10_000
-"""Pieces of a file that are looked at for its size: a colour profile has 255 at most, and whoever made millions of them
-wants to keep us busy."""
+"""Pieces of a file that are searched for its size: a colour profile has 255 at most, and a file with millions of them
+is an attack."""
 
 FORMATS = {
     "image/png": "PNG",
@@ -28,7 +29,7 @@ FORMATS = {
     "image/webp": "WebP",
     "image/bmp": "BMP",
 }
-"""The formats that are known, by media type."""
+"""The supported formats, by media type."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
@@ -43,13 +44,7 @@ _FRAME, _EXTENSION = 0x2C, 0x21
 
 
 class Picture(Struct, frozen=True):
-    """An image.
-
-    Attributes:
-        media_type: for example `image/png`.
-        width: in pixels.
-        height: in pixels.
-    """
+    """An image's type, such as `image/png`, and its size in pixels."""
 
     media_type: str
     width: int
@@ -57,12 +52,11 @@ class Picture(Struct, frozen=True):
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it has more pixels than may be decoded."""
         return self.width * self.height > MAX_PIXELS
 
 
 def media_type_of(head: bytes) -> str | None:
-    """Which image format a file has that begins so; whether it is an image, and of what size, `picture_of` tells."""
+    """Return the image format of a file that begins with these bytes; `picture_of` checks the rest."""
     if head.startswith(_PNG):
         return "image/png"
     if head.startswith(_JPEG + b"\xff"):
@@ -77,7 +71,7 @@ def media_type_of(head: bytes) -> str | None:
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """What image these bytes begin; None for no image, or one without a size."""
+    """Return the image at the beginning of these bytes; None for no image, or one without a size."""
     kind = media_type_of(data)
     size = _SIZES[kind](data) if kind is not None else None
     return Picture(kind, *size) if kind is not None and size is not None and min(size) > 0 else None
@@ -90,14 +84,14 @@ def _png(data: bytes) -> Size | None:
 
 
 def _gif(data: bytes) -> Size | None:
-    """The screen, or the first frame where that is larger: viewers make room for it."""
+    """Return the size of the screen, or of the first frame if that is larger: viewers make room for it."""
     if len(data) < 13:
         return None
     at = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)
     left = MOST_PIECES
     while left > 0 and data[at : at + 1] == bytes([_EXTENSION]):
         at += 2
-        while left > 0 and at < len(data) and data[at]:  # its pieces, each behind its length
+        while left > 0 and at < len(data) and data[at]:  # its pieces, each after its length
             at, left = at + 1 + data[at], left - 1
         at, left = at + 1, left - 1
     if left <= 0 or data[at : at + 1] != bytes([_FRAME]) or at + 10 > len(data):
@@ -111,12 +105,12 @@ def _webp(data: bytes) -> Size | None:
     if len(data) < 30:
         return None
     match data[12:16]:
-        case b"VP8X":  # the canvas, less one
+        case b"VP8X":  # the canvas, minus one
             width, height = int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
-        case b"VP8L" if data[20] == 0x2F:  # 14 bits each, less one
+        case b"VP8L" if data[20] == 0x2F:  # 14 bits each, minus one
             bits = int.from_bytes(data[21:25], "little")
             width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":  # 14 bits each, above them how to scale
+        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":  # 14 bits each; the bits above are the scaling
             width = int.from_bytes(data[26:28], "little") & 0x3FFF
             height = int.from_bytes(data[28:30], "little") & 0x3FFF
         case _:
@@ -125,12 +119,12 @@ def _webp(data: bytes) -> Size | None:
 
 
 def _jpeg(data: bytes) -> Size | None:
-    """The size stands in the frame header, behind as many other segments as somebody liked to put there."""
+    """Search the frame header with the size, after an arbitrary number of other segments."""
     at = 2
     for _ in range(MOST_PIECES):
         if (found := _MARKER.match(data, at)) is None:
             return None
-        marker, at = found[1][0], found.end() - 2  # bytes of 0xFF before it only fill
+        marker, at = found[1][0], found.end() - 2  # further 0xFF bytes before it are padding
         if marker in _ALONE:
             at += 2
         elif marker in (_SCAN, _END):
@@ -145,7 +139,7 @@ def _jpeg(data: bytes) -> Size | None:
 
 
 def _bmp(data: bytes) -> Size | None:
-    """A height below zero says that the rows stand from top to bottom."""
+    """A negative height means rows from top to bottom."""
     if len(data) < 26:
         return None
     if int.from_bytes(data[14:18], "little") == _BMP_CORE:

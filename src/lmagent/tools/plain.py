@@ -1,7 +1,7 @@
-"""Small files that the program itself reads from a workspace: nothing there may lead it elsewhere or hold it up.
+"""Reads small files of a workspace for the program itself; refuses links and special files.
 
-A workspace may come from a stranger. A link in it would send any file of the user's to the model, and the opening of a
-FIFO would wait for ever.
+A workspace may come from a stranger. A link in it would send any file of the user's to the model, and opening a FIFO
+would wait for ever.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ from lmagent.tools.resolve import open_by_walking
 
 
 class Plain(Struct, frozen=True):
-    """What was read: the first characters, and whether there are more."""
+    """The first characters of a file, and whether there are more."""
 
     text: str
     more: bool
 
 
 class NotPlain(Exception):
-    """It is there and is not read; `args[0]` says what it is, as in "a symbolic link"."""
+    """The path exists and is not read; `args[0]` is its kind, as in "a symbolic link"."""
 
 
 def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
-    """The beginning of a regular file beneath a folder, no link followed; None where there is none.
-
-    Args:
-        root: the folder.
-        parts: names from there down.
-        limit: characters to read at most.
+    """Return the first `limit` characters of a regular file beneath a folder; None if it does not exist.
 
     Raises:
-        NotPlain: it, or a folder on the way to it, is a link or something special, or it cannot be read.
+        NotPlain: it, or a folder on the way to it, is a link or a special file, or it cannot be read.
     """
     descriptor = _open(root, parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     if descriptor is None:
@@ -57,7 +52,7 @@ def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
 
 
 def names_in(root: Path, parts: Parts) -> list[str]:
-    """The names in a folder beneath another one, in order; empty where there is none.
+    """Return the names in a folder beneath another one, in order; an empty list if it does not exist.
 
     Raises:
         NotPlain: it, or a folder on the way to it, is a link or no folder, or it cannot be read.
@@ -87,7 +82,7 @@ def _open(root: Path, parts: Parts, flags: int) -> int | None:
 
 
 def _what(error: OSError, root: Path, parts: Parts) -> str:
-    """What stands in the way, for the message: by then it may be something else."""
+    """Return the kind of the obstacle, for the message: it may have changed since the error."""
     if error.errno == errno.ENXIO:
         return "a special file"
     if error.errno not in (errno.ELOOP, errno.ENOTDIR):

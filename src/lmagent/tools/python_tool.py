@@ -31,12 +31,10 @@ class Python(Struct, frozen=True):
 
 
 def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_mb: int = Limits().memory_mb) -> Tool:
-    """The tool.
+    """Return the tool, which calls `sandbox` at every call.
 
-    Args:
-        sandbox: gives the sandbox; asked at every call.
-        kernels: holds the processes; whoever passes it closes it. Without one they live as long as the event loop.
-        memory_mb: the sandbox's limit, to name it where it was hit.
+    The caller closes `kernels`; without them, the processes live as long as the event loop. `memory_mb` is the
+    sandbox's limit, for the message when it was hit.
     """
     held = Kernels() if kernels is None else kernels
 
@@ -76,7 +74,7 @@ def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
 
 
 def _without_own_frames(outcome: Outcome) -> str:
-    """What was printed; where Python died, its last words name the cell's frames and then the kernel's."""
+    """Return the output; if Python crashed, its report has the cell's frames and then the kernel's, which are cut."""
     text = outcome.output.text()
     if outcome.end is None:
         return text
@@ -84,7 +82,6 @@ def _without_own_frames(outcome: Outcome) -> str:
 
 
 def _result(outcome: Outcome) -> str:
-    """Value or traceback."""
     reply = outcome.reply
     if reply is None:
         return ""

@@ -28,23 +28,23 @@ _NUMBER = 12
 """Bytes that the number of a line and its end may take."""
 
 _CUT = 100
-"""Bytes that the note about a line may take that was cut."""
+"""Bytes that the note about a truncated line may take."""
 
-_THREAD_FROM = 1 << 20  # bytes of a file whose hashing would hold up the event loop
+_THREAD_FROM = 1 << 20  # bytes of a file whose hashing would block the event loop
 PATH_NAMES = dict.fromkeys(
     ("file_path", "filepath", "filename", "file_name", "file", "target_file", "absolute_path"), "path"
 )
-"""What other agents' file tools call `path`."""
+"""Names of `path` in other agents' file tools."""
 
 REMARKS: dict[str, str] = dict.fromkeys(("description", "explanation", "reason", "reasoning", "thought", "purpose"), "")
-"""Arguments of other agents' tools that only say why a call is made."""
+"""Arguments of other agents' tools that only give the reason for a call."""
 
 TEXT: dict[str, tuple[Any, ...]] = {"encoding": ("utf-8", "utf8"), "binary": (False,)}
-"""What is true of every text file that is read or written."""
+"""Values of other agents' arguments that are true for every text file."""
 
 
 def adapting(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What `lmagent.tools.foreign` knows of other agents' arguments for a tool."""
+    """Return the function of `lmagent.tools.foreign` that adapts other agents' arguments for a tool."""
 
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
         from lmagent.tools import foreign  # few models need it
@@ -111,7 +111,7 @@ def _header(name: str, found: Window, last: int, notes: list[str]) -> str:
 
 
 def number(first: int, lines: list[Line], room: int) -> tuple[str, int, list[str]]:
-    """As many whole lines, numbered, as fit `room` bytes: the text, how many they are, and what to note about them."""
+    """Return as many whole lines, numbered, as fit `room` bytes; their number; and the notes about them."""
     rows, size, odd, cut = list[str](), 0, False, 0
     for at, line in enumerate(lines):
         text = line.text.removesuffix("\r")

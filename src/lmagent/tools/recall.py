@@ -1,8 +1,8 @@
-"""recall: search the session's own record, the parts that compaction has cut included.
+"""recall: searches the session's own record, including the parts that compaction has cut.
 
-The record is searched by passages: what people and the model said, what was called and with which arguments, the whole
-of every result (its artifact where the model was shown an excerpt), tasks, summaries, what sub-agents reported. A
-passage that holds the query as it is comes first; the others count by its words, a rare one for more than a common.
+The record is searched by passages: messages of the user and the model, calls with their arguments, the whole of every
+result (its artifact if the model was shown an excerpt), tasks, summaries, reports of sub-agents. A passage that
+contains the whole query comes first; the others are ranked by its words, and a rare word counts more than a common one.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from lmagent.tools.page import fitting, paged
 
 HITS = 8
 PASSAGE = 500
-"""Characters of a passage, about: whole lines where they are shorter."""
+"""Approximate characters of a passage: whole lines if they are shorter."""
 
 OVERLAP = 100
-"""Characters of a very long line that its next piece shows again."""
+"""Characters of a very long line that its next piece repeats."""
 
 LARGEST = 4 << 20
 """Bytes of an artifact that are searched."""
 
 PAGE = 4800
-"""Bytes of all that is shown."""
+"""Bytes of the whole output."""
 
 ReadEvents = Callable[[str], Iterable[DurableEvent]]
 """session -> its events, in order."""
@@ -61,14 +61,7 @@ class Recall(Struct):
 
 
 class Passage(Struct, frozen=True):
-    """A piece of the record.
-
-    Attributes:
-        seq: of its event.
-        who: where it comes from.
-        text: what it says.
-        words: how often each word stands in it.
-    """
+    """A piece of the record: `seq` of its event, `who` is its source, `words` counts each word."""
 
     seq: int
     who: str
@@ -77,8 +70,6 @@ class Passage(Struct, frozen=True):
 
 
 def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Tool:
-    """The tool, searching what `read_events` gives, and the artifacts that `get_blob` gives."""
-
     async def run(arguments: Recall, context: ToolContext) -> ToolOutput:
         wanted = set(_words(arguments.query))
         if not wanted:
@@ -104,7 +95,7 @@ def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Too
 
 
 def _blob(get_blob: GetBlob | None, session: str, handle: str) -> str:
-    """The whole of a long output; empty where it is gone, or too long."""
+    """Return the whole of a long output; empty if it is gone, or too long."""
     if get_blob is None:
         return ""
     try:
@@ -114,7 +105,7 @@ def _blob(get_blob: GetBlob | None, session: str, handle: str) -> str:
 
 
 def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Iterator[tuple[int, str, str, str]]:
-    """(seq, who, text, handle of the artifact that it is) of all that is searched."""
+    """Yield (seq, who, text, handle of its artifact) of all text that is searched."""
     mine = frozenset(("recall", "read_artifact"))
     summaries = dict[str, str]()
     for event in events:
@@ -147,7 +138,6 @@ def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Itera
 
 
 def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> list[Passage]:
-    """The passages that hold any of the words."""
     found = list[Passage]()
     for seq, who, text, handle in pieces:
         for line, passage in _cut(text):
@@ -159,7 +149,7 @@ def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> 
 
 
 def _best(passages: list[Passage], wanted: set[str], query: str) -> list[str]:
-    """The passages that say most, as rows: those that hold the query as it is, then those with more of its words."""
+    """Return the best passages, as rows: those with the whole query, then those with more of its words."""
     weight = {
         word: math.log(1 + len(passages) / (1 + sum(word in passage.words for passage in passages))) + 0.1
         for word in wanted
@@ -182,7 +172,7 @@ def _best(passages: list[Passage], wanted: set[str], query: str) -> list[str]:
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:
-    """The text in passages, each with the number of its first line, from 1."""
+    """Yield the text in passages, each with the number of its first line, from 1."""
     first, size, lines = 1, 0, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         if lines and size + len(line) > PASSAGE:
@@ -200,7 +190,7 @@ def _cut(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The words in lower case, their endings off, names taken apart: who asks for `ports` means `openPort` too."""
+    """Yield the words in lower case, without endings, names split: a query for `ports` finds `openPort` too."""
     ending = re.compile(_ENDING)
     for word in re.findall(_WORD, re.sub(_HUMP, " ", text).lower().replace("_", " ")):
         yield ending.sub("", word)

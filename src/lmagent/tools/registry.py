@@ -9,11 +9,7 @@ from lmagent.tools.clock import get_time
 
 
 def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
-    """read, write, edit, glob, grep, ls, mkdir and get_time.
-
-    Args:
-        clock: what get_time tells.
-    """
+    """Return read, write, edit, glob, grep, ls, mkdir and get_time."""
     return (
         read.TOOL,
         write.TOOL,

@@ -1,6 +1,6 @@
-"""What grep found, by file: its path on a line, then `12:text` for each hit and `13-text` for what stands around it.
+"""grep's results, by file: its path on a line, then `12:text` for each hit and `13-text` for lines around it.
 
-The text begins right behind the sign, so that its indentation can be copied.
+The text begins right after the sign, so that its indentation can be copied.
 """
 
 from __future__ import annotations
@@ -16,14 +16,9 @@ WIDTH = 240
 
 
 class Piece(Struct, frozen=True):
-    """A hit with what stands around it and is not shown before.
+    """A hit with the lines around it that were not shown before.
 
-    Attributes:
-        name: the file.
-        rows: the lines.
-        alone: the line of the hit.
-        hits: how many of the lines are hits.
-        gap: whether lines are left out between it and the piece before.
+    `alone` is the line of the hit, `hits` the number of lines that are hits; `gap` if lines before it are left out.
     """
 
     name: str
@@ -34,15 +29,7 @@ class Piece(Struct, frozen=True):
 
 
 class Report:
-    """Collects hits until a page is surely full, and counts on.
-
-    Args:
-        context: lines shown around a hit.
-
-    Attributes:
-        total: lines with a hit.
-        files: files with a hit.
-    """
+    """Collects hits, with `context` lines around each, until a page is certainly full, then only counts."""
 
     def __init__(self, context: int) -> None:
         self.total = self.files = 0
@@ -51,7 +38,6 @@ class Report:
         self._size = self._lines = 0
 
     def add(self, path: str, text: str, hits: Hits) -> None:
-        """Add the hits of one file."""
         self.total += hits.total
         self.files += 1
         if self._size > BYTES or self._lines > LINES:
@@ -76,13 +62,13 @@ class Report:
             done = last
 
     def page(self, room: int) -> tuple[str, int]:
-        """The first pieces that fit, and how many hits they show."""
+        """Return the first pieces that fit, and the number of hits in them."""
         rows, used, shown, name = list[str](), 0, 0, ""
         for piece in self._pieces:
             before = ([""] if rows else []) + [piece.name] if piece.name != name else ["--"] * piece.gap
             new = [*before, *piece.rows]
             if used + size(new) > room or len(rows) + len(new) > LINES:
-                if not rows:  # its surroundings are too long: the hit alone, then
+                if not rows:  # its surroundings are too long: show the hit alone
                     return "\n".join([piece.name, _within(piece.alone, room - size([piece.name]))]), 1
                 break
             rows += new

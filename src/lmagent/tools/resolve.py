@@ -1,7 +1,8 @@
-"""Open a path beneath a directory without following one symbolic link, and find the link-free form of a path.
+"""Opens a path beneath a directory without following any symbolic link, and finds the link-free form of a path.
 
-Two ways with the same promise: `openat2` (Linux 5.6, one call), and a walk that opens each component with O_NOFOLLOW
-from the descriptor of the one before. Neither looks at a path and then opens it by name: there is no moment between.
+There are two implementations with the same guarantee: `openat2` (Linux 5.6, one call), and a walk that opens each
+component with O_NOFOLLOW from the descriptor of the one before. Neither checks a path and then opens it by name, so
+there is no race between the two.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ Opener = Callable[[int, Parts, int], int]
 _OPENAT2 = 437  # the same number on every architecture but alpha
 _HOW = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
 _RESOLVE = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, linux/openat2.h
-_AGAIN = 16  # EAGAIN: a rename went on elsewhere while the kernel resolved; how often to try again
-_LONGEST = 4000  # bytes; the kernel takes paths below 4096, the walk any
+_AGAIN = 16  # EAGAIN: a concurrent rename disturbed the kernel's resolution; how often to try again
+_LONGEST = 4000  # bytes; the kernel takes paths below 4096, the walk has no limit
 _HOPS = 40  # links in one path, as in the kernel
 _STEP = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def opener(kernel: bool | None = None) -> Opener:
-    """The way to open: `openat2` where the kernel has it, else the walk; `kernel` asks for one of them.
+    """Return `openat2` if the kernel has it, else the walk; `kernel` requires one of them.
 
     Raises:
-        OSError: `openat2` was asked for and is not there.
+        OSError: `openat2` was required and is missing.
     """
     if kernel is False:
         return open_by_walking
@@ -44,7 +45,6 @@ def opener(kernel: bool | None = None) -> Opener:
 
 
 def open_by_walking(root: int, parts: Parts, flags: int) -> int:
-    """Open by a walk from component to component."""
     if not parts:
         return os.open(".", flags | os.O_CLOEXEC, dir_fd=root)
     current = root
@@ -61,12 +61,12 @@ def open_by_walking(root: int, parts: Parts, flags: int) -> int:
 
 
 def open_directory(root: int, parts: Parts, opening: Opener) -> int:
-    """A descriptor of a directory, good for operations beneath it (not for listing it)."""
+    """Return a descriptor of a directory, good for operations beneath it (not for listing it)."""
     return opening(root, parts, _STEP)
 
 
 def make_directory(root: int, parts: Parts) -> tuple[int, bool]:
-    """A descriptor of a directory, which is made with its parents where it is missing, and whether it was."""
+    """Return a descriptor of a directory, and whether it was made; missing parents are made too."""
     current, made = os.open(".", _STEP, dir_fd=root), False
     try:
         for name in parts:
@@ -74,7 +74,7 @@ def make_directory(root: int, parts: Parts) -> tuple[int, bool]:
                 inner = os.open(name, _STEP, dir_fd=current)
                 made = False
             except FileNotFoundError:
-                with suppress(FileExistsError):  # somebody made it meanwhile
+                with suppress(FileExistsError):  # another process made it meanwhile
                     os.mkdir(name, dir_fd=current)
                 inner, made = os.open(name, _STEP, dir_fd=current), True
             os.close(current)
@@ -90,15 +90,13 @@ class LeadsOut(Exception):
 
 
 def without_links(root: int, parts: Parts, where: Path, opening: Opener) -> Parts:
-    """The same place with every symbolic link replaced by what it points to.
+    """Return the same place with every symbolic link replaced by its target.
 
-    It is only where to try next: opening it refuses links again.
+    The result is only a candidate: opening it refuses links again.
 
     Args:
         root: descriptor of the root.
-        parts: names from the root down.
         where: path of the root, for links with an absolute target inside it.
-        opening: how to open.
 
     Raises:
         LeadsOut: a link points to a place outside the root.
@@ -153,7 +151,7 @@ def _relative(target: str, where: Path, link: str) -> str:
 
 @cache
 def _openat2() -> Opener | None:
-    """The system call as a function; None where there is none, or a filter forbids it."""
+    """Return the system call as a function; None if it does not exist or a filter forbids it."""
     if sys.platform != "linux":
         return None
     try:

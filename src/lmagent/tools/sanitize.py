@@ -1,7 +1,7 @@
-"""Make text safe to show: no terminal escapes, no control characters, no invisible tricks.
+"""Makes text safe to show: no terminal escapes, no control characters, no invisible tricks.
 
-Escape sequences after ECMA-48 (CSI, the control strings OSC, DCS, APC, PM and SOS, two-character escapes, and the
-8-bit C1 range); bidirectional controls after Unicode UAX #9.
+Escape sequences after ECMA-48 (CSI, the control strings OSC, DCS, APC, PM and SOS, two-character escapes, and the 8-bit
+C1 range); bidirectional controls after Unicode UAX #9.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _Patterns = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 
 @cache
 def _patterns() -> _Patterns:
-    """What needs a look, what goes, what is shown escaped; compiled on first use, which is not at start-up."""
+    """Return the patterns for suspicious, removed and escaped characters; cached, since start-up does not need them."""
     return re.compile(f"\r|{_CONTROLS}|{_DECEPTIVE}"), re.compile(_SEQUENCES), re.compile(_DECEPTIVE)
 
 
 def printable(text: str) -> str:
-    """The text without terminal escapes and control characters; line feeds and tabs stay.
+    """Return the text without terminal escapes and control characters; line feeds and tabs stay.
 
-    CR LF becomes a line feed, and so does a lone CR, so that nothing overwrites what stands before it. Characters that
-    make text look like another text are shown as `\\u202e`. A control string that is never closed loses only
-    its introducer: what follows was to be hidden and is shown. Linear in the length of the text.
+    CR LF becomes a line feed, and so does a lone CR, so that nothing overwrites the text before it. Characters that
+    make text look like another text are shown as `\\u202e`. A control string that is never closed loses only its
+    introducer: the text after it was meant to be hidden and is shown. Linear in the length of the text.
     """
     suspect, sequences, deceptive = _patterns()
     if suspect.search(text) is None:
@@ -46,9 +46,9 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with everything in it to be seen: what a terminal would obey or hide is shown as `\\x1b`.
+    """Return the text with all characters visible: those that a terminal would obey or hide are shown as `\\x1b`.
 
-    For what a person decides about: nothing is left out, so nothing can hide. Line feeds and tabs stay.
+    For text that the user decides about: nothing is left out, so nothing can hide. Line feeds and tabs stay.
     """
     suspect, _, _ = _patterns()
     if suspect.search(text) is None:
@@ -57,7 +57,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 120) -> str:
-    """The text on one line of at most `limit` characters, for labels and names; nothing hides in it."""
+    """Return the text on one line of at most `limit` characters, for labels and names; nothing hides in it."""
     line = visible(text).replace("\n", " ").replace("\t", " ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Seen: a file is not changed from what it was, nor replaced by somebody who does not know what is in it."""
+"""Refuses to edit a file that changed since the model saw it, and to replace a file whose content it does not know."""
 
 from __future__ import annotations
 
@@ -11,32 +11,22 @@ UNREAD = "exists and has not been read in this session; nothing was changed. Rea
 
 
 def sha256(data: bytes) -> str:
-    """The SHA-256 of a content in hexadecimal."""
     import hashlib  # it loads OpenSSL: not before the first request
 
     return hashlib.sha256(data).hexdigest()
 
 
 def require_unchanged(ctx: ToolContext, path: str, data: bytes) -> None:
-    """Refuse to edit a file that changed since the model was last shown it. One that it never saw may be edited.
-
-    Raises:
-        ToolError: it changed.
-    """
+    """Refuse to edit a file that changed since the model was shown it. A file that was never shown may be edited."""
     mark = ctx.seen.get(path)
     if mark is not None and mark.sha256 != sha256(data):
         raise ToolError(f"{one_line(path)} {CHANGED}.", data={"code": "stale", "path": path})
 
 
 def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirmed: bool) -> None:
-    """Refuse to replace a file of which the session does not know the content, until the model confirms it.
+    """Refuse to replace a file whose content the session does not know, until the model confirms it.
 
-    Args:
-        ctx: knows what the session was shown, and what it kept.
-        path: the file, relative to the workspace.
-        data: its content now.
-        text: what is to replace it; it is kept.
-        confirmed: the model has been told, and wants it.
+    The new content `text` is kept; `confirmed` means that the model has seen the refusal, and insists.
 
     Raises:
         ToolError: the file was never shown, or changed since.

@@ -1,4 +1,4 @@
-"""shell: run a command in the sandbox. Folder and exported variables carry over to the next one."""
+"""shell: runs a command in the sandbox. Folder and exported variables carry over to the next command."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LARGEST = 1_500_000
 """Characters of a command: the kernel's limit on all arguments is 2 MiB."""
 
 _REPORT = 4 << 20
-"""Bytes that are read of what a command reports at its end."""
+"""Bytes of a command's report at its end."""
 
 _PROXIES = re.compile(r"(?:HTTPS?|ALL|NO)_PROXY|NODE_USE_ENV_PROXY", re.IGNORECASE)
-"""What the sandbox sets for a command that may reach hosts; those of an earlier command would lead nowhere."""
+"""Variables that the sandbox sets for a command that may reach hosts; an earlier command's values would be invalid."""
 
 _INVALID: dict[str, object] = {"code": "invalid_arguments"}
 
@@ -46,14 +46,12 @@ class ShellRunner:
     """Runs the commands of all sessions.
 
     Args:
-        sandbox: where.
         events: the log of a session, to find the folder and variables that it ended with.
         spill: folder for long outputs.
-        jobs: commands in the background.
-        hosts: what commands may reach; empty means no network.
+        hosts: hosts that commands may reach; empty means no network.
         longest: seconds that a command may take at most.
-        apart: every command begins at the top of the workspace, in a home and with variables of its own, and leaves
-            nothing to the commands that follow.
+        apart: every command begins at the top of the workspace, in a home and with variables of its own, and leaves no
+            state to the commands that follow.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class ShellRunner:
         self._states: dict[str, ShellState] = {}
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
-        """The tool."""
         from lmagent.tools.shell_script import command_line  # its patterns are compiled with the first command
 
         _check(arguments)
@@ -144,7 +141,6 @@ class ShellRunner:
 
 
 def shell_tool(runner: ShellRunner) -> Tool:
-    """The tool, running commands by `runner`."""
     return Tool(
         name="shell",
         description=(
@@ -186,14 +182,13 @@ def _check(arguments: Shell) -> None:
 
 
 def _line_feeds(command: str) -> str:
-    """The command as it is run: without the carriage returns of one that was written with CR LF throughout."""
+    """Remove the carriage returns of a command that was written with CR LF throughout."""
     if command.count("\r\n") != command.count("\n"):
         return command
     return command.replace("\r\n", "\n").removesuffix("\r")
 
 
 def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> list[str]:
-    """What the model should know besides the output."""
     remarks: list[str] = []
     if end.reason == "timeout":
         remarks.append(f"timed out after {end.seconds:.0f} s; everything it started was killed")

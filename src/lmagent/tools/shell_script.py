@@ -1,12 +1,12 @@
-"""Shell script: what runs a command inside, and has the shell say at its end where it is and what it exports.
+"""The script that runs a command inside, and reports at its end the shell's folder and exported variables.
 
-The carried variables come as arguments and are exported only when the shell is there: none of them, a PATH that leads
-nowhere for one, can keep the shell from starting. The report goes to the private channel: the numbers of the jobs that
-still run, the folder as the shell calls it, the folder as it really is, and `export -p`; a NUL after each.
+The carried variables come as arguments and are exported only after the shell has started: none of them, such as an
+invalid PATH, can keep the shell from starting. The report goes to the private channel: the numbers of the jobs that
+still run, the shell's logical folder, the real folder, and `export -p`; a NUL after each.
 
-Nothing that a command does to its shell may spoil the report or its own exit code. So the report is made in a
-substitution, where it can be undone: POSIX mode finds `unset`, `set`, `export` and the like before functions of those
-names, and no variable is used that could be readonly. Functions are parsed before there can be an alias.
+A command must not be able to spoil the report or its own exit code. So the report is made in a command substitution,
+which has no effect on the shell: POSIX mode finds `unset`, `set`, `export` and other special builtins before functions
+of those names, and no variable is used that could be readonly. Functions are parsed before an alias can exist.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import re
 from collections.abc import Mapping
 
 MARK = "lmagent"
-"""The POSIXLY_CORRECT that is ours and no export, where a shell exports all it assigns."""
+"""Our own value of POSIXLY_CORRECT, which is no export, for shells that export all assignments."""
 
 KEEP = 'eval "$1"; eval " $__lmagent_command"'
 END = f'{KEEP}; {{ __lmagent_end "$?"; }} >/dev/null 2>&1 && {{ :; }} >/dev/null 2>&1'
-"""What bash is given: on one line, so that the lines in its messages are those of the command. The second reports once
-more, since the command may have a trap on EXIT of its own; a list with && keeps its code, even with set -e."""
+"""The end of bash's input: on one line, so that line numbers in its messages are those of the command. The second part
+reports again, since the command may have a trap on EXIT of its own; a list with && keeps its code, even with set -e."""
 
 SCRIPT = rf"""
 eval '__lmagent_end() {{ case $(
@@ -50,8 +50,8 @@ while [ "$__lmagent_left" -gt 0 ]; do export "$1" 2>/dev/null; shift; __lmagent_
 __lmagent_ifs=$IFS; IFS=; __lmagent_command=$*; IFS=$__lmagent_ifs
 unset __lmagent_left __lmagent_ifs; set --
 """
-"""Run by bash; its arguments: this, whether traps are to be kept, how many exports follow, those, and the command (in
-pieces, since one argument may have 128 KiB only)."""
+"""Run by bash; its arguments: this, whether traps are to be kept, the number of exports, the exports, and the command
+(in pieces, since one argument may have 128 KiB only)."""
 
 PLAIN = r"""
 c=${LMAGENT_CHANNEL-}
@@ -81,15 +81,15 @@ unset c left ifs; set --
 eval " $__lmagent_command"
 { __lmagent_end "$?"; } >/dev/null 2>&1 || exit "$?"
 """
-"""The same for a shell that is no bash, with itself as the first argument. dash knows descriptors of one digit only, as
-the channel's hardly ever is, and cannot move it there by itself."""
+"""The same for a shell other than bash, with itself as the first argument. dash accepts one-digit descriptors only,
+which the channel's rarely is, and cannot move it there by itself."""
 
 START = r"""
 run=$1 script=$2 plain=$3; shift 3
 if bash=$(command -v bash); then exec "$bash" -c "$run" bash "$script" "$@"; fi
 exec /bin/sh -c "$plain" sh "$plain" "$@"
 """
-"""Run by sh: hands over to bash where there is one, on the PATH that every command begins with."""
+"""Run by sh: executes bash if there is one, on the PATH that every command begins with."""
 
 _PIECE = 25_000
 """Characters, of at most four bytes."""
@@ -110,11 +110,9 @@ _LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 def command_line(command: str, exports: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The program and arguments that run a command and report its end.
+    """Return the program and arguments that run a command and report its end.
 
-    Args:
-        command: the shell line.
-        exports: variables that it begins with besides the sandbox's own; their names have to be identifiers.
+    The names of `exports`, variables besides the sandbox's own, have to be identifiers.
     """
     keep = _keeps_traps(command)
     given = [f"{name}={value}" for name, value in (exports or {}).items()]
@@ -135,21 +133,21 @@ def command_line(command: str, exports: Mapping[str, str] | None = None) -> tupl
 
 
 def _keeps_traps(command: str) -> bool:
-    """Whether `trap` has to be a function that adds the report to a trap on EXIT.
+    """Return whether `trap` has to be a function that adds the report to a trap on EXIT.
 
-    What a function does to the traps on ERR, DEBUG and RETURN, bash undoes when it returns: a command with one of
-    those keeps the builtin, and reports only if it gets to its end.
+    bash undoes a function's changes to the traps on ERR, DEBUG and RETURN when it returns: a command with one of those
+    keeps the builtin, and reports only if it gets to its end.
     """
     return _TRAP.search(command) is not None and _SCOPED.search(command) is None
 
 
 def exported(listing: bytes) -> dict[bytes, bytes]:
-    """The variables that `export -p` lists, of bash, dash or busybox."""
+    """Return the variables that `export -p` lists, of bash, dash or busybox."""
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(listing):
         entry = _ENTRY.match(listing, at)
-        if entry is None:  # an array: no program can be given one
+        if entry is None:  # an array: it cannot be passed to a program
             at = listing.find(b"\n", at) + 1 or len(listing)
             continue
         if entry[2] is not None:

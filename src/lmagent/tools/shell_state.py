@@ -1,7 +1,7 @@
-"""Shell state: the folder and the exported variables of a session's commands, carried from one to the next.
+"""The folder and the exported variables of a session's commands, carried from one to the next.
 
-There is no shell that lives on: every command runs in a sandbox of its own, and reports at its end where it is and what
-it exports, over its private channel. That survives a crash of the command, and a restart of the program.
+No shell process survives a command: every command runs in a sandbox of its own, and reports its folder and exports at
+its end, over its private channel. So the state survives a crash of the command, and a restart of the program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 64 << 10
 """Bytes of exported variables that are carried on; with more, the earlier ones stay."""
 
 MOST = 500
-"""Exported variables that are carried on: all are arguments of a program, which may have only so many."""
+"""Exported variables that are carried on: all are arguments of a program, whose number is limited."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -30,28 +30,23 @@ _OWN = (
     *("LMAGENT_CHANNEL", "PWD", "OLDPWD", "SHLVL", "_", "BASH_EXECUTION_STRING"),
     *("IFS", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "UID", "EUID", "PPID"),
 )
-"""What every shell sets for itself, and what would change how ours reads its script."""
+"""Variables that every shell sets for itself, and variables that change how ours reads its script."""
 
 
 class ShellState(Struct):
-    """Where the next command begins.
-
-    Attributes:
-        cwd: folder, relative to the workspace.
-        exports: variables that commands have set.
-    """
+    """The start of the next command; the folder is relative to the workspace."""
 
     cwd: str = "."
     exports: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Learned(Struct, frozen=True):
-    """What a report told.
+    """The content of a report.
 
     Attributes:
         left: background processes that were still running at the end.
-        remarks: what the model should know of what is not carried on.
-        heard: whether there was a report.
+        remarks: for the model: state that is not carried on.
+        heard: whether a report arrived.
     """
 
     left: int = 0
@@ -60,33 +55,31 @@ class Learned(Struct, frozen=True):
 
 
 def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> Learned:
-    """Take over what a command reported at its end.
+    """Update the state from a command's report, which is empty if the command was killed before.
 
     Args:
-        state: changed in place.
-        report: what came over the channel; empty when the command did not live to report.
         root: the workspace's path inside.
-        base: the environment that it was given without exports.
+        base: the environment of the command without exports.
     """
     from lmagent.tools.shell_script import exported
 
-    fields = report.split(b"\0", 4)  # what comes after is a second report, of the same
+    fields = report.split(b"\0", 4)  # the rest is a second report, with the same content
     if len(fields) < 4:
         return Learned()
     logical, real = (os.fsdecode(part.removesuffix(b"\n")) for part in fields[1:3])
     remarks = [_move(state, logical, real, root)]
-    # Without its end, it is longer than what is read of a report.
+    # Without its end, the report exceeds the limit.
     remarks.append(_take(state, exported(fields[3]) if len(fields) > 4 else None, base))
     return Learned(len(fields[0].split()), tuple(filter(None, remarks)), heard=True)
 
 
 def _move(state: ShellState, logical: str, real: str, root: str) -> str:
-    """Take over the folder; a remark if the next command cannot begin there."""
+    """Update the folder; return a remark if the next command cannot begin there."""
     inside = _relative(real, root)
     if inside is None:
         why = "is outside the workspace"
     else:
-        # As the shell calls it, where that is in the workspace too: `cd ..` depends on it.
+        # The shell's logical folder, if that is in the workspace too: `cd ..` depends on it.
         folder = _relative(logical, root) or inside
         if _is_text(folder):
             state.cwd = folder
@@ -96,7 +89,7 @@ def _move(state: ShellState, logical: str, real: str, root: str) -> str:
 
 
 def _take(state: ShellState, found: Mapping[bytes, bytes] | None, base: Mapping[str, str]) -> str:
-    """Take over the variables; a remark about those that cannot be."""
+    """Update the variables; return a remark about those that cannot be carried on."""
     from lmagent.tools.shell_script import MARK
 
     if found is None:
@@ -128,7 +121,7 @@ _DANGEROUS = (
 
 
 def restore(events: Iterable[DurableEvent]) -> ShellState:
-    """The state that a session's log ends with."""
+    """Return the state at the end of a session's log."""
     state = ShellState()
     for event in events:
         if isinstance(event, ToolFinished) and isinstance(saved := event.data.get("shell"), dict):
@@ -141,13 +134,13 @@ def restore(events: Iterable[DurableEvent]) -> ShellState:
 
 
 def settle(state: ShellState, workspace: Path) -> str:
-    """Begin at the top if the folder is gone, or leads out of the workspace by now; a remark then."""
+    """Begin at the top if the folder is gone, or leads out of the workspace by now; return a remark then."""
     folder = Path(os.path.normpath(workspace / state.cwd))
     try:
         real = Path(os.path.realpath(folder))
         good = folder.is_relative_to(workspace) and real.is_relative_to(workspace)
         good = good and folder.is_dir() and os.access(folder, os.X_OK)
-    except (OSError, ValueError):  # swapped while we look; no path at all, from a log
+    except (OSError, ValueError):  # replaced during the look; or no path at all, from a log
         good = False
     if good:
         return ""
@@ -156,7 +149,7 @@ def settle(state: ShellState, workspace: Path) -> str:
 
 
 def _harmless(exports: Mapping[str, str]) -> dict[str, str]:
-    """A log can come with a checkout: its variables must not decide what approved commands run."""
+    """Drop variables that decide which programs approved commands run: a log can come with a checkout."""
     kept = {
         name: value
         for name, value in exports.items()
@@ -167,12 +160,12 @@ def _harmless(exports: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_carried(name: str) -> bool:
-    """Functions are not: a later command would not be what its words say."""
+    """Return whether a variable is carried on. Functions are not: they could change the meaning of later commands."""
     return _NAME.fullmatch(name) is not None and name not in _OWN and not name.startswith("BASH_FUNC_")
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be recorded."""
+    """Return whether it can be recorded."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -185,7 +178,7 @@ def _size(exports: Mapping[str, str]) -> int:
 
 
 def _relative(path: str, root: str) -> str | None:
-    """The folder relative to the workspace; None when it is outside, where the next command cannot begin."""
+    """Return the folder relative to the workspace; None if it is outside, where the next command cannot begin."""
     for top in (root, os.path.realpath(root)):
         if path == top:
             return "."

@@ -1,4 +1,4 @@
-"""Where a missing file may really be."""
+"""Suggests paths for a missing file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SHOWN = 4
 
 
 def missing(files: Beneath, path: str, hidden: Callable[[str], bool]) -> ToolError:
-    """The error for a path that is not there, with the closest names that are and are not hidden."""
+    """Return the error for a missing path, with the closest names that exist and are not hidden."""
     wanted = files.locate(path)
-    near = [one_line(path) for path in _near(files, wanted, hidden)]  # a name may hold bytes that are no UTF-8
+    near = [one_line(path) for path in _near(files, wanted, hidden)]  # a name may have bytes that are no UTF-8
     hint = f" Did you mean {', '.join(near)}?" if near else " Use ls or glob to see what there is."
     return ToolError(f"There is no {one_line(wanted)}.{hint}", data={"code": "missing", "near": near})
 
 
 def _near(files: Beneath, wanted: str, hidden: Callable[[str], bool]) -> list[str]:
-    """Paths whose last name is the same or close, those in the wanted directory first."""
+    """Return paths whose last name is the same or close, those in the wanted directory first."""
     import difflib  # only a wrong name pays for it
 
     by_name = dict[str, list[str]]()

@@ -1,4 +1,4 @@
-"""Bytes to text and back, losing nothing: which encoding a file has, and what a file is that has none."""
+"""Bytes to text and back without loss: the encoding of a text file, and the format of a binary one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lmagent.core.errors import ToolError
 from lmagent.tools.pictures import FORMATS, media_type_of
 
 SNIFF = 8192
-"""Bytes from the start of a file by which it is judged."""
+"""Bytes from the start of a file that decide its kind."""
 
 _BOMS = (  # UTF-32 LE begins with the mark of UTF-16 LE
     (b"\xef\xbb\xbf", "utf-8"),
@@ -41,26 +41,21 @@ _ODD_SHARE = 0.1
 
 
 class Encoding(Struct, frozen=True):
-    """How a text file is stored.
-
-    Attributes:
-        codec: Python's name of it.
-        mark: its byte order mark, empty where it has none.
-    """
+    """A text file's encoding: Python's name of it, and the byte order mark, if any."""
 
     codec: str
     mark: bytes = b""
 
     @property
     def note(self) -> str:
-        """What to tell about it; empty for plain UTF-8."""
+        """The text about it for the model; empty for plain UTF-8."""
         if self.codec == "utf-8":
             return "byte order mark" if self.mark else ""
         return "not UTF-8, read as Latin-1" if self.codec == "latin-1" else self.codec.upper()
 
 
 def kind_of_binary(head: bytes) -> str | None:
-    """What a file is by its first bytes, if it is not text; None for text."""
+    """Return the format of a binary file, by its first bytes; None for text."""
     image = media_type_of(head)
     if image is not None and (b"\0" in head or image == "image/jpeg"):  # a text may begin with "GIF89a"
         return f"{FORMATS[image]} image"
@@ -75,7 +70,7 @@ def kind_of_binary(head: bytes) -> str | None:
 
 
 def sniff(head: bytes, *, whole: bool) -> Encoding:
-    """The encoding of a text file by its first bytes; without `whole`, a character may be cut at their end."""
+    """Return the encoding of a text file by its first bytes; without `whole`, a character may be cut at their end."""
     for mark, codec in _BOMS:
         if head.startswith(mark):
             return Encoding(codec, mark)
@@ -88,9 +83,9 @@ def sniff(head: bytes, *, whole: bool) -> Encoding:
 
 
 def decode(data: bytes) -> tuple[str, Encoding] | None:
-    """The text of a file without its byte order mark, and how to store it again; None if it is not text.
+    """Return the text of a file without its byte order mark, and its encoding; None if it is not text.
 
-    Latin-1 stands for every encoding that is not known: it maps bytes to characters one to one.
+    Latin-1 is used for every unknown encoding: it maps bytes to characters one to one.
     """
     if kind_of_binary(data[:SNIFF]) is not None:
         return None
@@ -102,11 +97,7 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
-    """The bytes of a text in the encoding of its file.
-
-    Raises:
-        ToolError: the encoding has no such character.
-    """
+    """Return the bytes of a text in the encoding of its file; raises ToolError for a character that it lacks."""
     try:
         return encoding.mark + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
@@ -118,6 +109,5 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 
 def describe_binary(head: bytes, size: int) -> str:
-    """What to tell of a file that is not text."""
     first = " ".join(f"{byte:02x}" for byte in head[:16])
     return f"binary file ({kind_of_binary(head) or 'undecodable text'}), {size:,} bytes, begins {first}"

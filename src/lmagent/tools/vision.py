@@ -1,4 +1,4 @@
-"""vision: ask the model about an image in the workspace. Only there when the model can see.
+"""vision: asks the model about an image in the workspace. Only available if the model can see.
 
 The question goes to the model beside the conversation, so the image is read once and never again.
 """
@@ -25,7 +25,7 @@ LARGEST = 20 << 20
 """Bytes of an image; servers take about as much in one request."""
 
 IMAGE_TOKENS = 1000
-"""About what an image takes in a prompt, where nobody counted."""
+"""Approximate tokens of an image in a prompt, without figures from the server."""
 
 Stream = Callable[[ModelRequest], AsyncIterator[ModelEvent]]
 
@@ -38,12 +38,7 @@ class Vision(Struct, frozen=True):
 
 
 def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
-    """The tool.
-
-    Args:
-        stream: asks the model server, beside the conversation.
-        model: the name of a session's model.
-    """
+    """Return the tool; `stream` asks the model server beside the conversation, `model` returns a session's model."""
 
     async def run(arguments: Vision, context: ToolContext) -> ToolOutput:
         image = load_image(context, arguments.path)
@@ -79,17 +74,13 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
 
 
 def _taken(prompt: str, reply: Reply | None) -> dict[str, object]:
-    """The tokens of the call, which count for the session's budgets; estimated where the server gave no figures."""
+    """Return the tokens of the call, which count for the session's budgets; estimated if the server gave no figures."""
     usage = reply.usage if reply is not None else Usage(IMAGE_TOKENS + len(prompt.encode()) // 4, 0, estimated=True)
     return to_builtins(usage)
 
 
 def load_image(context: ToolContext, path: str) -> Image:
-    """An image of the workspace.
-
-    Raises:
-        ToolError: there is none, or it is none.
-    """
+    """Return an image of the workspace; raises ToolError."""
     with Beneath(context.workspace) as files:
         loaded = files.load(path, LARGEST + 1)
     found = picture_of(loaded.data)

@@ -1,7 +1,7 @@
-"""Walk: the entries beneath a directory of the workspace, in the order of their paths, ignore rules honoured.
+"""The entries beneath a directory of the workspace, in the order of their paths, ignore rules honoured.
 
 Directories are opened one at a time from the workspace's descriptor, so a tree may be deeper than there are
-descriptors. Symbolic links are named and never followed; git's and our own folders are passed over.
+descriptors. Symbolic links are named and never followed; git's and our own folders are skipped.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class _Rules(Struct, frozen=True):
     spec: GitIgnoreSpec
 
     def verdict(self, path: str) -> bool | None:
-        """True ignores, False takes back, None says nothing; a directory's path ends with a slash."""
+        """Return True to ignore, False to include again, None without a rule; a directory's path ends with a slash."""
         return self.spec.check_file(path[len(self.prefix) :]).include
 
 
 _Chain = tuple[_Rules, ...]
 _Children = list[tuple[Entry, _Chain | None]]
-"""Entries with the rules for what is in them; None for a directory that is not entered."""
+"""Entries with the rules for their contents; None for a directory that is not entered."""
 
 
 class Walk:
     """One walk.
 
     Attributes:
-        ignored: entries that were left out by ignore rules, so far; in a listing, directories that were not entered.
-        withheld: entries that were left out by permission rules, so far.
+        ignored: entries left out by ignore rules, so far; in a listing, directories that were not entered.
+        withheld: entries left out by permission rules, so far.
         unreadable: directories that could not be listed, so far.
     """
 
@@ -60,12 +60,11 @@ class Walk:
         """Prepare a walk.
 
         Args:
-            files: the workspace.
-            start: where to begin. Rules that ignore this very directory are left aside: it was asked for by name.
+            start: the first directory. Rules that ignore this very directory are left aside: the caller named it.
             gitignore: honour `.gitignore` and `.git/info/exclude`.
-            enter: says for a directory's path whether to go into it; None goes into all.
-            hidden: says for a path whether it must not be seen: `ToolContext.hidden`.
-            listing: entries have sizes; `.git` and what ignore rules name are named too, but not entered.
+            enter: returns for a directory's path whether to enter it; None enters all.
+            hidden: returns for a path whether it must not be seen: `ToolContext.hidden`.
+            listing: entries have sizes; `.git` and ignored directories are named too, but not entered.
         """
         self.ignored = 0
         self.withheld = 0
@@ -82,7 +81,7 @@ class Walk:
         return bool(own) and any(is_below(entry.path.split("/"), place) for place in own)
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries, directories before what is in them."""
+        """Yield the entries, directories before their contents."""
         chain = self._above() if self._gitignore else ()
         stack = self._children(self._start, chain, self._files.listdir(self._start, sizes=self._listing))
         while stack:
@@ -101,7 +100,7 @@ class Walk:
             stack += self._children(entry.path, rules, listed)
 
     def _children(self, path: str, chain: _Chain, listed: list[Entry]) -> _Children:
-        """What a directory holds and the rules for what is in it, last first."""
+        """Return a directory's entries and the rules for their contents, last first."""
         if self._gitignore and any(_name(entry) == ".gitignore" and entry.kind == "file" for entry in listed):
             chain = (*chain, *self._rules(path, _join(path, ".gitignore")))
         kept: _Children = []
@@ -121,7 +120,6 @@ class Walk:
         return kept
 
     def _above(self) -> _Chain:
-        """The rules of the start's parents."""
         chain = self._rules(".", ".git/info/exclude")
         if self._start == ".":
             return chain
@@ -136,13 +134,13 @@ class Walk:
     def _rules(self, directory: str, path: str) -> _Chain:
         try:
             text = self._files.read_bytes(path, _LONGEST_IGNORE_FILE).decode("utf-8", "replace")
-        except ToolError:  # not there, or not a file to be read: no rules
+        except ToolError:  # missing, or not a readable file: no rules
             return ()
         return (_Rules("" if directory == "." else directory + "/", _parse(text.splitlines())),)
 
 
 def withheld(count: int) -> str:
-    """What the model is told of entries that permission rules leave out; empty where there are none."""
+    """Return the note on entries that permission rules leave out; empty if there are no such entries."""
     return f"{plural(count, 'path')} left out by permission rules." if count else ""
 
 

@@ -1,4 +1,4 @@
-"""write: a whole file, created or replaced, or text at the end of one."""
+"""write: creates or replaces a whole file, or appends text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lmagent.tools.seen import require_seen, sha256
 from lmagent.tools.textfile import SNIFF, decode, encode, kind_of_binary
 
 LIMIT = 64 << 20
-"""Bytes of a file that may be replaced: it is read before, to show what changes."""
+"""Bytes of a file that may be replaced: it is read before, for the diff."""
 
 
 class Write(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Write(Struct, frozen=True):
 
 
 class _Plan(Struct, frozen=True):
-    """What a call would do: write `new` over `old` (None: no such file)."""
+    """The effect of a call: write `new` over `old` (None: no such file)."""
 
     name: str
     text: str
@@ -70,11 +70,7 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
 
 
 def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
-    """What a call would do.
-
-    Raises:
-        ToolError: it is refused.
-    """
+    """Return the effect of a call; raises ToolError."""
     appends = _appends(arguments.mode)
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
@@ -92,11 +88,7 @@ def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
 
 
 def _appends(mode: str) -> bool:
-    """Whether the text goes to the end of the file.
-
-    Raises:
-        ToolError: there is no such mode.
-    """
+    """Return whether the text is appended; raises ToolError."""
     if mode.lower() in ("append", "a"):
         return True
     if mode.lower() in ("overwrite", "write", "replace", "rewrite", "w", ""):
@@ -121,7 +113,7 @@ def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
 
 
 def _joined(name: str, old: Loaded | None, text: str, *, appends: bool) -> bytes:
-    """The new content of the file; what is appended takes its encoding and its line ends."""
+    """Return the new content of the file; appended text takes its encoding and its line ends."""
     if old is None or not appends:
         return text.encode("utf-8", "surrogatepass")
     _require_text(one_line(name, 300), old.data)
@@ -176,7 +168,7 @@ _ANYWAY: dict[str, tuple[Any, ...]] = {
     "append": (False,),
     **dict.fromkeys(("create_dirs", "create_directories", "create_parents", "make_parents", "parents"), (True,)),
 }
-"""What other agents ask for, and is done anyway."""
+"""Options of other agents' tools that are the default here."""
 
 TOOL = Tool(
     name="write",

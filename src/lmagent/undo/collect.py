@@ -17,7 +17,7 @@ _BLOCK = 512  # bytes; the unit of st_blocks, see stat(2)
 
 
 class _Held(Struct, frozen=True):
-    """A content, with the bytes that go when it goes."""
+    """The bytes that are freed when a content is removed."""
 
     age: int
     cost: int
@@ -26,12 +26,12 @@ class _Held(Struct, frozen=True):
 
 
 def collect(objects: Objects, keep: Collection[str], total_max: int) -> int:
-    """Drop contents, oldest first, until the store is within its limit; return the bytes that were set free.
+    """Drop contents, oldest first, until the store is within its limit; return the number of bytes freed.
 
-    Unfinished files, and links to files that were changed in place, are always dropped. The caller is the only user.
+    Unfinished files, and links to files that were changed in place, are always dropped. No other process may use the
+    store.
 
     Args:
-        objects: the contents.
         keep: ids of the contents that stay, whatever their size.
         total_max: bytes.
     """

@@ -16,17 +16,11 @@ _NOTHING = dict[str, Record]()
 
 
 Loss = Callable[[Record], str]
-"""A file whose content changed -> why the earlier content is lost; empty where it is not."""
+"""Why the earlier content of a changed file is lost; empty if it is kept."""
 
 
 def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
-    """Return the changes in path order, without paths below a folder that one of the walks could not look into.
-
-    Args:
-        before: one state.
-        after: a later one.
-        loss: whether an earlier content can be restored.
-    """
+    """Return the changes in path order, without paths below a folder that one of the walks could not look into."""
     blind = before.blind | after.blind
     found = list[Change]()
     for folder in before.tree.keys() | after.tree.keys():
@@ -41,13 +35,13 @@ def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
 
 
 def same_tree(one: Tree, other: Tree) -> bool:
-    """Tell whether two trees are equal; quick, since unchanged folders are shared."""
+    """Quick, since unchanged folders are shared."""
     return one.keys() == other.keys() and all(other[folder] is names for folder, names in one.items())
 
 
 def _change(path: str, before: Record | None, after: Record | None, loss: Loss) -> Change | None:
     was, now = state(before), state(after)
-    if was == now:  # another inode, or a link more
+    if was == now:  # another inode, or one more link
         return None
     lost = ""
     if before is not None and was is not None and was.kind == "file" and not _is_same_content(was, now):

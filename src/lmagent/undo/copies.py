@@ -26,12 +26,11 @@ class Copies:
     """Contents by hash.
 
     Args:
-        folder: where they are.
-        temporary: a folder on the same file system for half-written ones.
-        total_max: bytes of all of them; as long as `used` is not known, there is room.
+        temporary: a folder on the same file system for half-written contents.
+        total_max: bytes of all contents; while `used` is unknown, there is room.
 
     Attributes:
-        used: bytes, as far as known: None before the first `survey`.
+        used: bytes; None before the first `survey`.
     """
 
     def __init__(self, folder: Path, temporary: Path, total_max: int) -> None:
@@ -41,26 +40,23 @@ class Copies:
         self._temporary = str(temporary)
 
     def path(self, sha256: str) -> str:
-        """Return the path at which a content is, or would be."""
         return f"{self._folder}/{sha256[:2]}/{sha256[2:]}"
 
     def size(self, sha256: str) -> int | None:
-        """Return the bytes of a content; None if it is not there."""
         try:
             return os.stat(self.path(sha256), follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many bytes more are allowed."""
         return self.used is None or self.used + size <= self._total_max
 
     def put(self, data: bytes) -> bytes:
-        """Keep a content; return the digest.
+        """Keep a content; return its digest.
 
         Raises:
-            Full: it is not there yet, and there is no room.
-            StoreError: it cannot be written; no file is left.
+            Full: the content is not there yet, and there is no room.
+            StoreError: the content cannot be written; no file is left.
         """
         digest = hashing(data)
         sha256 = digest.hexdigest()
@@ -77,10 +73,10 @@ class Copies:
         return digest.digest()
 
     def put_file(self, source: int) -> bytes:
-        """Keep the content of an open file without holding it in memory; return the digest. The caller looks for room.
+        """Keep the content of an open file without holding it in memory; return its digest. The caller checks for room.
 
         Raises:
-            StoreError: it cannot be written; no file is left.
+            StoreError: the content cannot be written; no file is left.
             Unreadable: the source cannot be read.
         """
         try:
@@ -93,7 +89,7 @@ class Copies:
         return bytes.fromhex(sha256)
 
     def survey(self) -> dict[str, int]:
-        """Return the size of each content by its hash, and bring `used` up to date."""
+        """Return the size of each content by its hash, and update `used`."""
         found = dict[str, int]()
         for prefix, entry in entries(self._folder):
             found[prefix + entry.name] = entry.stat(follow_symlinks=False).st_size
@@ -129,7 +125,6 @@ def _finished(descriptor: int, name: str) -> Generator[None]:
 
 
 def place(name: str, path: str) -> None:
-    """Rename a finished file to its path, and make the folder if it is missing."""
     try:
         os.rename(name, path)
     except FileNotFoundError:
@@ -138,7 +133,7 @@ def place(name: str, path: str) -> None:
 
 
 def entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """Return the files of a store's folder with the names of the folders they are in."""
+    """Return the files of a store's folder, each with the name of its folder."""
     found = list[tuple[str, os.DirEntry[str]]]()
     with suppress(FileNotFoundError):
         for prefix in os.listdir(folder):
@@ -148,7 +143,7 @@ def entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
 
 
 def copy_descriptor(source: int, target: int | None, *, hashed: bool = True) -> str | None:
-    """Copy an open file from its beginning to another, or only read it; return its SHA-256, None if not `hashed`.
+    """Copy an open file from its beginning, or only read it; return its SHA-256, None if not `hashed`.
 
     Raises:
         Unreadable: the source cannot be read.
@@ -173,25 +168,17 @@ def _pieces(source: int) -> Iterator[bytes]:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it; one `write` may take less."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 class Digest(Protocol):
-    """A hash so far."""
+    def update(self, data: bytes, /) -> None: ...
 
-    def update(self, data: bytes, /) -> None:
-        """Add data."""
+    def digest(self) -> bytes: ...
 
-    def digest(self) -> bytes:
-        """Return the hash as bytes."""
-        ...
-
-    def hexdigest(self) -> str:
-        """Return the hash in hexadecimal."""
-        ...
+    def hexdigest(self) -> str: ...
 
 
 def hashing(data: bytes = b"") -> Digest:

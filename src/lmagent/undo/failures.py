@@ -17,12 +17,6 @@ _REASONS = {
 
 
 def store_error(error: OSError, folder: Path | str) -> StoreError:
-    """Return the error for the user.
-
-    Args:
-        error: the error of the operating system.
-        folder: the store.
-    """
     why = _REASONS.get(error.errno or 0, error.strerror or str(error))
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     fix = f"free some space on the disk that holds {folder}" if full else f"make {folder} writable for you"

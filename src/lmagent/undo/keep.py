@@ -26,21 +26,15 @@ from lmagent.undo.records import (
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO must not block the open
 _TICK = 20_000_000
-"""Nanoseconds in which two changes may get one time: file systems take the time of the kernel's tick (CONFIG_HZ=100 is
-the slowest: 10 ms)."""
+"""Nanoseconds in which two changes may get the same time: file systems use the kernel's tick (10 ms at CONFIG_HZ=100,
+the slowest)."""
 _COARSE = 2_000_000_000
-"""The same on file systems that keep whole seconds (FAT: two of them)."""
+"""The same for file systems that keep whole seconds (FAT: two seconds)."""
 _SECOND = 1_000_000_000
 
 
 class Keeper:
-    """Keeps contents during one walk.
-
-    Args:
-        objects: the store.
-        limits: how much is kept.
-        strict: raise if the store cannot be written; otherwise the content is not kept.
-    """
+    """Keeps contents during one walk; unless `strict`, a content is not kept if the store cannot be written."""
 
     def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
         self._objects = objects
@@ -60,15 +54,9 @@ class Keeper:
     ) -> tuple[Record | None, str]:
         """Record a path that is no folder, and keep its content.
 
-        Args:
-            folder: descriptor of the folder.
-            name: the name in it.
-            seen: the status that the walk saw.
-            known: an earlier record of the path.
-            bulk: how the files of its folder are treated.
+        `seen` is the status that the walk saw, `known` an earlier record of the path.
 
-        Returns:
-            The record, None if the path is gone by now; and why the content was not kept, or nothing.
+        Returns the record, None if the path is gone by now; and why the content was not kept, or an empty text.
 
         Raises:
             StoreError: the store cannot be written.
@@ -120,7 +108,7 @@ class Keeper:
             os.close(descriptor)
 
     def _is_small(self, seen: os.stat_result, bulk: Bulk) -> bool:
-        """Tell whether a file of a bulky tree is copied, and count it."""
+        """Count a file of a bulky tree, and return whether it is copied."""
         if bulk == "sealed" or self._small_copies <= 0 or seen.st_size > self._limits.small_max:
             return False
         self._small_copies -= 1
@@ -140,12 +128,12 @@ class Keeper:
             return self._settled(found) + digest, ""
         if not digest or large:
             return signature(found), "it was written to while it was copied"
-        # A program writes to it: the content that was read is one of the states it had.
+        # A program is writing to the file: the content that was read is one of its states.
         head = HEAD.pack(found.st_mode, size, found.st_mtime_ns, 0, found.st_ino, found.st_uid, found.st_gid)
         return head + digest, ""
 
     def _copy(self, descriptor: int, size: int, *, large: bool) -> tuple[bytes, int]:
-        """Copy; return digest and size. A file that has grown too large for memory has no digest."""
+        """Return digest and size. A file that has grown too large for memory has no digest."""
         if large:
             return self._objects.copies.put_file(descriptor), size
         data = _read_all(descriptor, self._limits.copy_max)
@@ -206,7 +194,7 @@ def _differ(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
-    """Return the content from its beginning, at most one byte more than `limit`."""
+    """Return at most one byte more than `limit`, from the beginning."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     pieces = list[bytes]()
     left = limit + 1

@@ -1,4 +1,4 @@
-"""Limits: how much is kept, and which folders hold too much to be copied."""
+"""Limits on the kept contents, and the names of folders that are too large to be copied."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Limits(Struct, frozen=True):
 
     Attributes:
         copy_max: bytes; a larger file is cloned or linked rather than copied.
-        small_max: bytes; a file in a bulky tree that is no larger is copied all the same, since a copy outlives a
-            change in place: `build` may well be a folder of sources.
-        small_copies: so many of them in one walk (0.1 ms each), since a bulky tree may have 50,000.
+        small_max: bytes; smaller files in a bulky tree are copied, since a copy survives a change in place: `build` may
+            well be a folder of sources.
+        small_copies: such copies in one walk (0.1 ms each), since a bulky tree may have 50,000 files.
         total_max: bytes of all copies; `collect` brings the store below it.
         entries_max: paths of one walk; further paths are reported as not kept.
-        depth_max: folders below each other that are open at once; a process may have 256 descriptors on some systems.
+        depth_max: folders below each other that are open at once; some systems allow a process 256 descriptors.
     """
 
     copy_max: int = 16 * _MIB
@@ -48,13 +48,7 @@ class Limits(Struct, frozen=True):
 
 
 def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
-    """Return how the files of a folder are treated, by its name alone.
-
-    Args:
-        parent: path of the folder that it is in.
-        name: its name.
-        outer: how the files of the parent are treated.
-    """
+    """Return how the files of a folder are treated, by its name alone; `outer` is the treatment of its parent."""
     if name in _GIT_OBJECTS and (f"/{parent}".endswith("/.git") or "/.git/modules/" in f"/{parent}/"):
         return "sealed"
     return "bulky" if not outer and name in _BULKY else outer

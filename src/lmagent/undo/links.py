@@ -20,21 +20,15 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Links:
-    """Contents by inode, size and mtime.
-
-    Args:
-        folder: their folder; only files on its file system can be kept here.
-        temporary: a folder on the same file system for unfinished ones.
-    """
+    """Contents by inode, size and mtime; only files on the file system of `folder` can be kept here."""
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self._folder = str(folder)
         self._temporary = str(temporary)
-        self._no_clones = set[int]()  # devices that said so
+        self._no_clones = set[int]()  # devices that do not support clones
         self._no_links = set[int]()
 
     def path(self, content: str) -> str:
-        """Return the path at which a content is, or would be."""
         inode, _, rest = content.removeprefix("link:").partition("-")
         return f"{self._folder}/{inode[-2:]:0>2}/{inode}-{rest}"
 
@@ -43,7 +37,7 @@ class Links:
         return [f"link:{entry.name}" for _, entry in entries(self._folder)]
 
     def is_valid(self, content: str) -> bool:
-        """Tell whether a content exists and has the size and time that it had when it was kept."""
+        """Return whether a content exists and has the size and time that it had when it was kept."""
         found = _ID.fullmatch(content)
         if found is None:
             return False
@@ -55,7 +49,7 @@ class Links:
         return timely and there.st_size == int(found[2], 16)
 
     def is_name_of(self, content: str, inode: int) -> bool:
-        """Tell whether a content is here by a hard link to this very file."""
+        """Return whether a content is kept by a hard link to this very file."""
         if _ID.fullmatch(content) is None:
             return False
         try:
@@ -66,14 +60,7 @@ class Links:
     def keep(self, folder: int, name: str, seen: os.stat_result, content: str) -> os.stat_result | None:
         """Keep a file as a clone, else as a hard link.
 
-        Args:
-            folder: descriptor of the folder it is in.
-            name: the file.
-            seen: its status.
-            content: the id of its content.
-
-        Returns:
-            The file's status now: a link gives it another ctime. None where neither can be done.
+        Returns the file's status now, since a link changes the ctime; None if neither works.
 
         Raises:
             StoreError: the disk is full or not writable.
@@ -92,9 +79,9 @@ class Links:
         return None
 
     def give_back(self, content: str, folder: int, name: str) -> bool:
-        """Link a kept file under a new name of the user; False where it has to be copied.
+        """Link a kept file under a new name of the user; return False if it must be copied.
 
-        It is linked only if the store has its last name: then no path of the user shares its mode and times.
+        The file is linked only if the store has its last name: then no path of the user shares its mode and times.
         """
         path = self.path(content)
         try:
@@ -120,7 +107,7 @@ class Links:
         made = os.stat(path, follow_symlinks=False)
         if _same(made, seen):
             return made
-        os.unlink(path)  # another file had got the name meanwhile
+        os.unlink(path)  # another file got the name meanwhile
         return None
 
     @staticmethod
@@ -143,7 +130,7 @@ class Links:
 
         try:
             source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        except OSError:  # one that may not be read can still be linked
+        except OSError:  # a file that may not be read can still be linked
             return False
         temporary = f"{self._temporary}/{os.urandom(8).hex()}"
         try:

@@ -24,11 +24,7 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class StoreLock:
-    """The locks of one store.
-
-    Args:
-        folder: the store; it is made on first use, private to the user.
-    """
+    """The locks of one store, whose folder is made on first use, private to the user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,7 +32,7 @@ class StoreLock:
         self._users = -1
 
     def enter(self) -> None:
-        """Make the store if it is missing, and be one of its users from now on.
+        """Make the store if it is missing, and become one of its users.
 
         Raises:
             StoreError: the folder cannot be made or opened.
@@ -56,7 +52,6 @@ class StoreLock:
         self._users = users
 
     def leave(self) -> None:
-        """Stop being a user."""
         for descriptor in (self._users, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -83,10 +78,10 @@ class StoreLock:
 
     @contextmanager
     def only_user(self) -> Generator[bool]:
-        """Hold the lock; yield whether no other process uses the store, which holds until this ends.
+        """Hold the lock; yield whether no other process uses the store, which holds until the block ends.
 
-        The kernel may drop a shared lock when it cannot be made an exclusive one. That is harmless here: a process that
-        takes `users` in any way holds `lock` meanwhile.
+        The kernel may drop a shared lock when it cannot be made exclusive. That is harmless here: a process that takes
+        `users` in any mode holds `lock` meanwhile.
         """
         with self.alone():
             only = _flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +92,7 @@ class StoreLock:
 
 
 def _flock(descriptor: int, operation: int) -> bool:
-    """Take or release a lock; return whether that worked, which it always does on a file system without locks."""
+    """Take or release a lock; return whether that worked. On a file system without locks, it always does."""
     try:
         fcntl.flock(descriptor, operation)
     except OSError as error:

@@ -24,14 +24,7 @@ _CRC = 4
 
 
 class State(Struct, frozen=True):
-    """What one walk found.
-
-    Attributes:
-        tree: the records.
-        paths: the paths that were looked at; None for the whole workspace.
-        blind: folders that could not be looked into, and why.
-        version: the version of this format.
-    """
+    """The result of one walk: `paths` is None for the whole workspace; `blind` has unreadable folders, and why."""
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
     paths: tuple[str, ...] | None = None
@@ -40,32 +33,24 @@ class State(Struct, frozen=True):
 
 
 Mark = tuple[int, int, int]
-"""Inode, size and mtime of the file: whether it is still the one that was read."""
+"""Inode, size and mtime of the file: whether it is still the file that was read."""
 
 
 class Manifest:
-    """The manifest of one store.
-
-    Args:
-        path: its file.
-    """
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def mark(self) -> Mark | None:
-        """Return which file is there now; None without a file."""
         return mark_of(self._path)
 
     def load(self) -> State:
-        """Return the saved state, or an empty one."""
         return read_state(self._path) or State()
 
     def save(self, state: State) -> None:
         """Replace the manifest; the caller holds the lock.
 
         Raises:
-            StoreError: it cannot be written; the old one is still there.
+            StoreError: the file cannot be written; the old file is still there.
         """
         beside = self._path.with_name(f"manifest.{os.urandom(6).hex()}.new")
         try:
@@ -87,7 +72,6 @@ def mark_of(path: Path) -> Mark | None:
 
 
 def read_state(path: Path) -> State | None:
-    """Read a state from its file; None if it is missing, damaged or of another version."""
     try:
         data = path.read_bytes()
         if int.from_bytes(data[:_CRC], "big") != zlib.crc32(data[_CRC:]):
@@ -103,11 +87,7 @@ def read_state(path: Path) -> State | None:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write a new file.
-
-    Raises:
-        OSError: it cannot be written; a part of it may be there.
-    """
+    """Write a new file. A part of it may be there after an OSError."""
     body = msgspec.msgpack.encode(state)
     descriptor = os.open(path, CREATE, 0o600)
     try:
@@ -118,7 +98,7 @@ def write_state(path: Path, state: State) -> None:
 
 
 def without_missing(tree: Tree, there: dict[str, int]) -> Tree:
-    """Return the tree, with files whose content is not in `there` (id -> size, -1 for a link), or torn, as not kept."""
+    """Return the tree with torn and missing contents marked as not kept. `there` has sizes by id, -1 for a link."""
     checked = Tree()
     for folder, names in tree.items():
         missing = dict[str, bytes]()

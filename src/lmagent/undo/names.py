@@ -22,7 +22,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return the name or path that `escaped` was given."""
+    """Return the name or path that `escaped` received."""
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: _unescape(found.group(1)), text)
@@ -34,13 +34,12 @@ def join(folder: str, name: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return folder and name of a path."""
     folder, _, name = path.rpartition("/")
     return folder, name
 
 
 def is_path(path: str) -> bool:
-    """Tell whether a text may be a path in the workspace: relative, without `.`, `..`, empty parts and NUL."""
+    """Return whether a text may be a path in the workspace: relative, without `.`, `..`, empty parts and NUL."""
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 

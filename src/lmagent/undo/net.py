@@ -1,4 +1,4 @@
-"""Combines several changes of one path into one wish."""
+"""Combines several changes of one path into one target state."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class Wish(Struct, frozen=True):
     Attributes:
         path: escaped, relative to the workspace.
         have: the state that it should have now.
-        want: the state that it is to get.
-        lost: the reason to give if the wished content is gone.
+        lost: the reason to give if the wanted content is gone.
         hollow: why the contents of the folder cannot be restored; else empty.
     """
 
@@ -40,13 +39,12 @@ class Wish(Struct, frozen=True):
 def net(
     changes: Sequence[Change], to: Literal["before", "after"], hidden: Collection[str] = ()
 ) -> tuple[list[Wish], list[Refusal]]:
-    """Return one wish a path, parents before their children, and refusals for the other paths.
+    """Return one target state a path, parents before their children, and refusals for the other paths.
 
-    If the user or another program changed a path between two changes, the wish ends there and keeps that version.
+    If the user or another program changed a path between two changes, that version is kept.
 
     Args:
         changes: oldest first.
-        to: the side that is wished.
         hidden: paths that are not touched, with everything below them.
     """
     paths = dict[str, list[Change]]()
@@ -66,7 +64,7 @@ def net(
 
 
 def same(one: PathState | None, other: PathState | None) -> bool:
-    """Tell whether two states are equal, apart from the time of a content that is known to be the same."""
+    """Return whether two states are equal, apart from the time of a content that is known to be the same."""
     if one is None or other is None:
         return one is other
     if (one.kind, one.mode, one.target) != (other.kind, other.mode, other.target):
@@ -99,7 +97,7 @@ def _sides(change: Change, to: Literal["before", "after"]) -> tuple[PathState | 
 
 
 def _is_sound(path: str, changes: Sequence[Change], hidden: Collection[str]) -> bool:
-    """Tell whether the changes stay in the workspace: the log that they come from is in it and may be forged."""
+    """Return whether the changes stay in the workspace: their log is in the workspace and may be forged."""
     if not is_path(path) or any(f"{path}/".startswith(f"{each}/") for each in hidden):
         return False
     states = [state for change in changes for state in (change.before, change.after) if state is not None]

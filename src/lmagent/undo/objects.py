@@ -40,16 +40,7 @@ class Damaged(Exception):
 
 
 class Objects:
-    """The contents of one store.
-
-    Args:
-        folder: the store; the lock makes it.
-        total_max: bytes of all copies.
-
-    Attributes:
-        copies: by SHA-256.
-        links: by inode, size and mtime.
-    """
+    """The contents of one store; `total_max` is the bytes of all copies."""
 
     def __init__(self, folder: Path, total_max: int) -> None:
         self.folder = folder
@@ -57,13 +48,13 @@ class Objects:
         self.links = Links(folder / "links", folder / "tmp")
 
     def has(self, content: str, size: int) -> bool:
-        """Tell whether a content can be restored, as far as that shows without reading it."""
+        """Return whether a content can be restored, as far as that shows without reading it."""
         if _SHA256.fullmatch(content):
             return self.copies.size(content) == size
         return self.links.is_valid(content)
 
     def survey(self) -> dict[str, int]:
-        """Return the size of each content by its id; -1 for a link, whose id contains it."""
+        """Return the size of each content; -1 for a link, whose id contains its size."""
         return self.copies.survey() | dict.fromkeys(self.links.names(), -1)
 
     def read(self, content: str, limit: int) -> bytes | None:
@@ -80,12 +71,7 @@ class Objects:
         return data if intact else None
 
     def write_to(self, content: str, folder: int, name: str) -> None:
-        """Write a content to a new file.
-
-        Args:
-            content: its id.
-            folder: descriptor of the folder.
-            name: the new file's name. An unfinished file is left there if this raises.
+        """Write a content to a new file in a folder; an unfinished file is left there if this raises.
 
         Raises:
             Damaged: the content is gone or damaged, or cannot be read.
@@ -108,7 +94,7 @@ class Objects:
             raise Damaged("its kept content is damaged")
 
     def equals(self, content: str, descriptor: int) -> bool | None:
-        """Tell whether an open file has this content; None if the content is gone."""
+        """Return whether an open file has this content; None if the content is gone."""
         try:
             if not content.startswith("link:"):
                 return copy_descriptor(descriptor, None) == content
@@ -139,7 +125,7 @@ def _same_bytes(one: int, other: int) -> bool:
     if os.fstat(one).st_size != os.fstat(other).st_size:
         return False
     with open(os.dup(one), "rb") as left, open(os.dup(other), "rb") as right:
-        right.seek(0)  # a duplicate shares its place with the descriptor, which may have been read
+        right.seek(0)  # a duplicate shares its position with the descriptor, which may have been read
         while piece := left.read(PIECE):
             if right.read(PIECE) != piece:
                 return False

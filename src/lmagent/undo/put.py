@@ -20,11 +20,11 @@ from lmagent.undo.reach import set_mode
 from lmagent.undo.records import kind_of
 
 Source = Callable[[int, str], None]
-"""(folder, name) -> makes a new file of that name there; FileExistsError if there is one."""
+"""Makes a new file (folder, name); raises FileExistsError if the name is taken."""
 
 _OWN = 0o700
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What chown says where it is not allowed; EINVAL of a number that a user namespace does not know."""
+"""The errors of chown where it is not allowed; EINVAL for a number that a user namespace does not know."""
 TEMPORARY = ".lmagent-undo-"
 
 
@@ -35,16 +35,11 @@ class Changed(Exception):
 def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> str:
     """Put a file in its place, whole or not at all. Return the result of `set_owner`.
 
-    Args:
-        folder: descriptor of its folder.
-        name: its name.
-        want: its mode, time and owner.
-        found: the present file, which may be replaced.
-        source: writes its content.
+    `found` is the present file, which may be replaced; `source` writes the content.
 
     Raises:
         Changed: something else is there.
-        OSError: it cannot be written; the present file is unchanged.
+        OSError: the file cannot be written; the present file is unchanged.
     """
     with _beside(folder, name) as temporary:
         _anew(folder, temporary, lambda: source(folder, temporary))
@@ -68,10 +63,10 @@ def put_link(folder: int, name: str, want: PathState, found: os.stat_result | No
 
 
 def make_folder(folder: int, name: str, want: PathState) -> None:
-    """Make a folder that can be worked in; it gets its mode and its owner when its content is there.
+    """Make a writable folder; it gets its mode and its owner when its content is there.
 
     Raises:
-        OSError: it cannot be made, or something is there.
+        OSError: the folder cannot be made, or something is there.
     """
     with _beside(folder, name) as temporary:  # so that it never has a mode that only the umask explains
         _anew(folder, temporary, lambda: os.mkdir(temporary, _OWN, dir_fd=folder))
@@ -85,7 +80,7 @@ def remove(folder: int, name: str, found: os.stat_result) -> None:
 
     Raises:
         Changed: something else is there.
-        OSError: it cannot be taken away, or is a folder that is not empty.
+        OSError: the path cannot be removed, or is a folder that is not empty.
     """
     _confirm(folder, name, found)
     if modes.S_ISDIR(found.st_mode):
@@ -95,15 +90,14 @@ def remove(folder: int, name: str, found: os.stat_result) -> None:
 
 
 def set_times(folder: int, name: str, mtime: int) -> None:
-    """Set the modification time, in nanoseconds; of a link its own."""
+    """Set the modification time, in nanoseconds; for a link, that of the link itself."""
     os.utime(name, ns=(time.time_ns(), mtime), dir_fd=folder, follow_symlinks=False)
 
 
 def set_owner(folder: int, name: str, want: PathState) -> str:
-    """Give a path to whom it belongs, before its mode is set: that clears the set-user-id bit.
+    """Set owner and group before the mode: chown clears the set-user-id bit.
 
-    Returns:
-        Whom it cannot be given to, in words; empty where it belongs to them now.
+    Returns the owner that the path cannot be given to, as text; empty if it was set.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     missing = list[str]()
@@ -121,8 +115,7 @@ def set_owner(folder: int, name: str, want: PathState) -> str:
 
 
 def is_owned(found: os.stat_result, have: PathState, want: PathState | None) -> bool:
-    """Whether a path belongs to one of the two sides, as far as this user could tell: what he may not give away comes
-    back as his own."""
+    """Return whether a path belongs to one of the two sides; ids that this user may not set are not compared."""
     sides = [have] if want is None else [have, want]
     root, groups = os.geteuid() == 0, {os.getegid(), *os.getgroups()}
     users, owning = {side.uid for side in sides}, {side.gid for side in sides}

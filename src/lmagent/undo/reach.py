@@ -28,10 +28,10 @@ class Reach:
         workspace: its path; links in it are the user's own and are followed.
 
     Attributes:
-        opened: folders that were opened up, with the mode they had.
+        opened: folders that were made accessible, with the mode they had.
 
     Raises:
-        WorkspaceError: it cannot be opened.
+        WorkspaceError: the workspace cannot be opened.
     """
 
     def __init__(self, workspace: str) -> None:
@@ -47,15 +47,13 @@ class Reach:
         self._path, self._descriptor = "", self._root
 
     def at(self, path: str, act: Callable[[int, str], T]) -> T:
-        """Do something to a name in its folder.
+        """Call `act` with the descriptor of the path's folder and the name in it.
 
-        Args:
-            path: escaped and relative.
-            act: is given the folder's descriptor and the name. It is called again when permission was denied and the
-                folder could be opened up.
+        `act` is called again if permission was denied and the folder could be made accessible. `path` is escaped and
+        relative.
 
         Raises:
-            OSError: what `act` raises; ELOOP or ENOTDIR where a parent is no folder, ENOENT where it is missing.
+            OSError: an error of `act`; ELOOP or ENOTDIR if a parent is no folder, ENOENT if it is missing.
         """
         folder, name = split(path)
         try:
@@ -66,18 +64,17 @@ class Reach:
             return act(self._open(folder), unescaped(name))
 
     def look(self, path: str) -> os.stat_result | None:
-        """Return the status of a path; None if nothing is there."""
         try:
             return self.at(path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
         except FileNotFoundError:
             return None
 
     def mode(self, path: str, found: os.stat_result) -> int:
-        """Return the permission bits that a path has when it is not opened up."""
+        """Return the permission bits that a path has apart from a temporary change of ours."""
         return self.opened.get(path, modes.S_IMODE(found.st_mode))
 
     def close(self) -> None:
-        """Put modes back, children before parents, and close the workspace."""
+        """Restore modes, children before parents, and close the workspace."""
         for path in sorted(self.opened, key=lambda path: path.split("/"), reverse=True):
             mode = self.opened[path]
             with suppress(OSError):
@@ -110,7 +107,7 @@ class Reach:
         self._path, self._descriptor = "", self._root
 
     def _unlock(self, folder: str) -> bool:
-        """Give ourselves a folder and those above it; whether that changed anything."""
+        """Make a folder and its parents accessible to us; return whether that changed anything."""
         changed = False
         parts = folder.split("/") if folder else []
         for depth in range(1, len(parts) + 1):
@@ -131,13 +128,7 @@ class Reach:
 
 
 def set_mode(folder: int, name: str, mode: int) -> None:
-    """Set the permission bits of a file or folder, never of what a link points to.
-
-    Args:
-        folder: descriptor of the folder it is in.
-        name: in it.
-        mode: permission bits.
-    """
+    """Set the permission bits of a file or folder, never those of a link's target."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except PermissionError:
@@ -150,7 +141,6 @@ def set_mode(folder: int, name: str, mode: int) -> None:
 
 
 def _set_mode_unread(folder: int, name: str, mode: int) -> None:
-    """Set the mode of a file that may not be opened."""
     if sys.platform != "linux":
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return

@@ -59,24 +59,23 @@ def bare(found: os.stat_result) -> Record:
 
 
 def is_kept(record: Record) -> bool:
-    """Tell whether the content was kept, if there is any."""
+    """Return whether the content, if the path has one, was kept."""
     return len(record) > WIDTH or not modes.S_ISREG(HEAD.unpack(record)[0])
 
 
 def same_content(record: Record, head: bytes) -> bool:
-    """Tell whether size, mtime and inode are the same, for a file that may not be read."""
+    """Return whether size, mtime and inode are the same, for a file that may not be read."""
     _, size, mtime, _, inode, _, _ = HEAD.unpack(head)
     _, was, then, _, number, _, _ = HEAD.unpack(record[:WIDTH])
     return (size, mtime, inode) == (was, then, number)
 
 
 def is_link(tail: bytes) -> bool:
-    """Tell whether the bytes after a file's signature mean that its content is kept by a link."""
     return tail in (LINKED, SEALED)
 
 
 def link_id(inode: int, size: int, mtime: int | None) -> str:
-    """Return the id of a content that is kept by a link; see `objects`. No mtime means that any one is right."""
+    """Return the id of a content that is kept by a link; see `objects`. Without an mtime, every mtime is right."""
     time = "any" if mtime is None else format(mtime & 0xFFFF_FFFF_FFFF_FFFF, "x")
     return f"link:{inode:x}-{size:x}-{time}"
 
@@ -93,14 +92,13 @@ def content_id(record: Record) -> str:
 
 
 def equal_contents(one: str, other: str) -> bool | None:
-    """Tell whether two ids are of the same content; None where the ids do not show it, as those of links."""
+    """Return whether two ids are of the same content; None if the ids do not show it, as those of links."""
     if one and one == other:
         return True
     return None if not one or not other or "link:" in (one[:5], other[:5]) else False
 
 
 def state(record: Record | None) -> PathState | None:
-    """Return the record as the port's type."""
     if record is None:
         return None
     mode, size, mtime, _, _, user, group = HEAD.unpack(record[:WIDTH])
@@ -113,7 +111,6 @@ def state(record: Record | None) -> PathState | None:
 
 
 def kind_of(mode: int) -> Kind:
-    """Return the kind of a path from its `st_mode`."""
     if modes.S_ISREG(mode):
         return "file"
     if modes.S_ISDIR(mode):

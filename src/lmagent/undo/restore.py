@@ -1,9 +1,9 @@
-"""Brings paths to their wished state, if they are still in the expected one.
+"""Brings paths to their target state, if they are still in the expected one.
 
 First all paths are looked at and compared, then they are written, in an order in which each step is possible: paths in
 the way are removed, children before parents; then folders and files are made, parents before children; then folders get
 their modes. A file is written under a name beside it and renamed, so that a crash leaves one state or the other. A path
-that is in its wished state already counts as done, so a restore that was cut off is completed by running it again.
+that is in its target state already counts as done, so a restore that was cut off is completed by running it again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,7 @@ class _Refused(Exception):
 
 
 class _Step(Struct):
-    """A wish that can be fulfilled.
-
-    Attributes:
-        wish: the wish.
-        found: the status of the path now.
-        content: whether the content has to be written; otherwise mode and time only.
-    """
+    """A target state that can be reached; `content` if the content has to be written, otherwise mode and time only."""
 
     wish: Wish
     found: os.stat_result | None
@@ -56,27 +50,16 @@ class _Step(Struct):
 
 
 class Restore:
-    """One restore.
-
-    Args:
-        reach: the workspace.
-        objects: the kept contents.
-    """
-
     def __init__(self, reach: Reach, objects: Objects) -> None:
         self._reach = reach
         self._objects = objects
         self._done = list[str]()
         self._refused = list[Refusal]()
         self._written = dict[tuple[object, ...], str]()
-        self._names = Counter[tuple[int, PathState | None]]()  # of one file, that are to become the same
+        self._names = Counter[tuple[int, PathState | None]]()  # names of one file that are to be the same file again
 
     def run(self, wishes: Sequence[Wish]) -> Restored:
-        """Fulfil the wishes that can be fulfilled.
-
-        Args:
-            wishes: parents before children, one a path.
-        """
+        """Restore the paths that can be restored: parents before children, each path once."""
         planned, free, put = list[_Step](), list[_Step](), list[_Step]()
         for wish in wishes:
             with self._told(wish):
@@ -117,7 +100,7 @@ class Restore:
             self._refused.append(Refusal(wish.path, reason))
 
     def _plan(self, wish: Wish) -> _Step | None:
-        """Return the step for a wish; None if nothing is to be done."""
+        """Return the step to a target state; None if nothing is to be done."""
         have, want = wish.have, wish.want
         if "other" in (have and have.kind, want and want.kind):
             raise _Refused("a FIFO, socket or device is not restored")
@@ -153,8 +136,7 @@ class Restore:
             return None
 
     def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
-        """Tell whether a path is in a state. Its time does not matter where the content can be compared, and its owner
-        may be that of either side, since the owner is set first."""
+        """Return whether a path is in a state, by content if possible; its owner, set first, may be either's."""
         if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
             return False
         if state.kind == "link":
@@ -167,7 +149,7 @@ class Restore:
 
     def _has_content(self, path: str, found: os.stat_result, state: PathState) -> bool:
         timely = found.st_mtime_ns == state.mtime
-        if not state.sha256:  # size and time are all there is to go by
+        if not state.sha256:  # only size and time can be compared
             return timely
         if state.sha256 in (link_id(found.st_ino, found.st_size, mtime) for mtime in (found.st_mtime_ns, None)):
             return True
@@ -184,7 +166,6 @@ class Restore:
         return timely if equal is None else equal
 
     def _clear(self, step: _Step) -> None:
-        """Remove a path that is in the way of its wished state."""
         want, found = step.wish.want, step.found
         if found is None or (want is not None and (want.kind == "folder") == modes.S_ISDIR(found.st_mode)):
             return
@@ -210,7 +191,7 @@ class Restore:
             self._refused.append(Refusal(path, f"it is back, but this user may not give it to {missing}"))
 
     def _is_only_ours(self, found: os.stat_result, want: PathState) -> bool:
-        """Tell whether mode and time of a file may be set in place: no other name of it has to stay unchanged."""
+        """Return whether mode and time of a file may be set in place: no other name of it has to stay unchanged."""
         names = self._names[found.st_ino, want] + self._objects.links.is_name_of(want.sha256, found.st_ino)
         return names >= found.st_nlink or not self._objects.has(want.sha256, want.size)
 
@@ -257,8 +238,7 @@ class Restore:
 
 
 def _set_meta(folder: int, name: str, want: PathState) -> str:
-    """Set owner, time and mode; the mode comes last, so that a restore that is cut off here can be recognised. Return
-    the result of `set_owner`."""
+    """Set owner, time and, last, the mode, by which a restart recognises the step. Return the result of `set_owner`."""
     missing = set_owner(folder, name, want)
     set_times(folder, name, want.mtime)
     set_mode(folder, name, want.mode)
@@ -275,5 +255,5 @@ def _is_same_content(have: PathState, want: PathState | None) -> bool:
 
 
 def _is_retyped(have: PathState, want: PathState) -> bool:
-    """Tell whether nothing is at the path for a moment when one state becomes the other."""
+    """Return whether the path is missing for a moment while one state replaces the other."""
     return (have.kind == "folder") != (want.kind == "folder")

@@ -19,27 +19,18 @@ _MOST = 16
 
 
 class Running:
-    """The states of one store.
-
-    Args:
-        folder: where they are.
-        manifest: the manifest's file.
-    """
+    """The states of one store; `manifest` is the manifest's file."""
 
     def __init__(self, folder: Path, manifest: Path) -> None:
         self._folder = folder
         self._manifest = manifest
 
     def keep(self, call: str, state: State, mark: Mark | None) -> None:
-        """Keep a state in place of an earlier one of this call.
-
-        Args:
-            call: names the call.
-            state: the state that was found.
-            mark: of the manifest, if it holds this very state.
+        """Keep a state in place of an earlier one of this call; `mark` is the manifest's, if that holds this very
+        state.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the state cannot be written.
         """
         path = self._path(call)
         try:
@@ -53,11 +44,9 @@ class Running:
             raise store_error(error, self._folder) from error
 
     def load(self, call: str) -> State | None:
-        """Return the state before a call; None if it is not known."""
         return read_state(self._path(call))
 
     def forget(self, call: str) -> None:
-        """Drop a state."""
         with suppress(OSError):
             self._path(call).unlink()
 
@@ -95,7 +84,7 @@ class Running:
 
 
 def _changed(path: Path) -> int:
-    """When it became the state of a call: a link changes the ctime."""
+    """Return when the file became the state of a call: a link changes the ctime."""
     try:
         return path.stat().st_ctime_ns
     except OSError:

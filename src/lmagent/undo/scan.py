@@ -31,7 +31,6 @@ class Taken(Struct):
     """A state of the workspace, or of some paths of it.
 
     Attributes:
-        tree: the records.
         blind: folders that could not be looked into, and why: nothing below them is known.
         refusals: files whose content was not kept, and the blind folders.
     """
@@ -46,12 +45,10 @@ class Scan:
 
     Args:
         workspace: its path; links in it are the user's own and are followed.
-        keeper: keeps contents.
         known: records of an earlier walk.
-        limits: how far to go.
         hidden: paths that are passed over, with everything below them.
-        shut: folders that stay closed, since a call may have closed them; any other folder that the user may not look
-            into is opened up for the walk. None opens no folder.
+        shut: folders that stay closed, since a call may have closed them; other folders that the user may not look into
+            are made accessible for the walk. With None, no folder is.
         breathe: called at every folder; raises to give up.
 
     Raises:
@@ -90,7 +87,6 @@ class Scan:
         self._device = os.fstat(self._root).st_dev
 
     def everything(self) -> Taken:
-        """Look at the whole workspace."""
         try:
             self._walk(self._root, "", 0, "")
         finally:
@@ -100,8 +96,7 @@ class Scan:
     def some(self, paths: Sequence[str]) -> Taken:
         """Look at some paths, everything below them, and the folders above them.
 
-        Args:
-            paths: escaped and relative; no link in them is followed.
+        The paths are escaped and relative; no link in them is followed.
         """
         try:
             for path in paths:
@@ -141,7 +136,7 @@ class Scan:
             self._taken.tree.setdefault(folder, {})[key] = record
 
     def _walk(self, descriptor: int, path: str, depth: int, bulk: Bulk) -> None:
-        """Look at a folder and all that is below it. The caller closes the descriptor."""
+        """The caller closes the descriptor."""
         self._breathe()
         new = dict[str, Record]()
         for name, key, device in self._list(descriptor, path, new, bulk):
@@ -190,7 +185,7 @@ class Scan:
         return inner
 
     def _enter(self, parent: int, name: str, path: str, depth: int, bulk: Bulk) -> bool:
-        """Walk a folder, opened up for that time if it may not be read; False if it is gone."""
+        """Walk a folder, made readable for that time if necessary; return False if it is gone."""
         try:
             descriptor, mode = self._open(parent, name, path)
         except OSError as error:
@@ -208,7 +203,7 @@ class Scan:
         return True
 
     def _open(self, parent: int, name: str, path: str) -> tuple[int, int | None]:
-        """Return the descriptor of a folder, and the mode that it had if it was opened up."""
+        """Return the descriptor of a folder, and its mode if that was changed to open it."""
         try:
             return os.open(name, FOLDER, dir_fd=parent), None
         except PermissionError:

@@ -32,29 +32,28 @@ from lmagent.undo.scan import Scan, Taken
 
 _DEFAULT = Limits()
 _CALLS = 64
-"""States that wait for their `after` at once; the oldest is forgotten."""
+"""Calls that may wait for their `after` at once; the oldest is forgotten."""
 _OURS = ".lmagent"
 
 _Paths = tuple[str, ...] | None
 _Key = tuple[_Paths, str]
-"""The paths as they were given, and the call."""
+"""The paths as the caller gave them, and the call."""
 
 
 class WorkspaceSnapshots:
-    """Keeps what calls change in a workspace; see `lmagent.core.changes.Snapshots`.
+    """Keeps the changes of calls in a workspace; see `lmagent.core.changes.Snapshots`.
 
-    Returned paths are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
-    they are names of the operating system, relative to the workspace or absolute in it, and links in them that stay in
-    the workspace are followed, as the file tools do.
+    Returned paths are escaped (`lmagent.undo.names`); the paths of `before` and `after` are not: they are names of the
+    operating system, relative to the workspace or absolute in it. Links in them that stay in the workspace are
+    followed, as the file tools do.
 
-    The work is done in a thread, one call at a time. A call that is cancelled ends its work first, but for `before`,
-    which gives up and keeps no state.
+    The work is done in a thread, one call at a time. A cancelled call ends its work first, except for `before`, which
+    gives up and keeps no state.
 
     Args:
         workspace: absolute path.
         folder: the store; made on first use, private to the user. On the file system of the workspace, large files and
             trees of dependencies are kept without copying them.
-        limits: how much is kept.
         exclude: more folders (absolute) that are skipped, such as the agent's own data.
 
     Raises:
@@ -110,7 +109,6 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._interrupted, call)
 
     async def forget(self, call: str) -> None:
-        """Drop the state before a call; see the port."""
         await anyio.to_thread.run_sync(self._forget, call)
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
@@ -125,7 +123,7 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._restore, changes, to)
 
     async def collect(self, keep: Collection[str]) -> int:
-        """Drop contents until the store is within its limit, oldest first; return the bytes that were set free.
+        """Drop contents until the store is within its limit, oldest first; return the number of bytes freed.
 
         While another process uses the store, nothing is dropped.
 
@@ -186,7 +184,7 @@ class WorkspaceSnapshots:
                 del self._states[key]
 
     def _loss(self, was: Record) -> str:
-        """Return why what a file held is lost; empty where it is not."""
+        """Return why the content of a file is lost; empty if it is not."""
         content = content_id(was)
         if not content:
             return NOT_KEPT
@@ -233,7 +231,7 @@ class WorkspaceSnapshots:
         return taken
 
     def _load(self) -> None:
-        """Read the manifest where another process wrote it, and forget records whose content is gone."""
+        """Read the manifest if another process wrote it, and forget records whose content is gone."""
         mark = self._manifest.mark()
         if self._saved is not None and mark == self._mark:
             return
@@ -242,7 +240,7 @@ class WorkspaceSnapshots:
         self._known, self._saved, self._mark = without_missing(state.tree, there), state, mark
 
     def _save(self, state: State, *, strict: bool) -> None:
-        """Write the manifest, unless it is the same; `_mark` is that of the file that holds this state, or None."""
+        """Write the manifest, unless it is the same; `_mark` belongs to the file that holds this state, or is None."""
         saved = self._saved
         known = saved is not None and self._mark is not None and state.blind == saved.blind
         if known and saved is not None and same_tree(state.tree, saved.tree):

@@ -16,16 +16,13 @@ MOST_INDEX = 16 << 20
 """Bytes of an index that are kept."""
 
 _MOST_FINDINGS = 50
-_SLACK_NS = 1_000_000_000  # a file system's clock and ours need not be the same to the tick
+_SLACK_NS = 1_000_000_000  # a file system's clock and ours may differ slightly
 
 
 class Finding(Struct, frozen=True):
-    """Something that was found, in text for the user; control characters are spelled out.
+    """A finding, in text for the user; control characters are spelled out.
 
-    Attributes:
-        path: relative to the workspace, `.` is itself.
-        what: the danger.
-        action: what the guard did.
+    `what` is the danger, `action` the reaction of the guard; `path` is relative to the workspace, which is `.`.
     """
 
     path: str
@@ -55,7 +52,6 @@ class Check:
     """One look at the workspace, compared with a mark.
 
     Args:
-        root: the workspace.
         mark: the state before.
         own: repositories of the user: in these, each change of a file that git acts on is put back.
         inside: the workspace's path in the sandbox, empty if it is the same.
@@ -101,7 +97,7 @@ class Check:
         return True
 
     def _add_known(self, now: Places) -> None:
-        """Add the places where git would go by itself, since not everything was looked at."""
+        """Add the places that git would visit by itself, since the look was incomplete."""
         paths = [*self.mark.repos, *self.mark.pointers]
         held = self.root.held(".git/index")
         if held is not None:
@@ -134,7 +130,6 @@ class Check:
         return brought
 
     def _pointer(self, path: str) -> None:
-        """Judge a `.git` that is a file or a link."""
         held, back = self.root.held(path), self.mark.pointers.get(path)
         if held is None or held.same(back) or self._older(path, path in self.mark.pointers):
             return
@@ -160,7 +155,7 @@ class Check:
         return f"names {target}" if known is not None and known.dangerous else ""
 
     def _older(self, path: str, known: bool) -> bool:
-        """Tell whether a path is as old as a mark that could not see everything: then it counts as seen."""
+        """Return whether a path is as old as a mark that could not see everything: then it counts as seen."""
         if known or not self.mark.places.hit:
             return False
         names = (path, f"{path}/config", f"{path}/hooks", f"{path}/commondir")
@@ -191,12 +186,7 @@ class Check:
             self._put_aside(trouble)
 
     def _put_repository_aside(self, path: str, what: str) -> bool:
-        """Rename a repository so that git recognises it by no path, not even in its renamed folder.
-
-        Args:
-            path: a repository's folder, or a `.git` that is a file or link.
-            what: the danger.
-        """
+        """Rename a repository so that git recognises it by no path, not even in its renamed folder."""
         start = f"{path}/" if path else ""
         new = ""
         try:
@@ -224,7 +214,7 @@ class Check:
                 self._say(path, trouble.what, f"could not be renamed ({error.strerror}): do not run git there")
                 return
         if back is not None:
-            # A link that still says the same led to something that was changed: that is kept in its place.
+            # A link with an unchanged target led to a file that was changed: the kept content replaces the link.
             as_file = held is not None and held.kind == "link" and held.target == back.target
             done = self._put_back(path, back, as_file=as_file)
             action += "; " * bool(action) + (

@@ -20,14 +20,7 @@ class ConfigDamagedError(ValueError):
 
 
 class Entry(NamedTuple):
-    """A line of a config.
-
-    Attributes:
-        section: lower case.
-        sub: the subsection, None without one.
-        key: lower case.
-        value: None for a key without a value, which means true.
-    """
+    """An entry of a config: section and key in lower case; a value of None means true."""
 
     section: str
     sub: str | None
@@ -36,7 +29,6 @@ class Entry(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name as git writes it: `section.sub.key`."""
         return ".".join(part for part in (self.section or None, self.sub, self.key) if part is not None)
 
 
@@ -148,14 +140,14 @@ COMMANDS: dict[str, frozenset[str]] = {
     "url": frozenset({"insteadof", "pushinsteadof"}),
     "web": frozenset({"browser"}),
 }
-"""Section → keys that run something, or that change what is run, or where git reads its orders and its files."""
+"""Section → keys that make git run a program, or change which program it runs or where it reads config and files."""
 
 SUFFIXES = tuple(_ENDINGS.split())
-"""How the names of unknown keys end that make git run something."""
+"""Endings of unknown keys that make git run something."""
 
 _HARMLESS = frozenset({"", "cat", ":", "true", "false", "yes", "no", "on", "off", "0", "1"})
 _PATHS: dict[str, frozenset[str]] = {
-    # What `cat` or `true` would be a folder's or a file's name in.
+    # `cat` or `true` would be the name of a folder or file here.
     "core.hookspath": frozenset({"/dev/null"}),
     "core.attributesfile": frozenset({"/dev/null"}),
     "init.templatedir": frozenset({""}),
@@ -170,11 +162,9 @@ _HELPER_URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 
 
 def runs_something(entries: Iterable[Entry], outside: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """Return name and value of the entries that could make git run a program, or read its orders from elsewhere.
+    """Return name and value of the entries that could make git run a program, or read config from elsewhere.
 
-    Args:
-        entries: the entries of one config.
-        outside: tells whether a `core.worktree` leads out of the workspace. (That of a submodule does not.)
+    `outside` returns whether a `core.worktree` leads out of the workspace. (That of a submodule does not.)
     """
     return [(entry.name, entry.value) for entry in entries if entry.value is not None and _runs(entry, outside)]
 

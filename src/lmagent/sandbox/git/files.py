@@ -23,7 +23,7 @@ MOST_LISTED = 2_000
 """Names that a list of a folder holds at most."""
 
 ASIDE = re.compile(r"\.lmagent-quarantine-\d+\Z")
-"""How the name of a file ends that was set aside."""
+"""The ending of the names of files that were set aside."""
 
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)  # reaches into folders that may not be listed
 _FOLDER = _PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,14 +33,12 @@ _MOST_NAME = 255
 
 
 class Held(Struct, frozen=True):
-    """A file as it was at one moment.
+    """A file at one moment.
 
     Attributes:
         kind: a regular file, a symbolic link, or something that is neither.
-        data: its content; for a link, the content of the file in the workspace that it leads to; empty if too large.
-        mode: permission bits.
+        data: its content; for a link, the content of its target in the workspace; empty if too large.
         names: how many names the file has (hard links).
-        target: the target of a link.
         other: size, number and times where `data` is not kept, to recognise a large file by.
     """
 
@@ -52,7 +50,7 @@ class Held(Struct, frozen=True):
     other: tuple[int, ...] = ()
 
     def same(self, was: Held | None) -> bool:
-        """Tell whether git would do the same with it."""
+        """Return whether git would treat it the same."""
         if was is None or (self.kind, self.data, self.target, self.other) != (
             was.kind,
             was.data,
@@ -64,15 +62,11 @@ class Held(Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether `data` is the whole content."""
         return self.kind == "file" and not self.other
 
 
 class Root:
-    """The workspace, open.
-
-    Args:
-        path: absolute, links resolved.
+    """The workspace, open; `path` is absolute, with links resolved.
 
     Raises:
         OSError: it cannot be opened.
@@ -156,7 +150,7 @@ class Root:
         return Held("link", target=target) if found is None else Held("link", found.data, found.mode, 1, target)
 
     def lists(self, rel: str) -> list[str]:
-        """Return up to `MOST_LISTED` names in a folder; none if it does not exist or is no folder."""
+        """Return up to `MOST_LISTED` names in a folder; an empty list if it does not exist or is no folder."""
         try:
             with self.folder(rel) as fd:
                 inner = os.open(".", _LIST, dir_fd=fd)
@@ -170,7 +164,7 @@ class Root:
                     if len(names) >= MOST_LISTED:
                         break
         except OSError:
-            pass  # it shrank or went away meanwhile: the names so far are the result
+            pass  # the folder shrank or vanished meanwhile: the names so far are the result
         finally:
             os.close(inner)
         return names
@@ -185,11 +179,7 @@ class Root:
             return None
 
     def set_aside(self, rel: str) -> str:
-        """Rename a file within its folder and return the new name.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Rename a file within its folder and return the new name; raises OSError."""
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
             for number in range(1, 10_000):
@@ -205,15 +195,9 @@ class Root:
         raise FileExistsError(f"{rel}: too many of them")
 
     def put_back(self, rel: str, held: Held, *, as_file: bool = False) -> None:
-        """Make a file as it was, where nothing is now.
+        """Restore a file at a path where nothing is now; raises OSError.
 
-        Args:
-            rel: its path.
-            held: the file as it was.
-            as_file: for a link, write the content that it led to instead of the link.
-
-        Raises:
-            OSError: it cannot be written.
+        `as_file` writes a link's content instead of the link.
         """
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
@@ -227,11 +211,7 @@ class Root:
                 os.fchmod(out, held.mode)
 
     def move(self, old: str, new: str) -> None:
-        """Rename within the workspace.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Rename within the workspace; raises OSError."""
         (old_parent, old_name), (new_parent, new_name) = os.path.split(old), os.path.split(new)
         with self.folder(old_parent) as source, self.folder(new_parent) as target:
             os.rename(old_name, new_name, src_dir_fd=source, dst_dir_fd=target)
@@ -270,7 +250,7 @@ def _exists(fd: int, name: str) -> bool:
 def _aside(name: str, number: int) -> str:
     tail = f".lmagent-quarantine-{number}"
     raw = os.fsencode(name)
-    if len(raw) + len(tail) > _MOST_NAME:  # a name of the agent's choosing: cut, and still its own
+    if len(raw) + len(tail) > _MOST_NAME:  # a name of the agent's choosing: truncated, and still unique
         digest = hashlib.sha256(raw).hexdigest()[:8]
         raw = raw[: _MOST_NAME - len(tail) - 9] + b"-" + digest.encode()
     return os.fsdecode(raw) + tail

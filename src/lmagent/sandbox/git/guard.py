@@ -1,15 +1,14 @@
-"""Finds what a command left that a later git of the user, outside the sandbox, would run.
+"""Finds files of a command that a later git of the user, outside the sandbox, would run.
 
-    guard = GitGuard(workspace)
-    mark = guard.baseline()          # before a command
-    ...                              # it runs
-    findings = guard.check(mark)     # when it has ended, and before its folder is handed back to the user
+  guard = GitGuard(workspace)
+  mark = guard.baseline()          # before a command
+  ...                              # it runs
+  findings = guard.check(mark)     # when it has ended, and before its folder is handed back to the user
 
 A `git status` runs the program of `core.fsmonitor`, filters and hooks, so a command that writes a repository anywhere
-in the workspace decides what the user's next prompt runs. Files that were there at the mark stay. A newer file that git
-would act on is renamed within its folder, to `<name>.lmagent-quarantine-<n>`; the file whose place it took comes back.
-
-A harmless new repository is left alone. Git itself is never run here (ADR 0007).
+in the workspace decides which programs the user's next prompt runs. Files that existed at the mark stay. A newer file
+that git would act on is renamed within its folder, to `<name>.lmagent-quarantine-<n>`; a file that it replaced is
+restored. A harmless new repository is left alone. Git itself is never run here (ADR 0007).
 """
 
 from __future__ import annotations
@@ -37,11 +36,9 @@ _FEW = Bounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
 
 
 class Protected(Struct, frozen=True):
-    """A path that a sandbox mounts onto itself, in this order.
+    """A path that a sandbox mounts onto itself, in this order: it exists and is no link.
 
-    Attributes:
-        path: an absolute path that exists and is no link.
-        writable: the path becomes a mount point only so that it cannot be renamed or replaced.
+    A writable path becomes a mount point only so that it cannot be renamed or replaced.
     """
 
     path: Path
@@ -49,13 +46,7 @@ class Protected(Struct, frozen=True):
 
 
 class GitGuard:
-    """Guards one workspace.
-
-    Args:
-        workspace: the folder.
-        inside: the workspace's path in the sandbox, where that differs: worktrees made inside name it.
-        bounds: how far it looks.
-    """
+    """Guards one workspace; `inside` is its path in the sandbox, if that differs: worktrees made inside name it."""
 
     def __init__(self, workspace: Path, *, inside: str = "", bounds: Bounds | None = None) -> None:
         self._root = os.path.realpath(workspace)
@@ -65,10 +56,9 @@ class GitGuard:
         self._own: frozenset[str] | None = None
 
     def baseline(self) -> Mark:
-        """Note the repositories that exist. Those of the first baseline count as the user's own.
+        """Note the present repositories. Those of the first baseline count as the user's own.
 
-        Returns:
-            The mark that `check` compares with. A command that runs beside others is checked with its own mark.
+        Returns the mark that `check` compares with. A command that runs beside others is checked with its own mark.
 
         Raises:
             OSError: the workspace cannot be opened.
@@ -79,7 +69,7 @@ class GitGuard:
             repos = {path: look(root, path, ident, None) for path, ident in places.gitdirs.items()}
             mark = Mark(at, places, repos, _held(root, places.pointers))
             if any(repo.dangerous and path != ".git" for path, repo in repos.items()):
-                # Then a new gitlink in an index, alone, would make git run what it did not.
+                # Then a new gitlink in an index alone would make git run a program that it did not run before.
                 mark.indexes = {path: root.held(f"{path}/index", MOST_INDEX) for path in repos}
         if self._own is None:
             self._own = frozenset([*repos, *mark.pointers])
@@ -89,8 +79,7 @@ class GitGuard:
     def check(self, mark: Mark | None = None) -> tuple[Finding, ...]:
         """Look again, set aside new files that could make git run something, and return the findings.
 
-        Args:
-            mark: the mark to compare with; the latest if None. Without any mark, all repositories are new.
+        The look is compared with the latest mark if `mark` is None. Without any mark, all repositories are new.
 
         Raises:
             OSError: the workspace cannot be opened.
@@ -114,15 +103,12 @@ class GitGuard:
 
 
 def protected_paths(workspace: Path) -> tuple[Protected, ...]:
-    """Return the paths that a sandbox mounts onto themselves so that a command cannot change what the user's git runs.
+    """Return the paths that a sandbox mounts onto themselves, to keep the programs of the user's git unchanged.
 
     The look for repositories is bounded and skips dependencies. Folders come before their contents.
 
-    Args:
-        workspace: the folder.
-
     Raises:
-        OSError: it cannot be opened.
+        OSError: the workspace cannot be opened.
     """
     path = os.path.realpath(workspace)
     with Root(path) as root:

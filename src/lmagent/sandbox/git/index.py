@@ -19,7 +19,7 @@ def gitlinks(data: bytes) -> frozenset[str]:
     """Return the paths of its gitlinks, relative to the worktree.
 
     Raises:
-        IndexDamagedError: it is not an index, or one of a later version.
+        IndexDamagedError: it is not an index, or of a later version.
     """
     if not data:
         return frozenset()

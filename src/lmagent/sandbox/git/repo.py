@@ -36,13 +36,7 @@ _HOOKS = frozenset(_KNOWN_HOOKS.split())
 
 
 class Follow(Struct, frozen=True):
-    """Where else in the workspace the user's own config sends git; a config of the agent is not followed.
-
-    Attributes:
-        includes: config files.
-        hooks: folders with hooks.
-        programs: files that it runs.
-    """
+    """Other places in the workspace to which the user's own config sends git; a config of the agent is not followed."""
 
     includes: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
@@ -50,8 +44,6 @@ class Follow(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """A file of a repository."""
-
     role: Role
     held: Held
 
@@ -61,9 +53,7 @@ class Repo(Struct, frozen=True):
 
     Attributes:
         path: its folder, relative to the workspace.
-        ident: the identity of that folder.
-        files: its existing files by path.
-        follow: where its config leads.
+        follow: the targets of its config.
         runs: name and value of the entries that make git run something.
         worktree: its folder of files, if that is in the workspace.
     """
@@ -77,15 +67,14 @@ class Repo(Struct, frozen=True):
 
     @property
     def dangerous(self) -> bool:
-        """Whether git runs something of it."""
+        """Whether git runs one of its files or entries."""
         return bool(self.runs) or any(item.role == "hook" for item in self.files.values())
 
 
 class Trouble(Struct, frozen=True):
-    """Something new that git would act on.
+    """A new danger: something that git would act on.
 
     Attributes:
-        path: its path.
         what: the danger, as text for the user.
         back: the file that was there before.
         whole: the whole repository must be set aside.
@@ -100,14 +89,7 @@ class Trouble(Struct, frozen=True):
 
 
 def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
-    """Read a repository.
-
-    Args:
-        root: the workspace.
-        path: the repository's folder.
-        ident: the identity of that folder.
-        follow: where a config leads; None to take it from the present config.
-    """
+    """Read a repository; with `follow` None, the targets are those of the present config."""
     files: dict[str, Item] = {}
     for name, role in FIXED:
         _add(root, files, _join(path, name), role)
@@ -118,7 +100,7 @@ def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
     for program in follow.programs:
         _add(root, files, program, "program")
     hooks = _join(path, "hooks")
-    link = root.held(hooks)  # a folder is nothing to it
+    link = root.held(hooks)  # the result is None for a folder
     if link is not None:
         files[hooks] = Item("hook", link)
     for folder in (hooks, *follow.hooks):
@@ -133,7 +115,6 @@ def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
 
 
 def moved(repo: Repo, path: str) -> Repo:
-    """Return the same repository under another path."""
     start = _join(repo.path, "")
     files = {_join(path, name[len(start) :]) if name.startswith(start) else name: i for name, i in repo.files.items()}
     return repo if repo.path == path else replace(repo, path=path, files=files)
@@ -147,9 +128,9 @@ def _add(root: Root, files: dict[str, Item], path: str, role: Role) -> None:
 
 def _add_hooks(root: Root, files: dict[str, Item], folder: str) -> None:
     names = root.lists(folder)
-    if len(names) >= MOST_LISTED:  # so many that git's own names could be among those that were not listed
+    if len(names) >= MOST_LISTED:  # git's own names could be among those that were not listed
         names = [*_HOOKS, *names[: MOST_LISTED // 2]]
-    mixed = any(is_dot_git(name) for name in names)  # `core.hooksPath = .`: the rest there is no hook
+    mixed = any(is_dot_git(name) for name in names)  # `core.hooksPath = .`: the other files there are no hooks
     for name in names:
         if name.endswith(".sample") or ASIDE.search(name) or (mixed and name not in _HOOKS):
             continue
@@ -203,7 +184,6 @@ def _worktree(root: Root, path: str, entries: list[Entry]) -> str:
 
 
 def _entries(held: Held) -> list[Entry] | None:
-    """Return the entries of a config; None if git could not read it."""
     if held.other or held.kind == "other":
         return None
     try:
@@ -218,7 +198,6 @@ def _runs(root: Root, repo: str, name: str, held: Held) -> list[tuple[str, str]]
 
 
 def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
-    """Yield the dangers of a new repository."""
     for name, item in repo.files.items():
         if item.role == "config":
             for what in _config(root, repo, name, item.held, frozenset()):
@@ -228,14 +207,7 @@ def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
 
 
 def changed_trouble(root: Root, was: Repo, now: Repo, *, strict: bool) -> Iterator[Trouble]:
-    """Yield the dangers of a repository that changed.
-
-    Args:
-        root: the workspace.
-        was: the repository before.
-        now: the repository now.
-        strict: it is the user's own, and only the user changes its config.
-    """
+    """Yield the dangers of a repository that changed; `strict` if only the user may change its config."""
     for name in dict.fromkeys([*was.files, *now.files]):
         before, after = was.files.get(name), now.files.get(name)
         back = before.held if before else None
@@ -311,7 +283,7 @@ def _other(root: Root, repo: Repo, name: str, item: Item, back: Held | None, *, 
 
 
 def _is_worktree(root: Root, path: str, held: Held) -> bool:
-    """Tell whether it is the commondir of `git worktree add`: two folders up, in the repository that owns it."""
+    """Return whether it is the commondir of `git worktree add`: two folders up, in the repository that owns it."""
     owner, middle = os.path.split(os.path.dirname(path))
     if held.kind != "file" or middle != "worktrees" or not owner:
         return False

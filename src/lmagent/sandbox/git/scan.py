@@ -20,14 +20,6 @@ Ident = tuple[int, int]
 
 
 class Bounds(Struct, frozen=True):
-    """How far a look goes.
-
-    Attributes:
-        entries: names at most.
-        seconds: time at most.
-        repositories: repositories at most.
-    """
-
     entries: int = 1_000_000
     seconds: float = 5.0
     repositories: int = 2_000
@@ -41,8 +33,8 @@ class Places:
         gitdirs: folders that git takes for a repository, or might soon.
         pointers: a `.git` that is a file or a link.
         closed: folders that could not be listed.
-        hit: which bound was hit, as text; empty if everything was looked at.
-        seen: how many names were looked at.
+        hit: the bound that stopped the look, as text; empty if it was complete.
+        seen: number of names that were looked at.
     """
 
     gitdirs: dict[str, Ident] = field(default_factory=dict[str, Ident])
@@ -59,7 +51,7 @@ _IGNORED = dict.fromkeys(
 
 
 def is_dot_git(name: str) -> bool:
-    """Tell whether some file system takes this name for `.git`."""
+    """Return whether some file system takes this name for `.git`."""
     return _folded(name) in (".git", "git~1")
 
 
@@ -79,11 +71,8 @@ def scan(
     """Look, the upper folders first, without following links.
 
     Args:
-        root: the workspace.
-        bounds: how far.
         open_up: makes an unreadable folder readable and returns whether it could.
         skip: names of folders that are not looked into.
-        depth: how many folders down.
     """
     places, end = Places(), time.monotonic() + bounds.seconds
     queue: deque[tuple[str, int]] = deque([("", 0)])

@@ -28,7 +28,7 @@ LIMIT = 16 << 20
 """Bytes up to which a file is edited; a bigger file is data."""
 
 _TOLD = 20  # changed lines that the model is shown
-_SPARED = 5  # so few lines more are shown as well: a cut would save next to nothing
+_SPARED = 5  # up to this many more lines are shown as well: a cut would save almost nothing
 _THREAD_FROM = 256 << 10  # bytes from which looking for a close match takes its time
 
 
@@ -97,7 +97,7 @@ def _now(before: str, after: str) -> str:
 
 
 def _around(difference: str) -> str:
-    """Return as much of the diff as the model needs to see whether the change is what it meant."""
+    """Return enough of the diff for the model to check the change."""
     return "\n".join(_capped(difference.split("\n")[2:], "lines of diff"))
 
 

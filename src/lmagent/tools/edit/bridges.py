@@ -54,16 +54,14 @@ def fold(text: str, *, long_dash: bool = False) -> str:
 
 
 def has_odd_dash(text: str) -> bool:
-    """Tell whether `text` has a dash other than the hyphen of a keyboard."""
+    """Return whether `text` has a dash other than the hyphen of a keyboard."""
     return not text.isascii() and _ODD_DASH.search(text) is not None
 
 
 def loose_keys(text: str, *, dashes: bool) -> list[str]:
     """Return a key for each line of `text`; two lines that some bridge could join have equal keys.
 
-    Args:
-        text: lines that end with line feeds.
-        dashes: a run of hyphens counts as one, because the file or the search has typographic dashes.
+    With `dashes`, a run of hyphens counts as one, because the file or the search has typographic dashes.
     """
     folded = fold(text)
     if dashes:
@@ -105,9 +103,7 @@ _PREFIX = re.compile(r"(?:^|[^\w])[rbfuRBFU]{1,2}$")
 def _strings(line: str, state: str) -> tuple[tuple[tuple[int, int], ...], str]:
     """Return the spans of `line` inside strings, and the quote that is still open at its end ('' if none).
 
-    Args:
-        line: a line without its line end.
-        state: the quote that is open where the line starts, or `_ALL`.
+    `state` is the quote that is open where the line starts, or `_ALL`.
     """
     if state == _ALL:
         return ((0, len(line)),), ""
@@ -146,7 +142,7 @@ def line_states(lines: Sequence[str]) -> list[str]:
 
 
 def unclosed(text: str) -> bool:
-    """Tell whether a line of `text` ends inside a string that cannot continue in the next line."""
+    """Return whether a line of `text` ends inside a string that cannot continue in the next line."""
     return any(_strings(line, "")[1] in ('"', "'") for line in text.split("\n"))
 
 
@@ -163,12 +159,7 @@ def _apostrophe(line: str, position: int, mark: str) -> bool:
 def agree(line: str, start: int, stop: int, want: str, state: Callable[[], str]) -> int | None:
     """Return the bridges (RUNS, TYPO) that make `line[start:stop]` the text `want`; None if they do not suffice.
 
-    Args:
-        line: a line of the file.
-        start: the column where the stretch begins.
-        stop: the column where it ends.
-        want: the search's text.
-        state: returns the string literal that the line starts in; called only where runs of blanks differ.
+    `state` returns the string literal that the line starts in; it is called only where runs of blanks differ.
     """
     have = line[start:stop]
     if have == want:
@@ -204,7 +195,6 @@ def compare(line: str, want: str, state: Callable[[], str]) -> tuple[int, str, s
 
 
 def indent_of(line: str) -> str:
-    """Return the blanks and tabs that `line` starts with."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -218,7 +208,7 @@ def _same_words(have: str, want: str) -> bool:
 
 
 def _free_runs(line: str, start: int, have: str, want: str, state: Callable[[], str]) -> bool:
-    """Tell whether every run of blanks that differs lies outside of string literals."""
+    """Return whether every run of blanks that differs is outside of string literals."""
     inside = _strings(line, state())[0]
     for run, sought in zip(_RUN.finditer(have), _RUN.findall(want), strict=True):
         if run[0] != sought:
@@ -239,10 +229,10 @@ class Unshiftable(Exception):
 
 
 class Indent(Struct, frozen=True):
-    """What happens to the indentation of each new line.
+    """The change of indentation of each new line.
 
-    `add` goes before the line or `drop` is taken off it; or, with `unit` columns a tab, `delta` columns are added and
-    the result is written in tabs (`tabs`) or spaces. `first` is what a first line without indentation gets.
+    `add` is put before the line or `drop` is removed from it; or, with `unit` columns a tab, `delta` columns are added
+    and the result is written in tabs (`tabs`) or spaces. `first` is the indentation of a first line that has none.
     """
 
     add: str = ""

@@ -61,7 +61,6 @@ def block_lines(text: str) -> tuple[list[str], bool]:
 
 
 def one_chunk(form: Form) -> Chunks:
-    """Return search and replacement as one chunk."""
     lines, closed = block_lines(form.search)
     fresh, _ = block_lines(form.replace)
     return Chunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
@@ -81,7 +80,7 @@ def divided(form: Form) -> Chunks | None:
 
 
 def looks_numbered(lines: Sequence[str], form: Form) -> bool:
-    """Tell whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
+    """Return whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
     sought = {line.strip() for line in form.search.split("\n") if line.strip()}
     found = (_NUMBERED.match(line) for line in lines)
     return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in sought for each in found)

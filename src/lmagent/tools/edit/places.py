@@ -38,7 +38,7 @@ _STOPS = frozenset(".,:;!?…")
 
 
 class Place(Struct, frozen=True):
-    """Where a search was found.
+    """The place of a search in a file.
 
     Attributes:
         bits: the bridges that it needs.
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
         indent: how new lines are indented.
         begin: the column in the first line where the place begins.
         stop: the column in the last line where it ends; None at the line's end.
-        chunks: search and replacement where they are not those that were looked for.
+        chunks: search and replacement, if they differ from the ones that were looked for.
     """
 
     bits: int
@@ -78,18 +78,15 @@ class Text:
         self._memo: dict[tuple[str, str], tuple[int, str, str] | None] = {}
 
     def to_lf(self, text: str) -> str:
-        """Return `text` with every line end as a line feed."""
         text = text.replace("\r\n", "\n")
         return text.replace("\r", "\n") if self._old_mac else text
 
     @cached_property
     def ends(self) -> list[str]:
-        """The line end of each line that has one."""
         return re.findall("\r" if self._old_mac else "\r?\n", self.body)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The different line ends that the file has."""
         return frozenset(self.ends)
 
     @cached_property
@@ -103,7 +100,6 @@ class Text:
 
     @cached_property
     def rows(self) -> list[int]:
-        """Rows of the lines that are not blank."""
         return [row for row, key in enumerate(self._all_keys) if key]
 
     @cached_property
@@ -154,9 +150,7 @@ class Text:
     def found(self, keys: Sequence[str], *, whole: bool) -> list[int]:
         """Return the places (as indexes of `rows`) where lines with these keys follow one another.
 
-        Args:
-            keys: loose keys.
-            whole: the first and the last key are whole lines, not the end and the start of one.
+        With `whole`, the first and the last key are whole lines, not the end and the start of one.
         """
         edge = "\n" if whole else ""
         sought = edge + "\n".join(keys) + edge
@@ -343,7 +337,7 @@ def _stretches(text: Text, row: int, want: str) -> Iterator[tuple[int, int, int]
 
 
 def _edge(inner: str, outer: str) -> bool:
-    """Tell whether a match may end with `inner` where the line continues with `outer`, going outwards."""
+    """Return whether a match may end with `inner` where the line continues with `outer`, going outwards."""
     if not outer or inner in _FREE or outer[0] in _FREE or outer[0] == "\u00a0":
         return True
     if outer[0] in _QUOTES or (inner in _QUOTES and not outer[0].isalnum() and outer[0] != "_"):

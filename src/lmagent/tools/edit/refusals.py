@@ -32,7 +32,7 @@ class EditRefused(ToolError):
     """The edit was not made; the message is for the model.
 
     Args:
-        message: why, and what the file has instead.
+        message: the reason, and the closest text of the file.
         reason: `empty` search, `unchanged` text, `missing`, `ambiguous`, `unshiftable` replacement.
         lines: line numbers from 1: the places that fit, or the first and the last line of the closest region.
     """
@@ -44,14 +44,12 @@ class EditRefused(ToolError):
 
 
 def empty() -> EditRefused:
-    """Refuse an empty search."""
     return EditRefused(
         "The search is empty, so it is not known where to edit. Give the text that is to be replaced.", reason="empty"
     )
 
 
 def unchanged() -> EditRefused:
-    """Refuse an edit that would change nothing."""
     return EditRefused("Nothing would change: the replacement is what the file already has there.", reason="unchanged")
 
 

@@ -57,18 +57,13 @@ class _Match(Struct, frozen=True):
 
 
 def replace_text(source: str, search: str, replace: str, replace_all: bool = False) -> str:
-    """Return `source` with `search` replaced; see `edited`."""
     return edited(source, search, replace, replace_all).text
 
 
 def edited(source: str, search: str, replace: str, replace_all: bool = False) -> Edited:
-    """Replace `search` in `source`; the module's docstring says what may differ between the two.
+    """Replace `search` in `source`; the module's docstring lists the differences that are allowed between the two.
 
-    Args:
-        source: the whole text of a file, with its own line ends.
-        search: the text to find.
-        replace: the new text; its line ends become those of the place.
-        replace_all: replace all places of the step that fits, not only a single one.
+    `replace_all` replaces all places of the step that fits. New lines get the line ends of their place.
 
     Raises:
         EditRefused: the search is empty, is not found, fits several places, or nothing would change.
@@ -133,9 +128,9 @@ def _literal(text: Text, form: Form, raw: str, *, every: bool) -> _Match | None:
 
 
 def _doubles_indent(text: Text, start: int, form: Form) -> bool:
-    """Tell whether the replacement has the first indentation that the search lacks: the file has it before the place.
+    """Return whether the replacement repeats the indentation before the place, which the search lacks.
 
-    So it is where the replacement has a line of the place just as the file has it. Refuse where it moves one.
+    That is so if the replacement has a line of the place exactly as in the file. Refuse if it moves such a line.
     """
     indent = text.indent_before(start)
     first, *rest = form.search.split("\n")
@@ -194,9 +189,9 @@ def _placed(text: Text, chunks: Chunks, place: Place) -> Iterator[_Splice]:
 
 
 def _is_indented_like_the_file(text: Text, chunks: Chunks, place: Place) -> bool:
-    """Tell whether the replacement has the file's indentation already, so that it must not be moved.
+    """Return whether the replacement has the file's indentation already, so that it must not be moved.
 
-    The lines that the replacement shares with the place decide; where they do not, both may be meant: refuse.
+    The lines that the replacement shares with the place decide; if they do not, both may be meant: refuse.
     """
     if not place.indent.moves:
         return False
@@ -231,13 +226,10 @@ def _weave(
     replace: Sequence[str],
     fresh: Callable[[int], str],
 ) -> list[str]:
-    """Return the lines that take a region's place: those that search and replacement share stay as the file has them.
+    """Return the new lines of a region; those that search and replacement share stay as in the file.
 
     Args:
-        region: the file's lines.
         own: for each line of the search, and its end, the file's row; None for a blank line that the file lacks.
-        search: lines of the search.
-        replace: lines of the replacement.
         fresh: returns a line of the replacement that is not in the search, by its index.
     """
     base = next(row for row in own if row is not None)
