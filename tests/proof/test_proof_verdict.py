@@ -164,7 +164,10 @@ def test_a_check_that_was_cut_off_is_none():
     log = Log()
     log.write("a.py")
     log.own("pytest", status="interrupted")
-    assert log.end() == ("unchecked", "a.py changed and no check ran; pytest, make test or one of your check_commands would verify it")
+    assert log.end() == (
+        "unchecked",
+        "a.py changed and no check ran; pytest, make test or one of your check_commands would verify it",
+    )
 
 
 def test_a_change_that_the_user_took_back_after_the_check_asks_for_another():
