@@ -25,7 +25,7 @@ AVOID = {
     "goes on": r"\b(?:go|goes|going|gone|went) on\b",
     "is told": r"\b(?:is|are|was|were|be|been|being|gets|get) told\b|\btells? of\b|\btold (?:of|so|apart|by)\b",
     "who without a noun": r"(?:^|[.:;,(#\"]\s*)[Ww]ho (?!am)\w+",
-    "what is": r"\b[Ww]hat (?:is|was|are|were|has|had|it|they|a|the|no|nobody|somebody)\b(?![^.]*\?)",
+    "what is": r"\b[Ww]hat (?:is|was|are|were)\b(?![^.]*\?)",
     "filler": r"\bby its id\b|\bof a kind\b|\band the like\b|\bas they are\b",
     "vouch": r"\bvouch|\bput before a person",
     "somebody": r"\b[Ss]omebody\b|\b[Nn]obody\b|\ba person\b",

@@ -37,7 +37,7 @@ def test_what_a_command_does_stands_beside_it_or_below_a_long_one(text: str) -> 
     assert f"{'/help':<25}list the commands" in rows
     at = rows.index("/mode [auto|normal|manual]")
     assert rows[at + 1] == " " * 25 + "pick or change the permission mode"
-    assert " ".join(" ".join(rows).split()).count("take back what the last N calls changed, the last turn, or all") == 1
+    assert " ".join(" ".join(rows).split()).count("undo the last N calls, the last turn, or all") == 1
 
 
 def test_commands_are_listed_under_headings_and_the_keys_come_last(text: str) -> None:

@@ -78,7 +78,7 @@ def test_a_call_that_nobody_could_allow_is_4_and_was_not_made(program):
         run = program.task(server, "write b.txt")
     assert run.returncode == 4
     assert run.stderr == (
-        "✗ write b.txt (1 line): denied: normal mode asks before writing files, and nobody was there to allow it\n"
+        "✗ write b.txt (1 line): denied: normal mode asks before writing files, and no user was there to allow it\n"
         "denied: a call needed an approval, and no user was there to give it\n"
         "  → allow it with --permission auto, or with a rule\n"
     )

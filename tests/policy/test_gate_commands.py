@@ -111,10 +111,10 @@ def test_a_line_that_may_hide_what_a_rule_forbids_is_asked_about_whatever_allows
         verdict = judge(run(command), mode, rules, ("shell",))
         assert (verdict.decision, verdict.grant) == ("ask", "")
         assert verdict.reason == (
-            "it cannot be said for certain what the line runs, and the rule deny 'shell(rm *)' might forbid it"
+            "the commands of the line cannot be determined for certain, and the rule deny 'shell(rm *)' might forbid it"
         )
     assert judge(run(command), mode, Rules(ask=("effect:exec(rm *)",), allow=("shell",))).reason == (
-        "it cannot be said for certain what the line runs, and the rule ask 'effect:exec(rm *)' might mean it"
+        "the commands of the line cannot be determined for certain, and the rule ask 'effect:exec(rm *)' might mean it"
     )
 
 

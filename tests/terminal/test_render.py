@@ -114,7 +114,7 @@ def test_a_denied_call_is_named_with_what_denied_it_and_without_words_for_the_mo
     data = {"code": "denied", "summary": "shell rm x", "why": "by the user"}
     by_user = ev.ToolFinished(call_id="c", tool="shell", status="denied", content=for_model, data=data)
     assert shown(by_user) == "✗ shell rm x: denied\n"
-    data |= {"why": "mode normal asks before running, and nobody was there to allow it"}
+    data |= {"why": "mode normal asks before running, and no user was there to allow it"}
     unasked = ev.ToolFinished(call_id="c", tool="shell", status="denied", content="Denied: …", data=data)
     assert shown(unasked) == f"✗ shell rm x: denied: {data['why']}\n"
     ended = ev.TurnFinished(outcome="done", cause="permission", answer="Done.", terminal="allow it")

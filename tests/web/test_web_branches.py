@@ -70,7 +70,7 @@ def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_fi
         origin = session_of(page)
         page.locator(".said").first.hover()
         page.get_by_role("button", name="Branch from here").first.click()
-        page.get_by_text("Files in the workspace stay as they are.").wait_for()
+        page.get_by_text("Files in the workspace do not change.").wait_for()
         assert session_of(page) != origin
         assert "second" not in talk(page)
         assert (running.workspace / "kept.txt").read_text() == "kept"

@@ -161,7 +161,7 @@ class Battery:
         self.measured |= {"window": served, "proof": "tried"}
         said = f"{window:,} tokens are stated" if window else f"no window is stated and {self._assumed:,} is assumed"
         least = f"; {served:,} are served" if served else ""
-        fix = "load the model with a larger context, or set LMAGENT_CONTEXT_WINDOW to what is served"
+        fix = "load the model with a larger context, or set LMAGENT_CONTEXT_WINDOW to the served size"
         return Finding("window", "warning", f"{said}, but a prompt of {size:,} was {how}{least}", fix)
 
     async def _stated(self) -> Finding:

@@ -42,7 +42,7 @@ async def open_child(
         StoreError: it cannot be read or written.
     """
     if started.child in host.sessions:
-        raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, and go on then")
+        raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, then continue")
     wiring = host.wiring(started.child)
     wiring.agent = _agent(parent, started.brief.depth, bounds)
     wiring.fences = (*wiring.fences, _above(parent))

@@ -58,7 +58,7 @@ Enter                    send; steers the agent while it works
 Alt+Enter                a new line; queues the message while the agent works
 Esc, Ctrl+C              stop the agent or your command; Ctrl+C twice leaves
 Ctrl+O                   show all that the last command of the agent printed
-Up, Down, Tab            earlier input; choose from a menu, take what it offers
+Up, Down, Tab            earlier input; choose from a menu, accept
 @PATH                    attach a file of the workspace, or an image
 !COMMAND                 run a command in the sandbox, and show the model
 !!COMMAND                run it in your own shell, outside of the sandbox"""
@@ -82,8 +82,8 @@ def commands() -> Iterator[SlashCommand]:
         ),
         CHANGES: (
             ("diff", "", "show everything that the agent changed in this session", _diff),
-            ("undo", "[N|turn|all]", "take back what the last N calls changed, the last turn, or all of it", _undo),
-            ("redo", "[N|all]", "do again what was undone", _redo),
+            ("undo", "[N|turn|all]", "undo the last N calls, the last turn, or all of them", _undo),
+            ("redo", "[N|all]", "redo undone changes", _redo),
         ),
         FACTS: (
             ("help", "", "list the commands", _help),
@@ -264,7 +264,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     rows = {
         "workspace": str(host.workspace),
         "server": shown(host.settings.endpoint),
-        "model": (session.state.model if session else host.agent.model) or "(what the server has loaded)",
+        "model": (session.state.model if session else host.agent.model) or "(the loaded model)",
         "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",
         "sandbox": await _sandbox(host),

@@ -37,7 +37,7 @@ def commands() -> Iterator[SlashCommand]:
     for name, usage, text, run in (
         ("model", "[NAME|PROVIDER:NAME]", "pick or change the model, also of another server", _model),
         ("mode", "[auto|normal|manual]", "pick or change the permission mode", _mode),
-        ("permissions", "", "show what is allowed, asked about and denied", _permissions),
+        ("permissions", "", "show the permission rules", _permissions),
         ("theme", "[auto|light|dark|none]", "pick or change the colours of the terminal", _theme),
         ("config", "", "show the settings that differ from their defaults", _config),
         ("init", "", "let the agent write AGENTS.md for this project", _init),
@@ -80,7 +80,7 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 
     host = context.host
     listed = await host.models(provider_named(prefix[:-1]) if prefix else "")
-    current = (context.session.state.model if context.session else host.agent.model) or "(what the server has loaded)"
+    current = (context.session.state.model if context.session else host.agent.model) or "(the loaded model)"
     cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
     others = "" if prefix else f"Other servers: /model PROVIDER:NAME with {', '.join(usable(host.settings))}"
     text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost, others]).replace("\n\n", "\n")

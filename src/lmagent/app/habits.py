@@ -43,7 +43,7 @@ ELSEWHERE = {
     "logout": "an API key is the setting LLM_API_KEY; a local server needs none",
     "ls": "type !ls",
     "map": "/context shows what fills the window",
-    "memory": "AGENTS.md in the folder holds what the agent always knows; /init writes it",
+    "memory": "AGENTS.md in the folder holds permanent instructions for the agent; /init writes it",
     "mention": _MENTION,
     "paste": "paste the path of an image, or write @PATH",
     "ps": "type !!lmagent models ps, or run it in your shell",

@@ -32,7 +32,7 @@ class NestedLines:
             case ev.ToolFinished() if child:
                 return self._call(pad, inner, self._calls.pop((child, inner.call_id), inner.tool))
             case ev.ApprovalResolved() if child and not inner.approved and inner.by == "unattended":
-                return "warning", f"{pad}denied: nobody is there to approve it"
+                return "warning", f"{pad}denied: no user to approve it"
             case ev.Notice() if child:
                 return "warning", f"{pad}{inner.text}"
             case _:

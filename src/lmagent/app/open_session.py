@@ -175,7 +175,7 @@ class OpenSession:
         for session in _family(self.session):
             for request in list(session.state.approvals.values()):
                 if self._host.clock.now() - max(request.ts, self.opened_at) >= timeout:
-                    reason = f"nobody answered within {timeout:g} seconds"
+                    reason = f"no answer within {timeout:g} seconds"
                     await self.session.send(Approve(approval=request.id, approved=False, feedback=reason, by=by))
 
     async def _run(self) -> None:

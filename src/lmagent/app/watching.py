@@ -171,7 +171,7 @@ class Tree:
         if not state.turn_open and not state.inputs:
             return f"{state.last_outcome or 'not begun'} · turn {state.turn} · {used}"
         if not self._store.is_running(session):
-            return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self._resumed(session)} goes on"
+            return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self._resumed(session)} continues it"
         doing = "the model" if state.turn_open else "waiting"
         if state.started:
             calls = list(state.started.values())

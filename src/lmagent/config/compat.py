@@ -44,7 +44,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "agent.max_loop_iterations": ("bounded_steps", "caps bounded work alone"),
     "agent.deep_work.max_iterations": ("deep_steps", ""),
     "agent.deep_work.token_budget": ("deep_tokens", ""),
-    "agent.deep_work.warning_threshold": ("", "not needed: the model is told when 0.8 of a budget is used"),
+    "agent.deep_work.warning_threshold": ("", "not needed: the model gets a note when 0.8 of a budget is used"),
     "agent.non_interactive_approval_policy": (
         "",
         "not used: what needs approval is denied where no user can be asked; `permission_allow` rules exempt it",

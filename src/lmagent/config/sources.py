@@ -182,7 +182,7 @@ def _unknown_key(path: Path, line: int, key: str, value: object) -> ConfigError:
     known, what = key.lower(), f"there is no setting {key!r}"
     if isinstance(value, dict):
         known = f"{key}_{next(iter(cast('dict[str, object]', value)), '')}"
-        what = f"there is no section [{key}]; settings stand alone, without sections"
+        what = f"there is no section [{key}]; settings have no sections"
     meant = FIELD_OF.get(key.upper()) or closest(known, BY_NAME)
     fix = f"did you mean {meant}? All settings: lmagent config" if meant else "see all settings: lmagent config"
     return ConfigError(f"{path}, line {line}: {what}", fix=fix)

@@ -68,7 +68,7 @@ class Outage:
         if not is_outage(failure) or self._lost > LOST or left <= 0:
             raise failure
         if not self._tries:
-            text = f"{failure.message}; the turn waits for the model server, and goes on when it answers"
+            text = f"{failure.message}; the turn waits for the model server, and continues when it answers"
             await session.record(
                 Notice(level="warning", code=AWAY, text=text, fix=failure.fix, terminal=failure.terminal)
             )

@@ -140,7 +140,7 @@ async def _record(session: Session, reply: Reply) -> None:
         thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
     if reply.finish_reason == "endless":
-        text = "a reply of the model repeated itself or did not end: it was cut off, and the model was told"
+        text = "the reply repeated itself or did not end: it was cut off, and the model was asked for a shorter one"
         await session.record(Notice(level="warning", code="endless_reply", text=text))
     truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
     await session.record(MessageAdded(message=message, origin="model", truncated=truncated))

@@ -234,6 +234,4 @@ def _words(data: bytearray) -> str:
 
 
 def _too_large() -> Refusal:
-    return Refusal(
-        413, "too_large", f"what is no image comes to more than {MAX_TEXT:,} bytes", fix="send less of the conversation"
-    )
+    return Refusal(413, "too_large", f"the text is larger than {MAX_TEXT:,} bytes", fix="send less of the conversation")

@@ -39,7 +39,7 @@ STARTED = time.time()
 REMEMBERED = 4096
 """Inputs for which it is known whether a client may repeat them."""
 
-_claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
+_claimed: RunVar[set[str]] = RunVar("sessions that are about to be resumed")
 _asked: RunVar[dict[str, tuple[str, str]]] = RunVar("inputs of requests that this process has taken in")
 _taking: RunVar[dict[str, anyio.Lock]] = RunVar("requests that are about to be on record, by their mark")
 _SETTLED = "", ""

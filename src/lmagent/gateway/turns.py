@@ -162,7 +162,7 @@ class _Waiting:
         found = [id for id, until in self._asked.items() if until <= now]
         for id in found:
             del self._asked[id]
-        words = f"nobody answered within {self._patience:g} seconds"
+        words = f"no answer within {self._patience:g} seconds"
         return [Approve(approval=id, approved=False, feedback=words, by="web:timeout") for id in found]
 
 

@@ -140,7 +140,7 @@ class _Reader:
         if sign not in ("<", ">", ">>", ">|", "&>", "&>>", ">&") or not target.text:
             self.doubt("it redirects in a way that is not understood")
         elif odd or target.text.startswith(("/dev/tcp", "/dev/udp")):
-            self.doubt("it redirects to what is known only at run time, or to a connection")
+            self.doubt("it redirects to a connection, or to a target known only at run time")
         elif sign != "<" and not (sign == ">&" and re.fullmatch(r"\d", target.text)):
             self.line.writes.append(target.text)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "sight"]
 
 _DOING = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
-_UNCLEAR = "it cannot be said for certain what the line runs"
+_UNCLEAR = "the commands of the line cannot be determined for certain"
 
 
 class Rules(Struct, frozen=True):
@@ -80,7 +80,7 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     if rule := _uncertain(rules.deny, request):
         return Verdict("ask", f"{_UNCLEAR}, and the rule deny {str(rule)!r} might forbid it")
     if rule := _forbidding(rules.ask, request):
-        return Verdict("ask", f"the rule ask {str(rule)!r} wants a person to decide")
+        return Verdict("ask", f"the rule ask {str(rule)!r} wants the user to decide")
     if rule := _uncertain(rules.ask, request):
         return Verdict("ask", f"{_UNCLEAR}, and the rule ask {str(rule)!r} might mean it")
     if rule := _allowing((*rules.allow, *granted(grants)), request):

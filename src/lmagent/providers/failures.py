@@ -219,7 +219,7 @@ def _no_model(model: str, text: str, url: str) -> ModelNotFound:
     return ModelNotFound(
         f"{authority(url)} does not serve {named}: {text}",
         fix=fix,
-        terminal=f"{fix} with --model NAME (`lmagent doctor` lists what is served)",
+        terminal=f"{fix} with --model NAME (`lmagent doctor` lists the served models)",
     )
 
 

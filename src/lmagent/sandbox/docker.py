@@ -302,5 +302,5 @@ def _wrong(found: Mapping[str, Any], spec: Spec) -> str:
 
     different = [mount.source for mount in spec.mounts if differs(mount)]
     if different:
-        return f"what docker mounted is not what is here: {', '.join(different)}; nothing was run"
+        return f"docker mounted other files than the workspace has: {', '.join(different)}; nothing was run"
     return ""

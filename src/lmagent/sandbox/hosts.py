@@ -173,7 +173,7 @@ def _pattern(text: str) -> Pattern:
     host = _host(_ascii(host))
     address = _address(host)
     if wildcard and (address or "." not in host):
-        raise ValueError("a * stands for names below a domain of at least two labels, as in *.example.com")
+        raise ValueError("a * matches names below a domain of at least two labels, as in *.example.com")
     if local and wildcard:
         raise ValueError("ip: names one host")
     private = is_private(Target(host, 1))

@@ -51,11 +51,11 @@ def archive(root: Path = Path("/")) -> bytes:
         SandboxError: programs of this host are not in /usr alone.
     """
     if sys.platform != "linux":
-        raise SandboxError("the local image uses the /usr of a Linux host, and this is none", fix=_PULL)
+        raise SandboxError("the local image uses the /usr of a Linux host, and this host has another system", fix=_PULL)
     if not (root / "bin").is_symlink():
         raise SandboxError("the local image needs a merged /usr, and /bin is a folder here", fix=_PULL)
     if not (root / "usr/bin/python3").exists():
-        raise SandboxError("the local image uses the host's /usr/bin/python3, and there is none", fix=_PULL)
+        raise SandboxError("the local image uses the host's /usr/bin/python3, which does not exist", fix=_PULL)
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in FOLDERS:

@@ -94,7 +94,7 @@ class Remote:
             ):  # its supervisor was killed from inside, and all commands with it
                 return Exit(KILLED, self._reason or "exit", seconds)
             raise SandboxError(
-                "the connection to docker was lost while the command ran: the command was killed, what it did stays",
+                "the connection to docker was lost while the command ran: the command was killed, its changes stay",
                 fix="docker info shows whether the engine runs",
             )
         memory: EndReason = "memory" if self._result("memory") else "exit"

@@ -48,7 +48,7 @@ SERVICES = (
 _LIMITED = 'ulimit -c 0; ulimit -f "$1"; shift; exec "$@"'
 _FIX = "use docker: install Docker Desktop, and SANDBOX=docker"
 _NOT_KEPT = (
-    Promise("orphans", False, "open: what a command puts into a session of its own may outlive it"),
+    Promise("orphans", False, "open: processes that a command moves to another session may outlive it"),
     Promise("untested", False, "this sandbox was written without a Mac and never run by its authors"),
 )
 

@@ -21,4 +21,4 @@ def store_error(error: OSError, folder: Path | str) -> StoreError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     fix = f"free some space on the disk that holds {folder}" if full else f"make {folder} writable for you"
     fix += ", or let less be kept (LMAGENT_UNDO_MB; 0 switches undo off)"
-    return StoreError(f"what the next call changes could not be kept for undo: {why}", fix=fix)
+    return StoreError(f"the changes of the next call could not be kept for undo: {why}", fix=fix)

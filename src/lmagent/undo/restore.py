@@ -30,8 +30,8 @@ _OWN = 0o700
 _NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)
 _REASONS = {
     errno.ENOENT: "the folder that it was in is gone",
-    errno.ENOTDIR: "what it was in is no folder any more",
-    errno.ELOOP: "what it was in is a symbolic link now",
+    errno.ENOTDIR: "its parent is no longer a folder",
+    errno.ELOOP: "its parent is now a symbolic link",
     errno.ENOTEMPTY: "the folder holds something that is kept",
     errno.EEXIST: CHANGED_SINCE,
 }

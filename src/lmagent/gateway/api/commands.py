@@ -120,7 +120,7 @@ async def _said(gateway: Gateway, message: Message) -> Message:
     """
     if message.role != "user" or not all(isinstance(part, Text | Image) for part in message.parts):
         fix = '{"role": "user", "parts": [{"type": "text", "text": "…"}]}'
-        raise Refusal(400, "invalid", "a message of a person has the role user, and parts of text and images", fix=fix)
+        raise Refusal(400, "invalid", "a user message needs the role user and parts of type text or image", fix=fix)
     if not message.text.strip() and not any(isinstance(part, Image) for part in message.parts):
         raise Refusal(400, "empty", "the message says nothing", fix="send a text or an image")
     return await taken(gateway.host.workspace, message)

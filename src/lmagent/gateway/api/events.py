@@ -95,7 +95,7 @@ async def check_place(gateway: Gateway, session: str, after: int) -> None:
     """
     gateway.runner.require(session)
     if after > (there := await gateway.last_seq(session)):
-        fix = f"go on after {there}"
+        fix = f"resume after {there}"
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)
 
 
@@ -145,7 +145,7 @@ ROUTES = (
         "GET",
         "/api/events",
         stream_all,
-        "What is recorded in all sessions, each event with a cursor as id",
+        "Recorded events of all sessions, each with a cursor as id",
         query=AllEventsQuery,
         media="text/event-stream",
     ),

@@ -199,7 +199,7 @@ ROUTES = (
         answer=DownloadRow, status=202, errors=(404, 409, 502),
     ),
     Route(
-        "POST", "/api/models/downloads/{id}/stop", stop_download, "Stop a download and keep what is there",
+        "POST", "/api/models/downloads/{id}/stop", stop_download, "Stop a download and keep its parts",
         answer=DownloadRow, errors=(404,),
     ),
     Route(

@@ -97,7 +97,7 @@ def _gauges(gateway: Gateway) -> Iterable[tuple[str, str, int]]:
     yield "lmagent_turns_running", "Turns that run.", sum(session.running for session in sessions)
     yield "lmagent_watchers", "Streams of events that are read.", watchers + len(gateway.broadcast.feed.stream.watchers)
     waiting = sum(len(session.state.approvals) for session in sessions)
-    yield "lmagent_approvals_waiting", "Approvals that wait for a person.", waiting
+    yield "lmagent_approvals_waiting", "Approvals that wait for the user.", waiting
 
 
 def _build() -> list[tuple[str, Any]]:

@@ -202,7 +202,7 @@ ROUTES = (
     Route("POST", "/api/sessions", begin_session, "Begin a session", body=NewSession, answer=Begun, status=201),
     Route("GET", "/api/sessions/{session}", show_session, "One session", answer=Row, errors=(404,)),
     Route("DELETE", "/api/sessions/{session}", delete_session, "Delete a session", answer=Deleted, errors=(404, 409)),
-    Route("GET", "/api/sessions/{session}/tree", show_tree, "Who works for a session", answer=Nodes, errors=(404,)),
+    Route("GET", "/api/sessions/{session}/tree", show_tree, "The sub-agents of a session", answer=Nodes, errors=(404,)),
     Route(
         "GET",
         "/api/sessions/{session}/branches",

@@ -164,4 +164,4 @@ def _own(host: Host) -> OwnEngine:
     return OwnEngine(True, "", running, best.name if best is not None else "", suggested)
 
 
-ROUTES = (Route("GET", "/api/setup", show_setup, "What is missing before the agent can work", answer=Setup),)
+ROUTES = (Route("GET", "/api/setup", show_setup, "Parts that are missing before the agent can work", answer=Setup),)

@@ -129,7 +129,7 @@ class IndexFeed:
             return 0
         mark, _, number = cursor.partition("-")
         if mark != self._mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
-            fix = "GET /api/events without a cursor goes on from now, after=0 from the beginning"
+            fix = "GET /api/events without a cursor sends new events only, after=0 all events"
             raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of this index", fix=fix)
         return int(number)
 

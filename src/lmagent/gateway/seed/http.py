@@ -270,7 +270,7 @@ ROUTES = (
         "GET",
         "/api/sessions/{session}/history",
         show_history,
-        "What was said in a session",
+        "The messages of a session",
         HistoryQuery,
         answer=History,
         errors=(404,),

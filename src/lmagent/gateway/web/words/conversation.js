@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of a conversation and of the page around it. Every text of the page is in this folder, one file for what is loaded
+// The texts of a conversation and of the page around it. Every text of the page is in this folder, one file for the parts loaded
 // together; a translation replaces the folder. Texts of errors and notices come from the gateway and the fold.
 
 export const common = {
@@ -145,7 +145,7 @@ export const messages = {
   copyYourself: "Select the text and copy it with the keyboard.",
   edit: "Edit message",
   editedText: "Edited message",
-  editAbout: "Sends the message in a new branch. This conversation is kept, and files in the workspace stay as they are.",
+  editAbout: "Sends the message in a new branch. This conversation is kept, and files in the workspace do not change.",
   resend: "Send",
   regenerate: "Regenerate",
   branchHere: "Branch from here",
@@ -154,7 +154,7 @@ export const messages = {
   nextBranch: "Next branch",
   branchedFrom: "Branched from",
   branchedFromNothing: "Branched from a session that was deleted.",
-  filesStay: "Files in the workspace stay as they are.",
+  filesStay: "Files in the workspace do not change.",
   untitled: "Untitled",
   writingPlan: "Writing a plan …",
   planAsWritten: "The plan, as the model wrote it",

@@ -55,7 +55,7 @@ export const schedule = {
     editHeading: (/** @type {string} */ name) => `Edit ${name}`,
     name: "Name",
     prompt: "Task",
-    promptHint: "What the agent is told at each run",
+    promptHint: "The message to the agent at each run",
     schedule: "Schedule",
     scheduleHint: "daily 09:00 · hourly :15 · every 30m · 0 3 * * MON-FRI · startup",
     timezone: "Time zone",
@@ -64,7 +64,7 @@ export const schedule = {
     permissions: {
       "": "As in the settings", manual: "Manual: asks before everything", normal: "Normal: asks before changes and commands", auto: "Auto: asks nothing",
     },
-    unattended: "Nobody answers while a job runs: what would ask is denied.",
+    unattended: "No user answers while a job runs: a call that would ask is denied.",
     auto: "This job runs and changes everything without asking.",
     catchUp: "Missed runs",
     catchUps: { once: "Run once afterwards", skip: "Skip", all: "Run each" },
@@ -146,7 +146,7 @@ export const tools = {
 
 export const agents = {
   heading: "Sub-agents",
-  told: "The sub-agent was told to stop",
+  told: "The sub-agent was asked to stop",
   delivered: "Will be delivered after the sub-agent's current step",
   steps: (/** @type {number} */ count) => `${count} step${count === 1 ? "" : "s"}`,
   tokens: (/** @type {string} */ count) => `${count} tokens`,
