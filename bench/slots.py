@@ -29,7 +29,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.commands import Submit
 from lmagent.core.events import Event, StepFinished
 from lmagent.core.messages import user
-from lmagent.core.model import Reply
+from lmagent.core.model import ModelReply
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
@@ -82,7 +82,7 @@ async def play(slots: int, steps: int, workspace: Path, *, files: bool = False, 
         for done in range(0, 0 if during else steps, EVERY):
             await turn(main, EVERY - 1)
             async for event in ask_aside(main, "What is the answer?"):
-                assert isinstance(event, Reply) or event
+                assert isinstance(event, ModelReply) or event
             await turn(second, 2)
             if done == steps // 2:
                 fork = await host.fork_session(main.state.session)
@@ -115,7 +115,7 @@ async def _all_at_once(main: Session, second: Session, steps: int) -> None:
             if number == 0:
                 tasks.start_soon(turn, second, 2)
             async for event in ask_aside(main, "What is the answer?"):
-                assert isinstance(event, Reply) or event
+                assert isinstance(event, ModelReply) or event
 
     main.listen(watch)
     async with anyio.create_task_group() as tasks:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lmagent.app.notifying import Attention, Call, variables
+from lmagent.app.notifying import Attention, UserCall, variables
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing import ScriptedServer
@@ -33,7 +33,7 @@ def test_who_typed_a_moment_ago_is_not_called_and_who_did_long_ago_is():
     attention = Attention(10)
     assert attention.of(typed(100)) is None
     assert attention.of(ended(105)) is None
-    assert attention.of(ended(110)) == Call("finished", "All done.", "done")
+    assert attention.of(ended(110)) == UserCall("finished", "All done.", "done")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_what_a_person_did_or_goes_on_by_itself_calls_nobody(event):
 def test_an_approval_calls_once_also_where_it_is_a_sub_agents_and_asked_again():
     attention = Attention(0)
     nested = ev.SubagentEvent(call_id="c", child="x", event=asked(50))
-    assert attention.of(nested) == Call("approval", "shell make")
+    assert attention.of(nested) == UserCall("approval", "shell make")
     assert attention.of(asked(60)) is None
     assert attention.of(asked(60, "a2")) is not None
     assert attention.of(ev.SubagentEvent(call_id="c", child="x", event=ended(70))) is None
 
 
 def test_a_models_words_reach_the_command_as_plain_variables_only():
-    told = variables(Call("finished", "a\x1b[31m\0\n`rm -rf ~`" + "x" * 1000, "done"), "s", "t\n", Path("/w"))
+    told = variables(UserCall("finished", "a\x1b[31m\0\n`rm -rf ~`" + "x" * 1000, "done"), "s", "t\n", Path("/w"))
     assert told["LMAGENT_TEXT"].startswith("a [31m  `rm -rf ~`x")
     assert len(told["LMAGENT_TEXT"]) == 500
     assert told["LMAGENT_TITLE"] == "t "

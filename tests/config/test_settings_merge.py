@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.config.layers import DEFAULT, Entry, Layer, LayerName, Origin, merge
+from lmagent.config.layers import DEFAULT, Layer, LayerEntry, LayerName, Origin, merge
 from lmagent.config.settings import BY_NAME, DEFAULTS, SETTINGS
 
 NAMES: tuple[LayerName, ...] = ("user config", "user .env", "workspace config", "workspace .env", "environment", "flag")
@@ -38,7 +38,7 @@ def layers_of(fields: dict[str, st.SearchStrategy[Any]], folders: bool) -> st.Se
             lambda values: Layer(
                 name,
                 folder=folder,
-                entries={key: Entry(value, Origin(name, origin.source, key)) for key, value in values.items()},
+                entries={key: LayerEntry(value, Origin(name, origin.source, key)) for key, value in values.items()},
             )
         )
 

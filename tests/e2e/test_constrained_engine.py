@@ -10,7 +10,7 @@ import pytest
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, user
-from lmagent.core.model import ModelRequest, Reply, ToolSpec
+from lmagent.core.model import ModelReply, ModelRequest, ToolSpec
 from lmagent.providers.constrain import schema_for
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.openai_chat import OpenAIChat
@@ -58,13 +58,13 @@ def test_every_reply_is_a_valid_call_or_an_answer(engine, thought):
 
 
 def test_the_provider_gives_calls_or_text_and_never_shows_json(engine):
-    async def ask(number: int) -> Reply:
+    async def ask(number: int) -> ModelReply:
         provider = OpenAIChat(engine.base_url, transport=HttpTransport(), clock=SystemClock())
         events = [event async for event in provider.stream(request(number))]
         await provider.aclose()
         assert len(events) == 1  # the reply alone: there was nothing to show
         (reply,) = events
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, ModelReply)
         return reply
 
     replies = [anyio.run(ask, number) for number in range(8)]

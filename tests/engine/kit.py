@@ -17,7 +17,7 @@ from lmagent.core.agent import Agent, TurnLimits, Window
 from lmagent.core.commands import Submit
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
-from lmagent.core.model import ModelRequest, Reply, TextChunk, Usage
+from lmagent.core.model import ModelReply, ModelRequest, TextChunk, Usage
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session, Wiring
@@ -77,7 +77,7 @@ class RealClock:
         await anyio.lowlevel.checkpoint()
 
 
-Answer = Reply | Exception | Callable[[ModelRequest], Reply]
+Answer = ModelReply | Exception | Callable[[ModelRequest], ModelReply]
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Model:
     """A Provider: plays `answers`, then says "finished"; a summary request gets `summary`."""
 
     answers: list[Answer]
-    summary: Reply | Exception | None = None
+    summary: ModelReply | Exception | None = None
     before: Callable[[int], object] | None = None
     requests: list[ModelRequest] = field(default_factory=list)
     asides: list[ModelRequest] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Model:
                     await waiting
                     await anyio.lowlevel.checkpoint()
             answer = self.answers.pop(0) if self.answers else say("finished")
-        if callable(answer) and not isinstance(answer, Reply):
+        if callable(answer) and not isinstance(answer, ModelReply):
             answer = answer(request)
         if isinstance(answer, Exception):
             raise answer
@@ -115,21 +115,21 @@ class Model:
         self.requests.clear()
 
 
-def say(text: str, *, thought: str = "", finish: str = "stop", usage: Usage | None = None) -> Reply:
+def say(text: str, *, thought: str = "", finish: str = "stop", usage: Usage | None = None) -> ModelReply:
     parts = ((Thinking(thought),) if thought else ()) + ((Text(text),) if text else ())
-    return Reply(Message("assistant", parts), finish, usage or Usage(0, 0, 0, True))  # type: ignore[arg-type]
+    return ModelReply(Message("assistant", parts), finish, usage or Usage(0, 0, 0, True))  # type: ignore[arg-type]
 
 
 _numbers = iter(range(1, 10**9))
 
 
-def call(*calls: tuple[str, str], text: str = "", cut: bool = False) -> Reply:
+def call(*calls: tuple[str, str], text: str = "", cut: bool = False) -> ModelReply:
     """A reply that asks for tools: (name, arguments as JSON text)."""
     made = tuple(ToolCall(f"c{next(_numbers)}", name, arguments) for name, arguments in calls)
     parts = ((Text(text),) if text else ()) + made
     truncated = frozenset({made[-1].id}) if cut else frozenset()
     finish = "length" if cut else "tool_calls"
-    return Reply(Message("assistant", parts), finish, Usage(0, 0, 0, True), truncated_calls=truncated)  # type: ignore[arg-type]
+    return ModelReply(Message("assistant", parts), finish, Usage(0, 0, 0, True), truncated_calls=truncated)  # type: ignore[arg-type]
 
 
 class PathArgs(msgspec.Struct):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from lmagent.core import events as ev
 from lmagent.core.commands import Steer
 from lmagent.core.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from lmagent.core.model import ModelRequest, Reply
+from lmagent.core.model import ModelReply, ModelRequest
 from lmagent.core.ports import NoTraits
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.frames import escaped
@@ -20,7 +20,7 @@ def spoken(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages if message.role == "user")
 
 
-def obedient(request: ModelRequest) -> Reply:
+def obedient(request: ModelRequest) -> ModelReply:
     """Does what the last order says, if a user message gives it."""
     return say("Tabs it is.") if "use tabs" in spoken(request) else say("Spaces, as ever.")
 

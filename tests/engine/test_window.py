@@ -6,19 +6,19 @@ from kit import Bench, bench, call, say
 
 from lmagent.core import events as ev
 from lmagent.core.agent import Window
-from lmagent.core.model import ModelRequest, Reply, Usage
+from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.engine.state import BYTES_PER_TOKEN
 from lmagent.engine.window import learn_window
 
 
-def counting(made: Bench, ratio: float, reply: Reply | None = None):
+def counting(made: Bench, ratio: float, reply: ModelReply | None = None):
     """An answer whose server counts one token for `ratio` bytes of the prompt."""
 
-    def answer(_: ModelRequest) -> Reply:
+    def answer(_: ModelRequest) -> ModelReply:
         given = reply or call(("read", '{"path": "a", "size": 20}'))
         state = made.session.state
         tokens = int((state.fixed_bytes + state.sealed_bytes) / ratio)
-        return Reply(given.message, given.finish_reason, Usage(tokens, 5, 0))
+        return ModelReply(given.message, given.finish_reason, Usage(tokens, 5, 0))
 
     return answer
 

@@ -23,18 +23,18 @@ from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps
 from lmagent.gateway.http.door import ROUTES as DOOR
 from lmagent.gateway.http.door import Done
-from lmagent.gateway.http.guard import Rules
+from lmagent.gateway.http.guard import GuardRules
 from lmagent.gateway.http.route import Call, Route, Socket, Talk
-from lmagent.gateway.http.serving import Limits, Serving, serve
+from lmagent.gateway.http.serving import Serving, ServingLimits, serve
 from lmagent.modelserver.http.listening import listen
 
 PIN = "271828"
 TOKEN = "a-token-of-the-tests"
 
 
-NO_LIMITS = Limits(caps=Caps())
+NO_LIMITS = ServingLimits(caps=Caps())
 PATIENCE = Patience()
-LOOPBACK = Rules()
+LOOPBACK = GuardRules()
 
 
 class QuietGateway:
@@ -75,9 +75,9 @@ def lab(
     routes: Sequence[Route] = (),
     sockets: Sequence[Socket] = (),
     *,
-    limits: Limits = NO_LIMITS,
+    limits: ServingLimits = NO_LIMITS,
     patience: Patience = PATIENCE,
-    rules: Rules = LOOPBACK,
+    rules: GuardRules = LOOPBACK,
     bind: str = "127.0.0.1",
     tls: Any = None,
 ) -> Iterator[Lab]:

@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from lmagent.gateway.api import socket as subject
 from lmagent.gateway.http.connections import Caps
-from lmagent.gateway.http.serving import Limits
+from lmagent.gateway.http.serving import ServingLimits
 from lmagent.testing.script import call, hang, say, slow
 
 AUTO = {"PERMISSION_MODE": "auto", "SANDBOX": "off"}
@@ -303,7 +303,7 @@ def hello() -> bytes:
 
 
 def test_a_client_that_reads_nothing_and_answers_no_ping_is_let_go(tmp_path):
-    limits = Limits(ping=2, grace=1, caps=Caps())
+    limits = ServingLimits(ping=2, grace=1, caps=Caps())
     ping = b'{"type": "ping"}'
     frame = b"\x81" + bytes([0x80 | len(ping)]) + b"\0\0\0\0" + ping
     with lab(tmp_path, sockets=subject.SOCKETS, limits=limits) as running, socket.socket() as deaf:

@@ -24,7 +24,7 @@ from lmagent.gateway.http.access import (
     new_pin,
 )
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.tries import ADDRESS, DEVICE, STRANGERS, Budget, Rate, network_of
+from lmagent.gateway.http.tries import ADDRESS, DEVICE, STRANGERS, Rate, TriesBudget, network_of
 
 PIN = "123456"
 
@@ -287,7 +287,7 @@ def test_a_right_pin_is_not_told_from_a_wrong_one_while_none_is_judged(access):
 def test_a_budget_never_gives_more_than_its_burst_and_its_rate(gaps, burst, every, span):
     times = Times()
     times.now = 0.0
-    budget = Budget(Rate(burst, every), times)
+    budget = TriesBudget(Rate(burst, every), times)
     given_at = []
     for gap in gaps:
         times.now += gap

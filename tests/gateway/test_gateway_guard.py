@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 
 from lmagent.core.errors import SandboxError
 from lmagent.gateway.http.door import Done
-from lmagent.gateway.http.guard import Rules
+from lmagent.gateway.http.guard import GuardRules
 from lmagent.gateway.http.route import Call, Route, Socket, Talk
 
 
@@ -106,7 +106,7 @@ def test_this_machines_own_names_are_right(running, host):
 
 
 def test_names_that_were_given_are_right_and_a_connections_own_address_is_beyond_loopback(tmp_path):
-    with lab(tmp_path, ROUTES, rules=Rules(False, ("Agent.example", "phone.local")), bind="0.0.0.0") as open_lab:
+    with lab(tmp_path, ROUTES, rules=GuardRules(False, ("Agent.example", "phone.local")), bind="0.0.0.0") as open_lab:
         for host in ("agent.EXAMPLE:443", "phone.local", "127.0.0.1"):
             assert open_lab.ask("GET", "/api/things", headers={"Host": host}).status == 200
         for host in ("other.example", "10.0.0.1", "127.0.0.1.nip.example"):

@@ -14,9 +14,9 @@ from serving_kit import AUTH, ROUTES, SOCKETS, Lab, answer_to, lab, opened
 
 from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps, Connection, Connections
-from lmagent.gateway.http.serving import Limits
+from lmagent.gateway.http.serving import ServingLimits
 
-QUICK = Limits(head=0.5, stall=1, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
+QUICK = ServingLimits(head=0.5, stall=1, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,10 @@ from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps
 from lmagent.gateway.http.door import Done
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.http.serving import FRAME, Limits
+from lmagent.gateway.http.serving import FRAME, ServingLimits
 from lmagent.gateway.http.tls import tls_of
 
-QUICK = Limits(head=0.5, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
+QUICK = ServingLimits(head=0.5, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ class TestSockets:
 
 class TestTheEnd:
     def test_the_hub_leaves_first_and_streams_end_within_the_grace(self, tmp_path):
-        with lab(tmp_path, ROUTES, SOCKETS, limits=Limits(grace=1, caps=Caps())) as stopping:
+        with lab(tmp_path, ROUTES, SOCKETS, limits=ServingLimits(grace=1, caps=Caps())) as stopping:
             with stopping.stream("/api/stream") as events:
                 assert events.answer.readline() == b": hello\n"
                 began = time.monotonic()
@@ -133,7 +133,7 @@ class TestTheEnd:
             return await wait(call)
 
         route = Route("GET", "/api/long", long, "Wait", answer=Done)
-        with lab(tmp_path, [route], limits=Limits(grace=5, caps=Caps())) as stopping:
+        with lab(tmp_path, [route], limits=ServingLimits(grace=5, caps=Caps())) as stopping:
             answers = []
             asking = threading.Thread(target=lambda: answers.append(stopping.ask("GET", "/api/long").status))
             asking.start()
@@ -161,7 +161,7 @@ class TestTls:
     def test_pages_and_sockets_go_by_tls_and_plain_http_does_not(self, certificate, tmp_path):
         context = tls_of(certificate / "cert.pem", certificate / "key.pem")
         trust = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
-        limits = Limits(head=0.5, caps=Caps(client=20, total=30))
+        limits = ServingLimits(head=0.5, caps=Caps(client=20, total=30))
         with lab(tmp_path, ROUTES, SOCKETS, limits=limits, tls=context) as secure:
 
             def ask(method: str, path: str, body: bytes | None = None):

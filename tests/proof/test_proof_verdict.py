@@ -12,7 +12,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Message, ToolCall, ToolStatus
 from lmagent.proof.record import Record
 from lmagent.proof.runners import code_of
-from lmagent.proof.verdict import Verdict, Work, judge
+from lmagent.proof.verdict import ChangedWork, ProofVerdict, judge
 
 
 class Log:
@@ -50,9 +50,9 @@ class Log:
         data = {"exit_code": code, "reason": "exit"}
         self.add(ev.ToolFinished(call_id=call, tool="shell", status=status, content=content, data=data))
 
-    def verdict(self, **work: Any) -> Verdict:
+    def verdict(self, **work: Any) -> ProofVerdict:
         changed = {path: seq for path, seq in self.changed.items() if seq > self.record.verified}
-        return judge(self.record, Work(changed, **work), (), demanded=False)
+        return judge(self.record, ChangedWork(changed, **work), (), demanded=False)
 
     def end(self, **work: Any) -> tuple[str, str]:
         verdict = self.verdict(**work)
@@ -77,7 +77,7 @@ def test_a_restart_changes_nothing_at_any_event():
             first.apply(event)
             again.apply(ev.decode(ev.encode(event)))
         assert first.check == again.check
-        assert judge(first, Work({"a.py": 1}), (), False) == judge(again, Work({"a.py": 1}), (), False)
+        assert judge(first, ChangedWork({"a.py": 1}), (), False) == judge(again, ChangedWork({"a.py": 1}), (), False)
 
 
 def test_a_verified_change_gets_no_second_verdict():

@@ -14,7 +14,7 @@ import anyio
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.messages import user
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, ToolSpec
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, ToolSpec
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport, Timeouts
@@ -158,10 +158,10 @@ class Run:
     error: Exception | None = None
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         if self.error is not None:
             raise self.error
-        assert isinstance(self.events[-1], Reply)
+        assert isinstance(self.events[-1], ModelReply)
         return self.events[-1]
 
 

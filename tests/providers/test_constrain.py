@@ -7,7 +7,7 @@ import pytest
 from provider_loopback import Answer, ask, delta, request, sse
 
 from lmagent.core.messages import Message, Text, Thinking, user
-from lmagent.core.model import ModelRequest, Reply, ToolSpec, Usage
+from lmagent.core.model import ModelReply, ModelRequest, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.constrain import schema_for, understood
 from lmagent.providers.encode import BodyEncoder
@@ -20,9 +20,9 @@ MANY = ToolSpec(
 )
 
 
-def reply(text: str, finish: str = "stop", thought: str = "") -> Reply:
+def reply(text: str, finish: str = "stop", thought: str = "") -> ModelReply:
     parts = ((Thinking(thought),) if thought else ()) + (Text(text),)
-    return understood(Reply(Message("assistant", parts), finish, Usage()), (READ, MANY))  # type: ignore[arg-type]
+    return understood(ModelReply(Message("assistant", parts), finish, Usage()), (READ, MANY))  # type: ignore[arg-type]
 
 
 def called(text: str) -> list[tuple[str, object]]:

@@ -11,7 +11,7 @@ import pytest
 from provider_loopback import Answer, Run, TestClock, ask, delta, loopback, request, sse
 
 from lmagent.core.messages import CUT_OFF, ToolCall
-from lmagent.core.model import Reply
+from lmagent.core.model import ModelReply
 from lmagent.providers.dialects.base import ModelFacts, ServerFacts
 from lmagent.providers.dialects.ollama_chat import OllamaChat
 from lmagent.providers.endless import LONGEST_CYCLE, REPEATED, repeats
@@ -65,10 +65,10 @@ STREAMS: dict[str, Any] = {
 }
 
 
-def stream(pieces: Iterator[dict[str, Any]], *, ollama: bool = False) -> Reply:
+def stream(pieces: Iterator[dict[str, Any]], *, ollama: bool = False) -> ModelReply:
     """The reply of a server that writes these pieces, once the server has noticed that nobody reads them any more."""
 
-    async def go() -> Reply:
+    async def go() -> ModelReply:
         writing = Writing(pieces, lines=ollama)
         async with loopback(Answer(writing)) as server:  # type: ignore[arg-type]
             transport, clock = HttpTransport({}), TestClock()
@@ -83,7 +83,7 @@ def stream(pieces: Iterator[dict[str, Any]], *, ollama: bool = False) -> Reply:
                 events = [event async for event in chat.stream(request(longest=20_000))]
                 await writing.stopped.wait()
             await chat.aclose()
-        assert isinstance(events[-1], Reply)
+        assert isinstance(events[-1], ModelReply)
         return events[-1]
 
     return anyio.run(go)

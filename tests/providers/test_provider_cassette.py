@@ -9,7 +9,7 @@ from provider_loopback import QUICK, Answer, TestClock, call, cut_every, delta, 
 
 from lmagent.core.errors import ConfigError, ProviderError, ServerFailure, Unreachable
 from lmagent.core.messages import user
-from lmagent.core.model import ModelEvent, ModelRequest, Reply
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest
 from lmagent.providers.cassette import RecordingTransport, ReplayTransport
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
@@ -54,7 +54,7 @@ def replay(path: Path, requests: list[ModelRequest]) -> tuple[list[ModelEvent | 
 
 def timeless(events: list[ModelEvent | Exception]) -> list[object]:
     def lasting(event: ModelEvent | Exception) -> object:
-        if isinstance(event, Reply):
+        if isinstance(event, ModelReply):
             return event.message, event.finish_reason, event.usage
         return type(event) if isinstance(event, Exception) else event
 
@@ -101,7 +101,7 @@ def test_failures_and_retries_play_back_too(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     record(path, [request()], Answer([b'{"error":"busy"}'], status=503), SECOND)
     played, tape = replay(path, [request()])
-    assert isinstance(played[-1], Reply)
+    assert isinstance(played[-1], ModelReply)
     assert tape.played == 2
 
 
@@ -151,7 +151,7 @@ def test_a_request_that_differs_is_answered_and_noted_with_its_place(tmp_path: P
     path = tmp_path / "run.jsonl"
     record(path, [request("one")], SECOND)
     played, tape = replay(path, [request("other")])
-    assert isinstance(played[-1], Reply)
+    assert isinstance(played[-1], ModelReply)
     (deviation,) = tape.deviations
     assert (deviation.exchange, deviation.path) == (1, "$.messages[1].content")
     assert (deviation.recorded, deviation.got) == ("one", "other")

@@ -15,10 +15,10 @@ import pytest
 
 from lmagent.core.errors import LmagentError, ModelLoading, ServerFailure, Unreachable
 from lmagent.core.messages import user
-from lmagent.core.model import ModelRequest, Progress, Reply, Retrying
+from lmagent.core.model import ModelReply, ModelRequest, Progress, Retrying
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
-from lmagent.providers.transport import SLOWEST, Response, Timeouts, TransportError
+from lmagent.providers.transport import SLOWEST, Timeouts, TransportError, TransportResponse
 
 LIMIT = 560.0
 
@@ -47,7 +47,7 @@ class Slow:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
+    ) -> TransportResponse:
         self.sent += 1
         status, pieces = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
@@ -64,7 +64,7 @@ class Slow:
         async def close() -> None:
             pass
 
-        return Response(status, {"content-type": "text/event-stream"}, chunks(), close)
+        return TransportResponse(status, {"content-type": "text/event-stream"}, chunks(), close)
 
     async def aclose(self) -> None:
         pass
@@ -114,7 +114,7 @@ def test_a_first_word_after_ten_minutes_of_progress_is_waited_for():
     steps = [(30.0, reading(1000 * n, 20_000, 30.0 * n)) for n in range(1, 21)]
     events, failure, clock = play((200, [*steps, (20.0, word("At last.")), *END]))
     assert failure is None
-    assert isinstance(events[-1], Reply)
+    assert isinstance(events[-1], ModelReply)
     assert clock.time == pytest.approx(620.0)
     third = [one for one in events if isinstance(one, Progress)][6]
     assert third.seconds_left == pytest.approx(600 - 7 * 30, rel=0.2)

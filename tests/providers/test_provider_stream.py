@@ -10,7 +10,7 @@ import pytest
 from provider_loopback import Answer, ask, call, cut_every, delta, request, sse
 
 from lmagent.core.messages import Message, ToolCall, assistant
-from lmagent.core.model import Reply
+from lmagent.core.model import ModelReply
 
 A, B = '{"path":"a"}', '{"path":"b"}'
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 64}}
@@ -321,7 +321,7 @@ QUIRKS: dict[str, tuple[bytes, Expected]] = {
 }  # fmt: skip
 
 
-def check(reply: Reply, expected: Expected) -> None:
+def check(reply: ModelReply, expected: Expected) -> None:
     message = reply.message
     assert message.text == expected.get("text", "")
     thoughts = [part.text for part in message.parts if type(part).__name__ == "Thinking"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from provider_loopback import Answer, ask, delta, request, sse
 
-from lmagent.core.model import Reply, TextChunk, ThinkingChunk
+from lmagent.core.model import ModelReply, TextChunk, ThinkingChunk
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 
@@ -13,7 +13,7 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_ca
 def play(*pieces: str, finish: str = "stop", **more: object):
     last = delta(finish, content=pieces[-1])
     run = ask(Answer([sse(*(delta(content=piece) for piece in pieces[:-1]), last)]), asked=request(**more))
-    assert isinstance(run.reply, Reply)
+    assert isinstance(run.reply, ModelReply)
     shown = "".join(event.text for event in run.events if isinstance(event, TextChunk))
     return run.reply, shown
 
@@ -64,7 +64,7 @@ def understood(path: str, **fields: object):
     return delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "read", "arguments": arguments}}], **fields)
 
 
-def paths(*chunks: object) -> tuple[list[str], Reply]:
+def paths(*chunks: object) -> tuple[list[str], ModelReply]:
     run = ask(Answer([sse(*chunks)]))
     return [json.loads(call.arguments)["path"] for call in run.reply.message.tool_calls], run.reply
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmagent.sandbox.git.guard import Finding, GitGuard
+from lmagent.sandbox.git.guard import GitFinding, GitGuard
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Attack:
     runs: bool = True  # with git 2.39: False where it refuses or needs more
 
 
-def checked(ground: Ground, plant: Callable[[Ground], None]) -> tuple[Finding, ...]:
+def checked(ground: Ground, plant: Callable[[Ground], None]) -> tuple[GitFinding, ...]:
     guard = GitGuard(ground.ws)
     mark = guard.baseline()
     plant(ground)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gitguard_kit import ATTACKS, Attack, Ground, as_nobody, checked
 
-from lmagent.sandbox.git.guard import Bounds, GitGuard, protected_paths
+from lmagent.sandbox.git.guard import GitGuard, ScanBounds, protected_paths
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_names_that_are_no_text_and_control_characters_are_spelled_out(ground: G
 
 def test_where_the_look_ends_early_a_finding_says_so_and_gitlinks_are_followed_all_the_same(ground: Ground):
     ground.repo()
-    guard = GitGuard(ground.ws, bounds=Bounds(entries=30))
+    guard = GitGuard(ground.ws, bounds=ScanBounds(entries=30))
     mark = guard.baseline()
     for number in range(50):
         ground.write(f"many/d{number}/x", "")
@@ -341,7 +341,7 @@ def test_where_the_look_ends_early_a_finding_says_so_and_gitlinks_are_followed_a
 def test_what_an_incomplete_mark_did_not_see_and_is_old_stays(ground: Ground):
     ground.repo("a/b/c")
     ground.evil("a/b/c/.git/config")
-    guard = GitGuard(ground.ws, bounds=Bounds(entries=1))
+    guard = GitGuard(ground.ws, bounds=ScanBounds(entries=1))
     mark = guard.baseline()
     mark.at += 3_600_000_000_000
     assert guard.check(mark)[0].path == "."

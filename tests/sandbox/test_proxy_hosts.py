@@ -7,7 +7,7 @@ from proxy_kit import answer, proxying, serving, status
 
 from lmagent.core.errors import ConfigError
 from lmagent.sandbox.hosts import Target, is_public, parse_pattern, parse_target, reach_of
-from lmagent.sandbox.proxyhttp import Refusal, parse_request, parse_response
+from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request, parse_response
 
 HOSTILE = """
 user@{at} user:pw@{at} {at}@{at} {at}%2f {at}\\@x 127.1:{port} 127.0.1:{port} 0177.0.0.1:{port} 0x7f.0.0.1:{port}
@@ -206,7 +206,7 @@ def test_a_head_is_understood_or_refused_and_what_is_passed_on_is_understood_the
     for parse in (parse_request, lambda data: parse_response(b"HTTP/1.1 200 OK\r\n" + data, "GET")):
         try:
             message = parse(head)
-        except Refusal:
+        except ProxyRefusal:
             continue
         written = message.encode()
         assert written.endswith(b"\r\nConnection: close\r\n\r\n")

@@ -12,13 +12,13 @@ import pytest
 from schedule_kit import a_host, ledger, scheduling, until, write_jobs
 
 from lmagent.app import delivering
-from lmagent.app.delivering import Result, deliver
+from lmagent.app.delivering import DeliveredResult, deliver
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.times import parse_schedule
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
-RESULT = Result("nightly", "cron:nightly:1", 1, "s1", "done", "", "It's $HOME & `id`\nGrüße")
+RESULT = DeliveredResult("nightly", "cron:nightly:1", 1, "s1", "done", "", "It's $HOME & `id`\nGrüße")
 
 
 @contextmanager

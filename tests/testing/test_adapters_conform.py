@@ -11,7 +11,7 @@ import pytest
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk
 from lmagent.core.ports import Clock, EventStore, Provider
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
@@ -84,7 +84,7 @@ def test_a_harmless_quirk_does_not_change_what_is_read(name: str) -> None:
     with ScriptedServer([quirks.HARMLESS[name](PLAIN)]) as server:
         events = anyio.run(read_reply, server)
     last = events[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert facts(last.message) == [
         ("Thinking", "Let me see."),
         ("Text", PLAIN.text.strip()),
@@ -111,7 +111,7 @@ COMBINED: list[Callable[[script.Reply], script.Reply]] = [
 def test_quirks_may_come_together(quirk: Callable[[script.Reply], script.Reply]) -> None:
     with ScriptedServer([quirk(PLAIN)]) as server:
         last = anyio.run(read_reply, server)[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert len(facts(last.message)) == 4
 
 
@@ -119,7 +119,7 @@ def test_quirks_may_come_together(quirk: Callable[[script.Reply], script.Reply])
 def test_missing_figures_are_estimated_and_marked(name: str) -> None:
     with ScriptedServer([quirks.LOSSY[name](PLAIN)]) as server:
         last = anyio.run(read_reply, server)[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert last.usage.estimated
     assert last.usage.prompt_tokens > 0
 
@@ -127,5 +127,5 @@ def test_missing_figures_are_estimated_and_marked(name: str) -> None:
 def test_text_behind_an_unclosed_tag_is_thought() -> None:
     with ScriptedServer([quirks.unclosed_think(script.think("hm. ", script.say("still thinking")))]) as server:
         last = anyio.run(read_reply, server)[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert last.message.text == ""

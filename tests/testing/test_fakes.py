@@ -9,7 +9,7 @@ import pytest
 from lmagent.core.errors import ServerFailure, StoreError
 from lmagent.core.events import SessionCreated
 from lmagent.core.messages import user
-from lmagent.core.model import ModelRequest, Reply
+from lmagent.core.model import ModelReply, ModelRequest
 from lmagent.testing import call, say
 from lmagent.testing.fakes import FakeClock, FakeProvider, MemoryStore
 
@@ -42,11 +42,11 @@ def test_a_fake_provider_records_the_messages_as_they_were() -> None:
     provider = FakeProvider([call("read", path="a"), say("done")])
     messages = [user("hello")]
 
-    async def main() -> list[Reply]:
-        replies: list[Reply] = []
+    async def main() -> list[ModelReply]:
+        replies: list[ModelReply] = []
         for _ in range(2):
             last = [event async for event in provider.stream(ModelRequest("m", "s", (), messages))][-1]
-            assert isinstance(last, Reply)
+            assert isinstance(last, ModelReply)
             replies.append(last)
             messages.append(last.message)
         with pytest.raises(ServerFailure, match="script exhausted"):

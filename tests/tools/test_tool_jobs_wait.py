@@ -13,7 +13,7 @@ from shell_kit import Bench, during
 from lmagent.core.errors import ToolError
 from lmagent.tools import job_lines
 from lmagent.tools.collect import Collector
-from lmagent.tools.job_lines import LinePattern, Output, Place
+from lmagent.tools.job_lines import JobOutput, LinePattern, Place
 
 sandboxed = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
 
@@ -161,7 +161,7 @@ def test_every_line_is_looked_at_once_however_the_output_is_cut(tmp_path, monkey
     async def main(step: int, behind: int) -> list[str]:
         """Feed in steps; look after so many of them."""
         collector = Collector(tmp_path / str(step), lambda _: None)
-        output, place, lines = Output(collector), Place(), list[str]()
+        output, place, lines = JobOutput(collector), Place(), list[str]()
         pattern = await LinePattern.open("^line ", 60)
 
         async def look() -> None:

@@ -17,7 +17,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import SetModel, Submit
 from lmagent.core.errors import ServerFailure, ToolError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
-from lmagent.core.model import Reply, Usage
+from lmagent.core.model import ModelReply, Usage
 from lmagent.core.tool import ToolContext
 from lmagent.engine.budget import tokens_spent
 from lmagent.engine.lane import run_until_idle
@@ -46,7 +46,7 @@ def look(workspace: Path, path: str, answer: object = "A red dot.") -> tuple[str
         asked.append(request)
         if isinstance(answer, Exception):
             raise answer
-        yield Reply(Message("assistant", (Text(str(answer)),)), "stop", Usage())
+        yield ModelReply(Message("assistant", (Text(str(answer)),)), "stop", Usage())
 
     async def main() -> str:
         context = ToolContext("s", "c", workspace, {}, lambda _: None)

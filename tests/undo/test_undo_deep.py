@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from undo_kit import Lab, paths_of, reasons_of
 
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 from lmagent.undo.keep import Keeper
 from lmagent.undo.objects import Objects
 from lmagent.undo.scan import Scan
@@ -58,7 +58,7 @@ def test_what_lies_deep_comes_back_with_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_was_too_deep_to_be_looked_into_is_named_when_it_is_taken_back(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(depth_max=3))
+    lab = Lab(tmp_path, UndoLimits(depth_max=3))
     lab.write("1/2/3/4/5/f", "one")
     changes = lab.call("rm -r 1")
     assert paths_of(changes) == ["1", "1/2", "1/2/3", "1/2/3/4"]
@@ -83,8 +83,8 @@ def test_a_folder_that_is_moved_away_while_a_deep_walk_goes_on_is_no_error(tmp_p
             moved = True
 
     steps = iter(range(1000))
-    keeper = Keeper(Objects(lab.store, 1 << 30), Limits())
-    scan = Scan(str(lab.workspace), keeper, {}, Limits(), breathe=lambda: swap() if next(steps) == 80 else None)
+    keeper = Keeper(Objects(lab.store, 1 << 30), UndoLimits())
+    scan = Scan(str(lab.workspace), keeper, {}, UndoLimits(), breathe=lambda: swap() if next(steps) == 80 else None)
     assert scan.everything().tree
     assert moved
     lab.before()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from undo_kit import Lab, paths_of
 
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 
 PLAIN = {
     "rm -rf": "rm -rf src docs empty",
@@ -75,9 +75,9 @@ def furnish(lab: Lab) -> None:
     (lab.workspace / "locked").chmod(0o555)
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(small_copies=0)], ids=["copies", "links"])
+@pytest.mark.parametrize("limits", [UndoLimits(), UndoLimits(small_copies=0)], ids=["copies", "links"])
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_script_is_taken_back_and_done_again_bit_for_bit(tmp_path: Path, name: str, limits: Limits) -> None:
+def test_a_script_is_taken_back_and_done_again_bit_for_bit(tmp_path: Path, name: str, limits: UndoLimits) -> None:
     lab = Lab(tmp_path, limits)
     furnish(lab)
     first = lab.picture()

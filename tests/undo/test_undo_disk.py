@@ -9,10 +9,10 @@ import pytest
 from undo_kit import Lab, paths_of, reasons_of, small_disk
 
 from lmagent.core.errors import StoreError
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 
 
-def lab_on(disk: Path, tmp_path: Path, limits: Limits | None = None) -> Lab:
+def lab_on(disk: Path, tmp_path: Path, limits: UndoLimits | None = None) -> Lab:
     """A workspace whose store is on another file system."""
     lab = Lab(tmp_path, limits)
     lab.store = disk / "key"
@@ -22,7 +22,7 @@ def lab_on(disk: Path, tmp_path: Path, limits: Limits | None = None) -> Lab:
 
 def test_large_files_are_copied_where_links_are_not_possible(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "8m") as disk:
-        lab = lab_on(disk, tmp_path, Limits(copy_max=1000, small_copies=0))
+        lab = lab_on(disk, tmp_path, UndoLimits(copy_max=1000, small_copies=0))
         lab.write("big", b"x" * 5000)
         lab.write("node_modules/small", b"y")
         first = lab.picture()
@@ -35,7 +35,7 @@ def test_large_files_are_copied_where_links_are_not_possible(tmp_path: Path) -> 
 
 def test_what_does_not_fit_is_refused_and_its_loss_is_said(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "8m") as disk:
-        lab = lab_on(disk, tmp_path, Limits(copy_max=1000, total_max=6000))
+        lab = lab_on(disk, tmp_path, UndoLimits(copy_max=1000, total_max=6000))
         lab.write("a-big", b"x" * 5000)
         lab.write("b-big", b"y" * 5000)
         refused = [refusal.path for refusal in lab.before()]
@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_refused_and_its_loss_is_said(tmp_path: Path) -> No
 
 def test_the_mode_of_a_file_that_was_not_kept_is_restored(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
-        lab = lab_on(disk, tmp_path, Limits(total_max=0))
+        lab = lab_on(disk, tmp_path, UndoLimits(total_max=0))
         lab.write("a", "one")
         first = lab.picture()
         changes = lab.call("chmod 600 a")
@@ -64,7 +64,7 @@ def test_the_mode_of_a_file_that_was_not_kept_is_restored(tmp_path: Path) -> Non
 
 def test_a_new_file_that_could_not_be_kept_is_removed_all_the_same(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
-        lab = lab_on(disk, tmp_path, Limits(total_max=10))
+        lab = lab_on(disk, tmp_path, UndoLimits(total_max=10))
         changes = lab.call(lambda: lab.write("new", "x" * 100))
         assert not lab.restore(changes).refused
         assert lab.picture() == {}
@@ -105,7 +105,7 @@ def test_a_disk_that_fills_up_during_a_call_does_not_hide_what_it_changed(tmp_pa
 
 
 def test_a_workspace_with_too_many_paths_is_kept_as_far_as_the_limit_goes(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(entries_max=20))
+    lab = Lab(tmp_path, UndoLimits(entries_max=20))
     for number in range(5):
         for inner in range(10):
             lab.write(f"d{number}/{inner}", "one")
@@ -118,7 +118,7 @@ def test_a_workspace_with_too_many_paths_is_kept_as_far_as_the_limit_goes(tmp_pa
 
 
 def test_a_tree_that_is_too_deep_is_refused_where_it_gets_so(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(depth_max=5))
+    lab = Lab(tmp_path, UndoLimits(depth_max=5))
     lab.write("1/2/3/4/5/6/7/f", "one")
     refusals = lab.before()
     assert [refusal.path for refusal in refusals] == ["1/2/3/4/5/6"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from undo_kit import Lab, reasons_of
 
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 
-LINKS = Limits(copy_max=1000, small_copies=0)
+LINKS = UndoLimits(copy_max=1000, small_copies=0)
 IN_PLACE = "it was changed in place, and only a hard link to it was kept"
 
 

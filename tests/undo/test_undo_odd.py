@@ -15,7 +15,7 @@ import pytest
 from undo_kit import Lab, paths_of, reasons_of
 
 from lmagent.core.changes import Change, PathState
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 from lmagent.undo.put import TEMPORARY
 
 SECRET = hashlib.sha256(b"outside").hexdigest()
@@ -235,7 +235,7 @@ def test_set_user_id_and_sticky_bits_come_back(lab: Lab) -> None:
     assert lab.picture() == first
 
 
-def as_nobody(act: Callable[[Lab], None], limits: Limits | None = None) -> None:
+def as_nobody(act: Callable[[Lab], None], limits: UndoLimits | None = None) -> None:
     """Run in a child without rights: root is refused nothing."""
     if os.geteuid() != 0:
         pytest.skip("root alone can become somebody else and clean up behind him")

@@ -9,7 +9,7 @@ import pytest
 from undo_kit import Lab, paths_of, reasons_of
 
 from lmagent.core.changes import Change, PathState
-from lmagent.undo import Limits, escaped, unescaped
+from lmagent.undo import UndoLimits, escaped, unescaped
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_path_outside_is_refused_and_not_looked_at(lab: Lab, path: str) -> Non
 
 
 def test_an_edited_file_is_copied_even_in_a_bulky_tree(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(small_copies=0))
+    lab = Lab(tmp_path, UndoLimits(small_copies=0))
     lab.write("node_modules/p/i.js", "one")
     lab.before()
     changes = lab.call("echo two >> node_modules/p/i.js", ["node_modules/p/i.js"])

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from undo_kit import Lab, picture
 
-from lmagent.undo import Limits
+from lmagent.undo import UndoLimits
 from lmagent.undo.put import TEMPORARY
 
 NAMES = ["a", "node_modules", os.fsdecode(b"\xe9\xff"), "back\\slash"]  # few, so that they meet
@@ -105,7 +105,7 @@ DEEDS: dict[str, Callable[[Path, Path, int, bytes], Any]] = {
 
 ALL = (*REPLACING, *IN_PLACE)
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-KINDS = {"copies": (ALL, Limits()), "links": (REPLACING, Limits(small_copies=0))}
+KINDS = {"copies": (ALL, UndoLimits()), "links": (REPLACING, UndoLimits(small_copies=0))}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,9 +15,9 @@ import pytest
 from undo_kit import Lab, paths_of, reasons_of
 
 from lmagent.core.errors import StoreError, WorkspaceError
-from lmagent.undo import Limits, WorkspaceSnapshots
+from lmagent.undo import UndoLimits, WorkspaceSnapshots
 
-LINKS = Limits(small_copies=0)
+LINKS = UndoLimits(small_copies=0)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_name_of_the_same_file_outside_the_workspace_is_left_alone(lab: Lab) -
 
 
 def test_large_files_are_linked_and_come_back(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(copy_max=1000))
+    lab = Lab(tmp_path, UndoLimits(copy_max=1000))
     lab.write("big", b"x" * 5000)
     first = lab.picture()
     changes = lab.call("rm big")
@@ -226,7 +226,7 @@ def test_collecting_drops_the_oldest_contents_above_the_limit(lab: Lab) -> None:
         changes += lab.call(lambda number=number: lab.write("a", bytes([number + 100]) * 8192))
         time.sleep(0.02)
     lab.snapshots.close()
-    lab.limits = Limits(total_max=3 * 8192)
+    lab.limits = UndoLimits(total_max=3 * 8192)
     lab.snapshots = lab.another()
     assert len(objects(lab)) == 16
     kept, last = changes[0].before.sha256, changes[-1]
@@ -246,7 +246,7 @@ def test_below_the_limit_nothing_is_dropped(lab: Lab) -> None:
 
 
 def test_a_link_to_a_large_file_that_nobody_can_ask_for_is_dropped(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(copy_max=1000, total_max=10_000))
+    lab = Lab(tmp_path, UndoLimits(copy_max=1000, total_max=10_000))
     lab.write("big", b"x" * 50_000)
     changes = lab.call("rm big")
     lab.before()
@@ -267,8 +267,8 @@ def test_half_written_files_of_a_crash_are_swept_away(lab: Lab) -> None:
 
 
 def test_nothing_is_dropped_while_another_process_uses_the_store(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, Limits(total_max=0))
-    lab.limits = Limits(total_max=1 << 30)
+    lab = Lab(tmp_path, UndoLimits(total_max=0))
+    lab.limits = UndoLimits(total_max=1 << 30)
     lab.write("a", "one")
     script = (
         "import sys, anyio; from pathlib import Path; from lmagent.undo import WorkspaceSnapshots\n"

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from lmagent.core.changes import Change, Restored
-from lmagent.undo import Limits, WorkspaceSnapshots
+from lmagent.undo import UndoLimits, WorkspaceSnapshots
 
 Picture = dict[str, tuple[Any, ...]]
 
@@ -50,11 +50,11 @@ def through_json(changes: Sequence[Change]) -> list[Change]:
 class Lab:
     """A workspace with its store beside it."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(self, folder: Path, limits: UndoLimits | None = None) -> None:
         self.workspace = folder / "workspace"
         self.workspace.mkdir(exist_ok=True)
         self.store = folder / "data" / "undo" / "key"
-        self.limits = limits or Limits()
+        self.limits = limits or UndoLimits()
         self.snapshots = self.another()
 
     def another(self) -> WorkspaceSnapshots:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
 from lmagent.core.errors import AuthError, ContextOverflow, ProviderError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
-from lmagent.core.model import ModelRequest, Reply, ToolSpec
+from lmagent.core.model import ModelReply, ModelRequest, ToolSpec
 from lmagent.providers import jsontext
 from lmagent.providers.dialects.base import ServerFacts
 from lmagent.providers.served import Served
@@ -263,11 +263,11 @@ class Battery:
         self.measured["embeddings"] = names
         return Finding("embeddings", "ok", ", ".join(names) if names else "the server lists no model for embeddings")
 
-    async def _ask(self, request: ModelRequest) -> Reply:
-        reply: Reply | None = None
+    async def _ask(self, request: ModelRequest) -> ModelReply:
+        reply: ModelReply | None = None
         async with aclosing(cast("Any", self._served.stream(request))) as events:
             async for event in events:
-                if isinstance(event, Reply):
+                if isinstance(event, ModelReply):
                     reply = event
         if reply is None:
             raise ProviderError("the stream ended without a reply")

@@ -30,7 +30,7 @@ from lmagent.core.events import (
     StepStarted,
     grant_in_a_line,
 )
-from lmagent.core.model import Reply, TextChunk
+from lmagent.core.model import ModelReply, TextChunk
 from lmagent.core.titles import title_of
 from lmagent.core.view import TextBlock, View, reduce
 from lmagent.engine.aside import ask_aside
@@ -350,7 +350,7 @@ async def _btw(context: SlashContext, question: str) -> SlashResult:
     async for event in ask_aside(session, question):
         if isinstance(event, TextChunk):
             text += event.text
-        elif isinstance(event, Reply):
+        elif isinstance(event, ModelReply):
             text = event.message.text or text
     return SlashResult(text or "(no answer)")
 

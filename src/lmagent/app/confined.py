@@ -10,7 +10,7 @@ import anyio
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
-from lmagent.core.sandbox import Limits, Report, Sandbox
+from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 
 if TYPE_CHECKING:
     from lmagent.sandbox.choose import Wishes
@@ -25,7 +25,7 @@ class Confined:
     """
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
-        self.report: Report | None = None
+        self.report: SandboxReport | None = None
         self.expected = ""
         self._settings = settings
         self._workspace = workspace

@@ -26,7 +26,7 @@ TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
 """Attempts to reach a webhook; seconds before the second one (doubled for the third); seconds for each."""
 
 
-class Result(Struct, frozen=True):
+class DeliveredResult(Struct, frozen=True):
     """The result to deliver; a webhook gets it as JSON.
 
     Attributes:
@@ -44,7 +44,7 @@ class Result(Struct, frozen=True):
     answer: str
 
 
-async def deliver(host: Host, job: CronJob, result: Result, *, again: bool) -> str:
+async def deliver(host: Host, job: CronJob, result: DeliveredResult, *, again: bool) -> str:
     """Deliver a result; return the outcome as text, the first failure if there is one.
 
     Args:
@@ -67,7 +67,7 @@ async def _guarded(work: Awaitable[str]) -> str:
         return f"failed: {error.message}"
 
 
-async def _run(host: Host, command: str, result: Result) -> str:
+async def _run(host: Host, command: str, result: DeliveredResult) -> str:
     from lmagent.core.sandbox import Exec
 
     confined = host.registry.confined
@@ -90,7 +90,7 @@ def _plain(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace")[:ANSWER_BYTES].decode("utf-8", "ignore")
 
 
-async def _post(host: Host, url: str, result: Result) -> str:
+async def _post(host: Host, url: str, result: DeliveredResult) -> str:
     from lmagent.providers.transport import Timeouts, TransportError
 
     _require_reachable(host, url)

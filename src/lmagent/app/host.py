@@ -303,9 +303,9 @@ class Host(Struct):
         given = any(isinstance(wish, SetMode) for wish in self.wishes)
         GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
-            from lmagent.app.logs import SessionLog
+            from lmagent.app.logs import SessionLogger
 
-            session.listen(SessionLog(session.state.session))
+            session.listen(SessionLogger(session.state.session))
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few users have one
 

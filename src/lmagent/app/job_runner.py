@@ -181,12 +181,12 @@ class JobRunner:
     async def _deliver(
         self, cron: CronJob, job: DispatchJob, run: CronRun, finished: ev.TurnFinished, session: str
     ) -> None:
-        from lmagent.app.delivering import Result, deliver  # few jobs deliver
+        from lmagent.app.delivering import DeliveredResult, deliver  # few jobs deliver
 
         again = run.stage == "delivering"
         if not again:
             await self._note(cron.id, "delivering", run.at, "", "")
-        result = Result(cron.id, job.id, run.at, session, finished.ending, finished.reason, finished.answer)
+        result = DeliveredResult(cron.id, job.id, run.at, session, finished.ending, finished.reason, finished.answer)
         came = await deliver(self._host, cron, result, again=again)
         await self._note(cron.id, "delivered", run.at, "", came)
         self._say(f"cron {cron.id}: result delivered: {came}")

@@ -22,7 +22,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.engine.redact import Redactor
 
 if TYPE_CHECKING:
-    from lmagent.providers.transport import Response, Timeouts, Transport
+    from lmagent.providers.transport import Timeouts, Transport, TransportResponse
 
 FILE = Path(".lmagent", "logs", "lmagent.log")
 
@@ -122,7 +122,7 @@ def _details(workspace: Path) -> str:
     return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"
 
 
-class SessionLog:
+class SessionLogger:
     """A listener that logs the events of a session: names, times and outcomes."""
 
     def __init__(self, session: str) -> None:
@@ -157,8 +157,8 @@ class LoggedTransport:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
-        from lmagent.providers.transport import Response
+    ) -> TransportResponse:
+        from lmagent.providers.transport import TransportResponse
 
         begun, what = monotonic(), f"{method} {urlsplit(url).path}"
         LOG.debug("%s: %d bytes sent", what, len(body))
@@ -178,7 +178,7 @@ class LoggedTransport:
             finally:
                 LOG.debug("%s: %d bytes received after %.2f s", what, size, monotonic() - begun)
 
-        return Response(response.status, response.headers, chunks(), response.aclose)
+        return TransportResponse(response.status, response.headers, chunks(), response.aclose)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

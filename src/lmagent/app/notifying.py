@@ -20,7 +20,7 @@ LONGEST = 500
 """Characters of a text in the command's variables."""
 
 
-class Call(Struct, frozen=True):
+class UserCall(Struct, frozen=True):
     """A reason to call the user.
 
     Attributes:
@@ -45,7 +45,7 @@ class Attention(Struct):
     _since: float = 0.0
     _asked: str = ""
 
-    def of(self, event: ev.Event) -> Call | None:
+    def of(self, event: ev.Event) -> UserCall | None:
         """Return the call for an event; None if it needs none."""
         found = ev.innermost(event)[1]
         if isinstance(event, ev.InputReceived):
@@ -61,16 +61,16 @@ class Attention(Struct):
         return call
 
 
-def _call(event: ev.Event, *, of_child: bool) -> Call | None:
+def _call(event: ev.Event, *, of_child: bool) -> UserCall | None:
     match event:
         case ev.ApprovalRequested():
-            return Call("approval", event.summary)
+            return UserCall("approval", event.summary)
         case ev.PlanProposed() if not of_child:
-            return Call("plan", event.plan.title)
+            return UserCall("plan", event.plan.title)
         case ev.TurnFinished() if not of_child and event.cause != "plan":
             if event.outcome == "interrupted" or (event.outcome == "waiting" and event.until):
                 return None  # the user did it, or the work continues by itself
-            return Call("finished", event.answer or event.reason, event.outcome)
+            return UserCall("finished", event.answer or event.reason, event.outcome)
         case _:
             return None
 
@@ -98,7 +98,7 @@ class Notifier:
             _run(self._command, self._workspace, variables(call, session, title, self._workspace))
 
 
-def variables(call: Call, session: str, title: str, workspace: Path) -> dict[str, str]:
+def variables(call: UserCall, session: str, title: str, workspace: Path) -> dict[str, str]:
     said = {
         "LMAGENT_EVENT": call.kind,
         "LMAGENT_OUTCOME": call.outcome,

@@ -8,11 +8,11 @@ from typing import BinaryIO
 from lmagent.app.confined import Confined, wishes
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
-from lmagent.core.sandbox import Exec, Exit, Report, Running, Stream
+from lmagent.core.sandbox import Exec, Exit, Running, SandboxReport, Stream
 from lmagent.sandbox.choose import reports
 
 
-async def probe_all(options: HostOptions) -> list[Report]:
+async def probe_all(options: HostOptions) -> list[SandboxReport]:
     """Return the probe's report of each sandbox that the settings allow."""
     loaded = load_settings(options)
     workspace = open_workspace(loaded.workspace).path

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lmagent.config.settings import Settings
-from lmagent.core.changes import Change, Refusal, Restored
+from lmagent.core.changes import Change, Restored, UndoRefusal
 from lmagent.core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ class KeptChanges:
         if self._opened is None:
             import hashlib
 
-            from lmagent.undo.limits import Limits
+            from lmagent.undo.limits import UndoLimits
             from lmagent.undo.snapshots import WorkspaceSnapshots
 
             data = self._settings.agent_data_dir
             key = hashlib.sha256(str(self._workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-            limits = Limits(total_max=self._settings.undo_mb << 20)
+            limits = UndoLimits(total_max=self._settings.undo_mb << 20)
             self._opened = WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
         return self._opened
 
-    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
         return await self._store.before(paths, call)
 
     async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:

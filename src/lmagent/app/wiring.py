@@ -33,7 +33,7 @@ from lmagent.core.toolevents import OWN_CALL
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Rules, check_rule
-from lmagent.proof.feature import Choices, Proof
+from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
@@ -195,7 +195,7 @@ def checks_of_the_work(registry: Registry) -> None:
     def invoke(command: str) -> Invocation:
         return Invocation(ToolCall(f"{OWN_CALL}{new_id()}", shell.name, ""), shell, Shell(command, limit))
 
-    choices = Choices(settings.check, settings.check_commands, settings.require_proof)
+    choices = ProofChoices(settings.check, settings.check_commands, settings.require_proof)
     # Other sandboxes keep one home for all commands.
     proof = Proof(registry.workspace, events, invoke, lambda: confined.name == "bubblewrap", choices)
     registry.reviews.append(proof)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lmagent.config.settings import Settings
     from lmagent.gateway.http.access import Access
-    from lmagent.gateway.http.guard import Rules
+    from lmagent.gateway.http.guard import GuardRules
 
 ANYWHERE = "0.0.0.0"
 
@@ -127,13 +127,13 @@ class _Front:
 
     bind: str
     access: Access
-    rules: Rules
+    rules: GuardRules
     tls: ssl.SSLContext | None
 
     def __init__(self, settings: Settings, own: dict[str, Any]) -> None:
         from lmagent.core.errors import ConfigError
         from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
-        from lmagent.gateway.http.guard import Rules
+        from lmagent.gateway.http.guard import GuardRules
         from lmagent.gateway.http.lan import names
         from lmagent.gateway.http.tls import tls_of
         from lmagent.modelserver.http.guard import is_loopback
@@ -159,7 +159,7 @@ class _Front:
         self._is_new = not local and not settings.web_token and not (folder / "token").exists()
         keys = keys_in(folder, settings.web_token)
         self.access = Access(keys, settings.web_pin or new_pin(), secure=self.tls is not None)
-        self.rules = Rules(local, (*own["names"], *(() if local else (*names(), self.bind))))
+        self.rules = GuardRules(local, (*own["names"], *(() if local else (*names(), self.bind))))
         self._lan = own["lan"]
         self._browser = not own["no_browser"]
 

@@ -48,7 +48,7 @@ class Origin(Struct, frozen=True):
 DEFAULT = Origin("default")
 
 
-class Entry(Struct, frozen=True):
+class LayerEntry(Struct, frozen=True):
     value: Any
     origin: Origin
 
@@ -70,14 +70,14 @@ class Layer(Struct, frozen=True):
     home: Path = Path()
     path: Path | None = None
     folder: Path | None = None
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, LayerEntry] = {}
     content: bytes = b""
 
-    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
+    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> LayerEntry:
         """Return a value of this place; ConfigError if it is not allowed."""
         origin = Origin(self.name, str(self.path or ""), key, line)
         try:
-            return Entry(setting.read(raw, self.base, self.home, text=text), origin)
+            return LayerEntry(setting.read(raw, self.base, self.home, text=text), origin)
         except ValueError as error:
             example = "" if setting.secret or setting.default in (None, "", ()) else f", for example {setting.default}"
             raise ConfigError(f"{origin} {error}", fix=f"correct it{example}, or leave it out") from error
@@ -87,7 +87,7 @@ class Held(Struct, frozen=True):
     """A value of a folder's file that does not count, and why."""
 
     field: str
-    entry: Entry
+    entry: LayerEntry
     folder: Path
     reason: str
 
@@ -137,7 +137,7 @@ def merge(layers: Sequence[Layer]) -> Merged:
     return Merged(values, origins, items, tuple(held))
 
 
-def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry]) -> str:
+def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, LayerEntry]) -> str:
     """Return why an untrusted folder may not set this; empty if it may.
 
     `below` is the value of the lower layers; `own` are the values of all the user's own layers, without placeholder
@@ -153,7 +153,7 @@ def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry
     return _diversion(setting, value, own) if setting.folder == "endpoint" else ""
 
 
-def _diversion(setting: Setting, value: str, own: Mapping[str, Entry]) -> str:
+def _diversion(setting: Setting, value: str, own: Mapping[str, LayerEntry]) -> str:
     """Return the text or key that a folder's server or key would misdirect; empty if none."""
     key = own.get("llm_api_key")
     if setting.kind == "url":

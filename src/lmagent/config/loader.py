@@ -28,7 +28,7 @@ from lmagent.config.sources import (
     read_toml,
 )
 from lmagent.config.trust import is_trusted, trusts
-from lmagent.config.workspace import Choice, choose_workspace
+from lmagent.config.workspace import WorkspaceChoice, choose_workspace
 from lmagent.core.errors import ConfigError
 
 _CHOOSES = ("current .env", "config.json")
@@ -51,7 +51,7 @@ class Loaded(Struct, frozen=True):
     settings: Settings
     origins: Mapping[str, Origin]
     item_origins: Mapping[str, tuple[Origin, ...]]
-    workspace: Choice
+    workspace: WorkspaceChoice
     warnings: tuple[ConfigWarning, ...]
     unused: tuple[Unused, ...]
     config_file: Path
@@ -112,7 +112,9 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     return _loaded([*layers, current, environment, flagged], choice, notes, config_file, env)
 
 
-def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: Path, env: Mapping[str, str]) -> Loaded:
+def _loaded(
+    layers: Sequence[Layer], choice: WorkspaceChoice, notes: Notes, config_file: Path, env: Mapping[str, str]
+) -> Loaded:
     data = _data_dir(layers, env)
     merged = merge(layers)
     if merged.held:  # only then is the list of trusted folders read
@@ -177,7 +179,7 @@ def _user_config(env: Mapping[str, str]) -> Path:
     return path
 
 
-def _choose(layers: Sequence[Layer], flagged: Layer, cwd: Path, home: Path) -> Choice:
+def _choose(layers: Sequence[Layer], flagged: Layer, cwd: Path, home: Path) -> WorkspaceChoice:
     flag = flagged.entries.get("workspace")
     named = [layer.entries["workspace"] for layer in layers if "workspace" in layer.entries]
     if flag or not named:

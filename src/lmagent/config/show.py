@@ -11,7 +11,7 @@ from lmagent.config.setting import Setting
 from lmagent.config.settings import PLACEHOLDER_KEYS, SETTINGS
 
 
-class Row(Struct, frozen=True):
+class ShownSetting(Struct, frozen=True):
     """One line of `lmagent config`: a setting, its value as text, and where it comes from."""
 
     name: str
@@ -19,16 +19,18 @@ class Row(Struct, frozen=True):
     origin: str
 
 
-def rows(loaded: Loaded) -> tuple[Row, ...]:
+def rows(loaded: Loaded) -> tuple[ShownSetting, ...]:
     """Return all settings; a list of rules has one row per rule, each with its own origin."""
-    found: list[Row] = []
+    found: list[ShownSetting] = []
     for setting in SETTINGS:
         value = getattr(loaded.settings, setting.name)
         if setting.kind == "rules" and value:
             origins = loaded.item_origins[setting.name]
-            found += [Row(setting.name, rule, str(origin)) for rule, origin in zip(value, origins, strict=True)]
+            found += [
+                ShownSetting(setting.name, rule, str(origin)) for rule, origin in zip(value, origins, strict=True)
+            ]
         else:
-            found.append(Row(setting.name, shown(setting, value), str(loaded.origins[setting.name])))
+            found.append(ShownSetting(setting.name, shown(setting, value), str(loaded.origins[setting.name])))
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config.files import EnvLine, decode_env, line_of, parse_env, read_small
-from lmagent.config.layers import Entry, Layer, Origin
+from lmagent.config.layers import Layer, LayerEntry, Origin
 from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
 from lmagent.config.setting import Setting
 from lmagent.config.settings import BY_NAME, SETTINGS
@@ -49,7 +49,7 @@ def read_toml(place: Layer, notes: Notes) -> Layer:
     if content is None:
         return place
     text, table = _parse_toml(path, content)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LayerEntry] = {}
     for key, value in table.items():
         setting, line = BY_NAME.get(key), line_of(text, key)
         if setting is None:
@@ -116,7 +116,7 @@ def read_flags(place: Layer, flags: Mapping[str, Any]) -> Layer:
     Raises:
         ConfigError: a value is not allowed.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LayerEntry] = {}
     for name, value in flags.items():
         if value is not None:
             flag = BY_NAME[name].flag or f"--{name.replace('_', '-')}"
@@ -134,9 +134,9 @@ def _file_of(place: Layer, notes: Notes) -> tuple[Path, bytes | None]:
 
 def _variables(
     place: Layer, get: Callable[[str], str | None], line_in: Callable[[str], int], notes: Notes
-) -> dict[str, Entry]:
+) -> dict[str, LayerEntry]:
     """Return the entries that variables make: a setting's own name wins over its aliases."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LayerEntry] = {}
     for setting in SETTINGS:
         for variable in setting.variables:
             text = get(variable)

@@ -21,7 +21,7 @@ from lmagent.core.errors import WorkspaceError
 FALLBACK = "lm_workspace"
 
 
-class Choice(Struct, frozen=True):
+class WorkspaceChoice(Struct, frozen=True):
     """A workspace that was chosen and is not checked yet; paths are absolute, with links resolved.
 
     Attributes:
@@ -45,20 +45,20 @@ class Workspace(Struct, frozen=True):
 
 def choose_workspace(
     flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
-) -> Choice:
+) -> WorkspaceChoice:
     """Choose the workspace; nothing is made or checked. `named` says in messages where `setting` comes from."""
     home = Path(os.path.realpath(home))
     if flag:
-        return Choice(_resolve(flag, cwd, home), "flag", "--workspace", home)
+        return WorkspaceChoice(_resolve(flag, cwd, home), "flag", "--workspace", home)
     if setting:
-        return Choice(_resolve(setting, cwd, home), "setting", named, home)
+        return WorkspaceChoice(_resolve(setting, cwd, home), "setting", named, home)
     here = Path(os.path.realpath(cwd))
     if here == home or here == Path(here.anchor):
-        return Choice(home / FALLBACK, "fallback", "the home folder" if here == home else str(here), home)
-    return Choice(here, "cwd", "the current folder", home)
+        return WorkspaceChoice(home / FALLBACK, "fallback", "the home folder" if here == home else str(here), home)
+    return WorkspaceChoice(here, "cwd", "the current folder", home)
 
 
-def open_workspace(choice: Choice) -> Workspace:
+def open_workspace(choice: WorkspaceChoice) -> Workspace:
     """Check the folder, and make it if it is the fallback.
 
     Raises:

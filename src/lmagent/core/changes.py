@@ -50,7 +50,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
     lost: str = ""
 
 
-class Refusal(Struct, frozen=True):
+class UndoRefusal(Struct, frozen=True):
     """A path that was left unchanged, and why."""
 
     path: str
@@ -66,13 +66,13 @@ class Restored(Struct, frozen=True):
     """
 
     paths: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[UndoRefusal, ...] = ()
 
 
 class Snapshots(Protocol):
     """Keeps the changes that calls make in a workspace."""
 
-    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
         """Keep the state of the workspace, or of these paths and the files under them, before a call.
 
         Raises StoreError: nothing can be kept (a full disk): the call must not be made.

@@ -161,7 +161,7 @@ class Retrying(Struct, frozen=True):
     delay: float
 
 
-class Reply(Struct, frozen=True):
+class ModelReply(Struct, frozen=True):
     """The whole reply; always the last event of a stream.
 
     Attributes:
@@ -187,7 +187,7 @@ class Reply(Struct, frozen=True):
     joined: bool = False
 
 
-ModelEvent = TextChunk | ThinkingChunk | Progress | Retrying | Reply
+ModelEvent = TextChunk | ThinkingChunk | Progress | Retrying | ModelReply
 
 PROVIDER_NAMES = ("lmstudio", "ollama", "llamacpp", "vllm", "openrouter", "own")
 """Model servers that a model's name can begin with, as `PROVIDER:NAME`; `own` is lmagent's."""

@@ -99,7 +99,7 @@ class Promise(Struct, frozen=True):
     detail: str
 
 
-class Report(Struct, frozen=True):
+class SandboxReport(Struct, frozen=True):
     """The result of a probe.
 
     Attributes:
@@ -165,7 +165,7 @@ class Sandbox(Protocol):
     root: str
     environment: Mapping[str, str]
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         """Attack itself from inside and report which guarantees held. Never raises for a sandbox that does not work."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lmagent.core.changes import Change, Refusal
+from lmagent.core.changes import Change, UndoRefusal
 from lmagent.core.live import Envelope
 from lmagent.core.messages import ToolStatus
 
@@ -136,5 +136,5 @@ class FilesRestored(Envelope, frozen=True, tag="files.restored"):
     events: tuple[str, ...]
     to: Literal["before", "after"]
     paths: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[UndoRefusal, ...] = ()
     by: str = ""

@@ -122,7 +122,7 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-class Budget(Struct, frozen=True):
+class CompactionBudget(Struct, frozen=True):
     user: int
     recent: int
     unread: int
@@ -131,13 +131,13 @@ class Budget(Struct, frozen=True):
     summary: int
 
 
-def _budget(session: Session, trigger: Trigger) -> Budget:
+def _budget(session: Session, trigger: Trigger) -> CompactionBudget:
     window = session.window
     share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
     notes = sum(map(_size, session.state.notes.values()))
     kept = session.state.fixed_bytes + notes + worktext.least(session.state.work)
     room = max(400, window.trigger - session.state.tokens(kept))
-    return Budget(
+    return CompactionBudget(
         user=min(window.keep_user, int(room * USER_SHARE)),
         recent=min(window.keep_recent, int(room * share)),
         unread=int(room * UNREAD_SHARE),
@@ -147,7 +147,7 @@ def _budget(session: Session, trigger: Trigger) -> Budget:
     )
 
 
-def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...]:
+def cut(state: SessionState, summary: str, budget: CompactionBudget) -> tuple[Message, ...]:
     """Return the new conversation. No call may be open; an empty `summary` makes a ledger-only cut."""
     head = _head(state, budget)
     start = max(_recent_start(state.messages, state.bytes(budget.recent)), 1 if head else 0)
@@ -165,7 +165,7 @@ def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...
     return (Message("user", tuple(parts)), *recent)
 
 
-def _head(state: SessionState, budget: Budget) -> tuple[Part, ...]:
+def _head(state: SessionState, budget: CompactionBudget) -> tuple[Part, ...]:
     """Return the first notes and the task, which stay in the server's cache; nothing if they are too large."""
     first = state.messages[0]
     if state.compactions:
@@ -193,7 +193,7 @@ def _recent_start(messages: Sequence[Message], budget: int) -> int:
     return min(start, unread) if unread < len(messages) and messages[unread].role == "assistant" else start
 
 
-def _worth_a_summary(state: SessionState, budget: Budget) -> bool:
+def _worth_a_summary(state: SessionState, budget: CompactionBudget) -> bool:
     start = _recent_start(state.messages, state.bytes(budget.recent))
     gone = state.tokens(sum(map(message_bytes, state.messages[:start])))
     return gone >= WORTH_A_SUMMARY * budget.summary

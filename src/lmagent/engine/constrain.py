@@ -8,7 +8,7 @@ good calls the schema is lifted: one slip says little of a model.
 from __future__ import annotations
 
 from lmagent.core.events import CallsConstrained
-from lmagent.core.model import Reply
+from lmagent.core.model import ModelReply
 from lmagent.engine.session import Session
 
 NOTE = (
@@ -50,7 +50,7 @@ async def worked(session: Session) -> None:
         await session.record(CallsConstrained(model=model, reason=reason, lifted=True))
 
 
-def learn(session: Session, reply: Reply) -> None:
+def learn(session: Session, reply: ModelReply) -> None:
     """Remember the quirk of the model's chat template that a reply shows; see `Reply.joined`."""
     if reply.joined:
         session.wiring.traits.join(_model(session) or reply.model)

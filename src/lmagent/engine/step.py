@@ -14,7 +14,7 @@ from lmagent.core.events import (
     ThinkingDelta,
 )
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
-from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
+from lmagent.core.model import ModelEvent, ModelReply, Progress, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import constrain
 from lmagent.engine.outage import Outage, was_waited_for
 from lmagent.engine.session import Session
@@ -24,7 +24,7 @@ STREAM_RETRIES = 2
 """Repeated requests after a broken stream. Its connection is gone, so the server no longer works on it."""
 
 
-async def take_step(session: Session) -> Reply:
+async def take_step(session: Session) -> ModelReply:
     """Call the model once; retry after broken streams and, once, after an overflow.
 
     Raises:
@@ -66,7 +66,7 @@ async def take_step(session: Session) -> Reply:
             await session.wiring.clock.sleep(delay)
 
 
-async def _call(session: Session) -> Reply:
+async def _call(session: Session) -> ModelReply:
     state = session.state
     tokens = state.estimate_tokens()
     await session.record(
@@ -84,16 +84,16 @@ async def _call(session: Session) -> Reply:
     return reply
 
 
-async def _answered(session: Session) -> Reply:
+async def _answered(session: Session) -> ModelReply:
     """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
     outage = Outage(session)
     while True:
         session.partial = []
-        reply: Reply | None = None
+        reply: ModelReply | None = None
         try:
             async for event in session.wiring.provider.stream(session.request()):
                 await outage.notice(event)
-                if isinstance(event, Reply):
+                if isinstance(event, ModelReply):
                     reply = event
                 else:
                     _show(session, event)
@@ -117,7 +117,7 @@ def _show(session: Session, event: ModelEvent) -> None:
             session.emit_live(PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
         case Retrying(reason=reason, attempt=attempt, delay=delay):
             session.emit_live(RetryScheduled(reason=reason, attempt=attempt, delay=delay))
-        case Reply():
+        case ModelReply():
             pass
 
 
@@ -132,7 +132,7 @@ async def _tell_other_model(session: Session, answered: str) -> None:
     await session.record(Notice(level="warning", code="other_model", text=text, fix="load it in the server, or /model"))
 
 
-async def _record(session: Session, reply: Reply) -> None:
+async def _record(session: Session, reply: ModelReply) -> None:
     await _tell_other_model(session, reply.model)
     message = reply.message
     if not message.text.strip() and not message.tool_calls:

@@ -16,7 +16,7 @@ import msgspec
 from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unreachable
 from lmagent.core.events import Notice
 from lmagent.core.messages import NO_WORDS, Message, Text, ToolCall, ToolResult, user
-from lmagent.core.model import ModelEvent, Reply, Usage
+from lmagent.core.model import ModelEvent, ModelReply, Usage
 from lmagent.engine import constrain, intake
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.fitting import fitted, level
@@ -97,7 +97,7 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
     return "", usage
 
 
-def _words(reply: Reply | None) -> str:
+def _words(reply: ModelReply | None) -> str:
     """Return the summary if the reply is one: no call, native or in text, not empty, and not endless."""
     if reply is None or reply.message.tool_calls or reply.finish_reason == "endless":
         return ""
@@ -175,15 +175,15 @@ def _stream(session: Session, request: _Request) -> AsyncIterator[ModelEvent]:
     return session.wiring.provider.stream(plain)
 
 
-async def _answered(session: Session, request: _Request) -> Reply | None:
+async def _answered(session: Session, request: _Request) -> ModelReply | None:
     """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
     outage = Outage(session)
     while True:
-        reply: Reply | None = None
+        reply: ModelReply | None = None
         try:
             async for event in _stream(session, request):
                 await outage.notice(event)
-                reply = event if isinstance(event, Reply) else reply
+                reply = event if isinstance(event, ModelReply) else reply
         except ProviderError as failure:
             await outage.sit_out(failure)
         else:

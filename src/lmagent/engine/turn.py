@@ -16,7 +16,7 @@ from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
-from lmagent.core.model import Reply
+from lmagent.core.model import ModelReply
 from lmagent.engine import budget, constrain, frames, intake, recovery
 from lmagent.engine.act import act, perform
 from lmagent.engine.loopguard import Alarm, LoopGuard
@@ -44,7 +44,7 @@ SMALLEST_INPUT = 1000
 """Tokens that always count as room."""
 
 
-class Progress(Struct):
+class TurnProgress(Struct):
     """A turn's memory besides the log."""
 
     guard: LoopGuard
@@ -116,7 +116,7 @@ async def compact_only(session: Session) -> None:
 async def _run(session: Session, *, acted: bool) -> TurnFinished:
     session.turn_began = session.wiring.clock.monotonic()
     session.turn_tokens_before = budget.tokens_spent(session.state)
-    progress = Progress(LoopGuard(session.agent.limits), acted=acted, cuts=session.state.compactions)
+    progress = TurnProgress(LoopGuard(session.agent.limits), acted=acted, cuts=session.state.compactions)
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
@@ -147,7 +147,7 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
     return stored
 
 
-async def _loop(session: Session, progress: Progress) -> End:
+async def _loop(session: Session, progress: TurnProgress) -> End:
     if (end := await _unfinished(session, progress)) is not None:
         return end
     while True:
@@ -167,7 +167,7 @@ async def _loop(session: Session, progress: Progress) -> End:
             return end
 
 
-async def _unfinished(session: Session, progress: Progress) -> End | None:
+async def _unfinished(session: Session, progress: TurnProgress) -> End | None:
     """Settle the remains of a crash: report calls as interrupted or not run, judge an answer."""
     await recovery.report_interrupted_calls(session)
     await recovery.report_calls_not_begun(session)
@@ -185,7 +185,7 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
     return await _reviewed(session) if state.step and not state.awaits_reply else None
 
 
-async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
+async def _act(session: Session, reply: ModelReply, progress: TurnProgress) -> End | None:
     progress.acted = True
     progress.pieces.clear()
     _forget_what_was_cut(session.state, progress)
@@ -196,7 +196,7 @@ async def _act(session: Session, reply: Reply, progress: Progress) -> End | None
     return _alarm_end(alarm) if alarm else await _reviewed(session)
 
 
-def _forget_what_was_cut(state: SessionState, progress: Progress) -> None:
+def _forget_what_was_cut(state: SessionState, progress: TurnProgress) -> None:
     if progress.cuts != state.compactions:
         progress.cuts = state.compactions
         parts = (part for message in state.messages for part in message.parts)
@@ -211,7 +211,7 @@ async def _reviewed(session: Session) -> End | None:
     return None
 
 
-async def _judge(session: Session, reply: Reply, progress: Progress) -> End | None:
+async def _judge(session: Session, reply: ModelReply, progress: TurnProgress) -> End | None:
     """Return the end that a reply without a call means; None to continue."""
     text = reply.message.text
     if reply.finish_reason == "content_filter":
@@ -231,7 +231,7 @@ async def _judge(session: Session, reply: Reply, progress: Progress) -> End | No
     return await _conclude(session, answer, progress)
 
 
-async def _conclude(session: Session, answer: str, progress: Progress) -> End | None:
+async def _conclude(session: Session, answer: str, progress: TurnProgress) -> End | None:
     from lmagent.engine import endings  # its patterns take 2 ms: not before the first request
 
     ending = endings.classify(answer, acted=progress.acted)
@@ -259,13 +259,13 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
             return End("done", answer=endings.answer_of(answer))
 
 
-async def _wait(session: Session, when: str, answer: str, progress: Progress) -> End | None:
+async def _wait(session: Session, when: str, answer: str, progress: TurnProgress) -> End | None:
     """End the turn until a time. A time that has passed, or is not valid, is refused with the reason."""
     from lmagent.engine import waits  # few turns wait
 
     now = session.wiring.clock.now()
     found, times = waits.read_wait(when, now) if when else waits.INSIDE, session.agent.limits.nudges
-    if isinstance(found, waits.Unclear):
+    if isinstance(found, waits.UnclearWait):
         end = End("error", "wait", f"the model asked for a wait that cannot be: {found.why}", answer)
         return await _again(session, progress, Again("wait", f"There was no wait: {found.why}", times, end))
     if found.until <= now:
@@ -277,7 +277,7 @@ async def _wait(session: Session, when: str, answer: str, progress: Progress) ->
     return End("waiting", "wait", reason, answer, terminal=typed, until=found.until)
 
 
-async def _again(session: Session, progress: Progress, verdict: Again) -> End | None:
+async def _again(session: Session, progress: TurnProgress, verdict: Again) -> End | None:
     progress.told[verdict.key] += 1
     if progress.told[verdict.key] > verdict.times:
         return verdict.otherwise
@@ -292,7 +292,7 @@ async def _told(session: Session, text: str, alarm: Alarm | None) -> End | None:
     return None
 
 
-async def _nudge(session: Session, progress: Progress, text: str, otherwise: End) -> End | None:
+async def _nudge(session: Session, progress: TurnProgress, text: str, otherwise: End) -> End | None:
     if progress.nudges >= session.agent.limits.nudges:
         return otherwise
     progress.nudges += 1
@@ -317,7 +317,7 @@ async def _notes(session: Session) -> None:
             await session.record(MessageAdded(message=user(text), origin="note"))
 
 
-def _over_budget(session: Session, progress: Progress) -> End | None:
+def _over_budget(session: Session, progress: TurnProgress) -> End | None:
     return budget.over(session, steps=progress.steps)
 
 

@@ -48,7 +48,7 @@ LARGEST_DIFF = 200_000
 """Larger files, in bytes, are shown in /diff without their lines."""
 
 
-class Watch(Struct, frozen=True):
+class UndoWatch(Struct, frozen=True):
     """A call whose changes are recorded.
 
     Attributes:
@@ -64,7 +64,7 @@ class Watch(Struct, frozen=True):
     by: str = ""
 
 
-async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
+async def keep_before(session: Session, invocation: Invocation) -> UndoWatch | None:
     """Keep the state that a call may change: the paths that a writing tool names, everything for a command.
 
     Raises:
@@ -74,10 +74,10 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
     if snapshots is None or tool.effect not in EFFECTS:
         return None
     paths = invocation.targets if tool.effect == "write" and invocation.targets else None
-    return await _keep(session, snapshots, Watch(call.id, tool.name, paths, session.wiring.clock.monotonic()))
+    return await _keep(session, snapshots, UndoWatch(call.id, tool.name, paths, session.wiring.clock.monotonic()))
 
 
-def user_change(session: Session, what: str, path: str, by: str) -> Watch:
+def user_change(session: Session, what: str, path: str, by: str) -> UndoWatch:
     """Return the watch for the user's own change of a file.
 
     Args:
@@ -85,10 +85,10 @@ def user_change(session: Session, what: str, path: str, by: str) -> Watch:
         path: relative to the workspace.
         by: the surface.
     """
-    return Watch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
+    return UndoWatch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
 
 
-async def change_for_user(session: Session, watch: Watch, summary: str, write: Callable[[], Awaitable[T]]) -> T:
+async def change_for_user(session: Session, watch: UndoWatch, summary: str, write: Callable[[], Awaitable[T]]) -> T:
     """Carry out the user's own change of a file, kept and recorded like that of a call.
 
     Exceptions of `write` are raised again, and its changes up to then are recorded.
@@ -110,7 +110,7 @@ async def change_for_user(session: Session, watch: Watch, summary: str, write: C
             await record_changes(session, watch)
 
 
-async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
+async def _keep(session: Session, snapshots: Snapshots, watch: UndoWatch) -> UndoWatch:
     try:
         refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
@@ -126,7 +126,7 @@ async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
     return watch
 
 
-async def record_changes(session: Session, watch: Watch | None) -> None:
+async def record_changes(session: Session, watch: UndoWatch | None) -> None:
     """Record the changes that a call has made since `keep_before`, if any."""
     snapshots = session.wiring.snapshots
     if snapshots is None or watch is None:

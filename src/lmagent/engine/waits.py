@@ -43,32 +43,32 @@ class Moment(Struct, frozen=True):
     reason: str
 
 
-class Unclear(Struct, frozen=True):
+class UnclearWait(Struct, frozen=True):
     """Why a wait is refused, for the model."""
 
     why: str
 
 
-INSIDE = Unclear(f"WAIT: has to begin its line; {FORMS}.")
+INSIDE = UnclearWait(f"WAIT: has to begin its line; {FORMS}.")
 
 
-def read_wait(text: str, now: float) -> Moment | Unclear:
+def read_wait(text: str, now: float) -> Moment | UnclearWait:
     """Parse the text after `WAIT:`. `now` is in Unix seconds."""
     stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
     if found := _FROM_NOW.match(stripped):
         seconds = int(found["count"]) * _UNITS[found["unit"][0].lower()]
-        moment: float | Unclear = now + seconds if seconds <= FARTHEST else _too_far(found[0])
+        moment: float | UnclearWait = now + seconds if seconds <= FARTHEST else _too_far(found[0])
     elif found := _MOMENT.match(stripped):
         moment = _moment(found)
     else:
-        return Unclear(f"{_first_words(stripped)!r} is no time; {FORMS}.")
-    if isinstance(moment, Unclear):
+        return UnclearWait(f"{_first_words(stripped)!r} is no time; {FORMS}.")
+    if isinstance(moment, UnclearWait):
         return moment
     if moment > now + FARTHEST:
         return _too_far(found[0].strip())
     rest = stripped[found.end() :].lstrip(_EDGES)
     if rest and rest[0] not in _BREAKS:
-        return Unclear(f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}.")
+        return UnclearWait(f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}.")
     reason = rest.lstrip(_EDGES + _BREAKS).rstrip(_EDGES)
     return Moment(moment, reason or "no reason given")
 
@@ -78,11 +78,11 @@ def local(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
 
 
-def _moment(found: re.Match[str]) -> float | Unclear:
+def _moment(found: re.Match[str]) -> float | UnclearWait:
     try:
         time = datetime.fromisoformat(f"{found['day']}T{found['time'].replace(',', '.')}")
     except ValueError as error:
-        return Unclear(f"{found[0].strip()!r} is no time ({error}); {FORMS}.")
+        return UnclearWait(f"{found[0].strip()!r} is no time ({error}); {FORMS}.")
     zone = found["name"] if found["zone"] is None else found["zone"]
     try:
         if found["offset"]:
@@ -94,9 +94,9 @@ def _moment(found: re.Match[str]) -> float | Unclear:
         return time.replace(tzinfo=ZoneInfo(zone.strip())).timestamp()
     except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
         what = f"the time zone {zone!r}" if zone is not None else repr(found[0].strip())
-        return Unclear(f"{what} is not known here; give the offset instead: 2026-03-01T09:00:00+01:00.")
+        return UnclearWait(f"{what} is not known here; give the offset instead: 2026-03-01T09:00:00+01:00.")
     except OverflowError:
-        return Unclear(f"{found[0].strip()!r} is no time that this machine knows; {FORMS}.")
+        return UnclearWait(f"{found[0].strip()!r} is no time that this machine knows; {FORMS}.")
 
 
 def _offset(text: str) -> timezone:
@@ -107,8 +107,8 @@ def _offset(text: str) -> timezone:
     return timezone(-shift if text[0] == "-" else shift)
 
 
-def _too_far(what: str) -> Unclear:
-    return Unclear(f"{what!r} is more than a year from now, and nothing here waits that long.")
+def _too_far(what: str) -> UnclearWait:
+    return UnclearWait(f"{what!r} is more than a year from now, and nothing here waits that long.")
 
 
 def _first_words(text: str) -> str:

@@ -27,7 +27,7 @@ from lmagent.engine.session import Session
 FILE = "chosen.json"
 
 
-class Choice(Struct, frozen=True):
+class ChosenModel(Struct, frozen=True):
     """A model that was picked.
 
     Attributes:
@@ -53,7 +53,7 @@ def choose(host: Host, model: str, *, moves: bool) -> None:
     path = host.settings.agent_data_dir / FILE
     known = _read(host)
     now = host.clock.now()
-    known[str(host.workspace)] = Choice(model, host.settings.endpoint, host.settings.llm_model, now, moves)
+    known[str(host.workspace)] = ChosenModel(model, host.settings.endpoint, host.settings.llm_model, now, moves)
     write_private(path, msgspec.json.format(msgspec.json.encode(known)).decode())
     _use(host, model)
 
@@ -100,10 +100,10 @@ def _use(host: Host, model: str) -> None:
     host.wishes = tuple(wish for wish in host.wishes if not isinstance(wish, SetModel))
 
 
-def _read(host: Host) -> dict[str, Choice]:
+def _read(host: Host) -> dict[str, ChosenModel]:
     """Return the saved choices; none if the file is missing or damaged, for the user can pick again."""
     try:
         content = read_small(host.settings.agent_data_dir / FILE)
-        return decode_json(content, dict[str, Choice]) if content else {}
+        return decode_json(content, dict[str, ChosenModel]) if content else {}
     except (ConfigError, msgspec.DecodeError):
         return {}

@@ -39,7 +39,7 @@ AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME."""
 
 
-class Wish(Struct, frozen=True):
+class CompletionOptions(Struct, frozen=True):
     """The options in the headers.
 
     Attributes:
@@ -107,7 +107,7 @@ async def complete(call: Call) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
 
 
-async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
+async def _submitted(call: Call, body: Completion, wish: CompletionOptions) -> tuple[str, ev.InputReceived]:
     """Record the request's input, or return the recorded one if the request is a retry."""
     key = call.access.key_of(call.caller)
     mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wish.session)))
@@ -117,7 +117,9 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.
         return await _given(call.gateway, key, mark, body, wish)
 
 
-async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
+async def _given(
+    gateway: Gateway, key: bytes, mark: str, body: Completion, wish: CompletionOptions
+) -> tuple[str, ev.InputReceived]:
     """Submit the last message to a known session, or the whole conversation to a new one."""
     model = await _model_of(gateway, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
@@ -136,7 +138,9 @@ async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish
 
 
 @asynccontextmanager
-async def _known(gateway: Gateway, key: bytes, body: Completion, wish: Wish) -> AsyncGenerator[OpenSession | None]:
+async def _known(
+    gateway: Gateway, key: bytes, body: Completion, wish: CompletionOptions
+) -> AsyncGenerator[OpenSession | None]:
     """Yield the session that has the earlier conversation; None if no session has it."""
     if wish.session:
         yield await named(gateway, wish.session) if _is_there(gateway, wish.session) else None
@@ -150,7 +154,7 @@ async def _judged(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
     return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
 
 
-def _wish(call: Call) -> Wish:
+def _wish(call: Call) -> CompletionOptions:
     headers = call.request.headers
     session = headers.get("x-session", "")
     if session and not is_session_id(session):
@@ -164,7 +168,7 @@ def _wish(call: Call) -> Wish:
     if not 0 < patience <= 86_400:
         raise Refusal(400, "invalid", "X-Approval-Timeout takes seconds, up to 86400")
     is_retry = headers.get("x-stainless-retry-count", "0") not in ("", "0")
-    return Wish(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience, is_retry)
+    return CompletionOptions(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience, is_retry)
 
 
 def _is_there(gateway: Gateway, session: str) -> bool:
@@ -195,7 +199,9 @@ def _refuse_what_cannot_be(body: Completion) -> None:
 class _Turn:
     """A turn, answered as a completion."""
 
-    def __init__(self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wish: Wish) -> None:
+    def __init__(
+        self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wish: CompletionOptions
+    ) -> None:
         self._gateway, self._session, self._input, self._body, self._wish = gateway, session, input, body, wish
         self._answering = Answering()
         self._spent = Spent()

@@ -40,7 +40,7 @@ class Pat(NamedTuple):
     glob: re.Pattern[str] | None = None
 
 
-class Pattern(NamedTuple):
+class RulePattern(NamedTuple):
     """The words of a pattern; `rest`: further arguments may follow."""
 
     words: tuple[Pat, ...]
@@ -48,7 +48,7 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def compiled(pattern: str) -> Pattern | None:
+def compiled(pattern: str) -> RulePattern | None:
     """Return the words of a pattern, or None if a quote is left open."""
     words: list[Pat] = []
     for token in re.finditer(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?P<bad>['"\\]))+""", pattern, re.DOTALL):
@@ -66,7 +66,7 @@ def compiled(pattern: str) -> Pattern | None:
             text, form = text + value, form + (".*" if piece == "*" else re.escape(value))
         words.append(Pat(text, re.compile(form, re.DOTALL) if form != re.escape(text) else None))
     rest = bool(words) and words[-1].text == "*" and words[-1].glob is not None
-    return Pattern(tuple(words[:-1] if rest else words), rest)
+    return RulePattern(tuple(words[:-1] if rest else words), rest)
 
 
 def allowed(line: Line, patterns: Sequence[str]) -> bool:
@@ -105,7 +105,7 @@ def _covers(pat: Pat, word: str, at: int) -> bool:
 def denied(line: Line, patterns: Sequence[str]) -> str:
     """Return the first pattern of deny (or ask) rules that could mean a command of the line, or nothing."""
     for pattern in patterns:
-        form = compiled(pattern) or Pattern(tuple(map(Pat, pattern.split())), rest=True)
+        form = compiled(pattern) or RulePattern(tuple(map(Pat, pattern.split())), rest=True)
         if not form.words or any(_hits(form.words, command) for command in (*line.commands, *line.possible)):
             return pattern
         if line.unclear and _mentions(form.words, line.text):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
     from lmagent.engine.toolbox import Invocation
     from lmagent.proof.record import Record
-    from lmagent.proof.verdict import Verdict, Work
+    from lmagent.proof.verdict import ChangedWork, ProofVerdict
 
 TIMES = 3
 """Times that a turn is sent back because its check failed or is missing."""
@@ -30,7 +30,7 @@ SHOWN = 4000
 """Characters of a failed check that the model is shown, from its end."""
 
 
-class Choices(Struct, frozen=True):
+class ProofChoices(Struct, frozen=True):
     """The settings. `check` runs the check as a call that needs permission ("ask"), or without a question ("auto")."""
 
     check: Literal["off", "ask", "auto"] = "off"
@@ -53,7 +53,7 @@ class Proof(Review):
         events: Callable[[str], Iterable[DurableEvent]],
         invoke: Callable[[str], Invocation],
         is_contained: Callable[[], bool],
-        choices: Choices,
+        choices: ProofChoices,
     ) -> None:
         self._workspace = workspace
         self._events = events
@@ -96,7 +96,7 @@ class Proof(Review):
             return project_check(self._workspace)
         return commands[0] if len(commands) == 1 else " && ".join(f"({command})" for command in commands)
 
-    def _again(self, session: Session, text: str, verdict: Verdict, answer: str) -> Again:
+    def _again(self, session: Session, text: str, verdict: ProofVerdict, answer: str) -> Again:
         from lmagent.engine.endings import answer_of
 
         end = End("done", answer=answer_of(answer))
@@ -105,7 +105,7 @@ class Proof(Review):
             end = End("error", "unproven", f"not proven: {verdict.reason}", answer, fix)
         return Again("proof", text, TIMES, end)
 
-    def _failure(self, session: Session, verdict: Verdict) -> str:
+    def _failure(self, session: Session, verdict: ProofVerdict) -> str:
         output = check.finished.content[-SHOWN:] if (check := self._record(session).check) else ""
         return (
             f"You are not done: {verdict.reason}. Mend it and give the final answer again; the check runs again then. "
@@ -133,23 +133,23 @@ class Proof(Review):
         session.listen(record.apply)
         return record
 
-    def _judge(self, session: Session) -> Verdict:
-        from lmagent.proof.verdict import Verdict, judge
+    def _judge(self, session: Session) -> ProofVerdict:
+        from lmagent.proof.verdict import ProofVerdict, judge
 
         if session.state.work.parent is not None or not session.state.call_names:
-            return Verdict()  # the session above proves the work of a sub-agent; without calls nothing was changed
+            return ProofVerdict()  # the session above proves the work of a sub-agent; without calls nothing was changed
         record, choices = self._record(session), self._choices
         demanded = bool(choices.required or self._command())
         return judge(record, self._work(session, record), choices.commands, demanded)
 
-    def _work(self, session: Session, record: Record) -> Work:
+    def _work(self, session: Session, record: Record) -> ChangedWork:
         from lmagent.core.byproducts import is_byproduct
         from lmagent.proof.guards import is_guard, is_product
         from lmagent.proof.runners import makefile, package_scripts
-        from lmagent.proof.verdict import Work
+        from lmagent.proof.verdict import ChangedWork
 
         kept = session.wiring.snapshots is not None
-        work = Work(contained=kept and self._is_contained())
+        work = ChangedWork(contained=kept and self._is_contained())
         recipes = f"{self._choices.commands} {makefile(self._workspace)} {package_scripts(self._workspace)}"
         written = record.delivered if kept else {**record.delivered, **record.written}
         seen = {path: seq for path, seq in written.items() if not is_byproduct(path)}
@@ -179,7 +179,7 @@ class Proof(Review):
         return work
 
 
-def _missing(verdict: Verdict, command: str) -> str:
+def _missing(verdict: ProofVerdict, command: str) -> str:
     run = f"`{command}`" if command else "a check of the project (its tests; where it has none, write one first)"
     return (
         f"You are not done: {verdict.reason}. Run {run} after your last change, as a command of its own, and let "

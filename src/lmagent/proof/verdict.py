@@ -18,7 +18,7 @@ _NOT_STARTED = (126, 127)
 """Exit codes of a shell for a missing program, and for a program that cannot be run."""
 
 
-class Work(Struct):
+class ChangedWork(Struct):
     """The changes of a session.
 
     Attributes:
@@ -36,7 +36,7 @@ class Work(Struct):
     contained: bool = False
 
 
-class Verdict(Struct, frozen=True):
+class ProofVerdict(Struct, frozen=True):
     """The verdict; `proof` is empty if nothing was changed, or nothing could have checked it.
 
     It is final if lmagent's own check ran after the last change, so that another run would change nothing.
@@ -47,19 +47,21 @@ class Verdict(Struct, frozen=True):
     is_final: bool = False
 
 
-def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -> Verdict:
+def judge(record: Record, work: ChangedWork, commands: Sequence[str], demanded: bool) -> ProofVerdict:
     """Return the verdict. If `demanded`, changes need a check even if they are not code."""
     last = max(work.unnamed, *work.changed.values(), 0)
     check = record.check
     is_news = last and max(last, check.seq if check else 0) > record.judged
     if not is_news or not (demanded or check or has_code(work.changed)):
-        return Verdict()
+        return ProofVerdict()
     proof, reason = _weigh(record, work, check, last, commands)
     fresh = check is not None and check.own and check.seq > max(last, record.programs, record.restored)
-    return Verdict(proof, "".join(char if char.isprintable() else "�" for char in reason), fresh)
+    return ProofVerdict(proof, "".join(char if char.isprintable() else "�" for char in reason), fresh)
 
 
-def _weigh(record: Record, work: Work, check: Check | None, last: int, commands: Sequence[str]) -> tuple[Proof, str]:
+def _weigh(
+    record: Record, work: ChangedWork, check: Check | None, last: int, commands: Sequence[str]
+) -> tuple[Proof, str]:
     what = _changes(work)
     if check is None:
         return "unchecked", f"{what} and no check ran; pytest, make test or one of your check_commands would verify it"
@@ -81,7 +83,7 @@ def _weigh(record: Record, work: Work, check: Check | None, last: int, commands:
     return ("partly verified", f"{passed}, but {'; '.join(doubts[:SHOWN])}") if doubts else ("verified", passed)
 
 
-def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -> list[str]:
+def _doubts(record: Record, work: ChangedWork, check: Check, commands: Sequence[str]) -> list[str]:
     suffixes = code_of(check.command)
     doubts = list[str]()
     if work.guards:
@@ -110,7 +112,7 @@ def _named(paths: Sequence[str]) -> str:
     return ", ".join(paths[:SHOWN]) + more
 
 
-def _changes(work: Work) -> str:
+def _changes(work: ChangedWork) -> str:
     if work.unnamed or not work.changed:
         return "many files changed"
     return f"{next(iter(work.changed)) if len(work.changed) == 1 else plural(len(work.changed), 'file')} changed"

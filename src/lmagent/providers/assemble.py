@@ -13,7 +13,7 @@ import msgspec
 
 from lmagent.core.errors import BadReply
 from lmagent.core.messages import CUT_OFF, Message, Part, Text, Thinking
-from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
+from lmagent.core.model import FinishReason, ModelEvent, ModelReply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
@@ -153,7 +153,7 @@ class Assembler:
             self._show("text", self._reader.rest, events)
         return events
 
-    def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
+    def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> ModelReply:
         """Return the whole reply.
 
         Args:
@@ -177,7 +177,7 @@ class Assembler:
         if text.strip():
             parts.append(Text(jsontext.mend(text)))
         size = len(text) + len(thought) + sum(len(call.name) + len(call.arguments) for call in calls)
-        return Reply(
+        return ModelReply(
             message=Message("assistant", (*parts, *calls)),
             finish_reason=finish,
             usage=complete_usage(self.usage, prompt_bytes, size),
@@ -188,14 +188,14 @@ class Assembler:
             total_s=total_s,
         )
 
-    def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
+    def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> ModelReply:
         """Return the beginning of an endless reply. It has no calls: one that is cut off never runs."""
         parsed = self._parse(calls=False)
         text = parsed.content
         thought = f"{''.join(self._thought)}{parsed.thinking}"[:BEGINNING]
         thoughts = (Thinking(jsontext.mend(thought)),) if thought.strip() else ()
         begun = Text(jsontext.mend(f"{text[:BEGINNING].strip()}\n{CUT_OFF}".strip()))
-        return Reply(
+        return ModelReply(
             message=Message("assistant", (*thoughts, begun)),
             finish_reason="endless",
             usage=complete_usage(self.usage, prompt_bytes, self._meter.size),

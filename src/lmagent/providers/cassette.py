@@ -22,7 +22,7 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
 from lmagent.core.plurals import plural
 from lmagent.providers import jsontext
-from lmagent.providers.transport import Failure, Response, Timeouts, Transport, TransportError
+from lmagent.providers.transport import Failure, Timeouts, Transport, TransportError, TransportResponse
 
 VERSION = 1
 _KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "location")
@@ -95,7 +95,7 @@ class RecordingTransport:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
+    ) -> TransportResponse:
         exchange = Exchange(method, urlsplit(url).path, body.decode("utf-8", "replace"), chunks=[])
         try:
             response = await self._inner.send(method, url, headers, body, timeouts)
@@ -112,7 +112,7 @@ class RecordingTransport:
             tape.write()
             await response.aclose()
 
-        return Response(response.status, response.headers, tape.chunks(response), close)
+        return TransportResponse(response.status, response.headers, tape.chunks(response), close)
 
     async def aclose(self) -> None:
         self._file.close()
@@ -137,7 +137,7 @@ class _Tape:
         self._exchange = exchange
         self._written = False
 
-    async def chunks(self, response: Response) -> AsyncGenerator[bytes]:
+    async def chunks(self, response: TransportResponse) -> AsyncGenerator[bytes]:
         try:
             async for chunk in response.chunks:
                 self._exchange.chunks.append(_to_text(chunk))
@@ -187,7 +187,7 @@ class ReplayTransport:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
+    ) -> TransportResponse:
         """See `Transport`.
 
         Raises:
@@ -234,12 +234,12 @@ def _is_chat(path: str) -> bool:
     return path.endswith(("/chat/completions", "/api/chat"))
 
 
-def _answer(exchange: Exchange | None) -> Response:
+def _answer(exchange: Exchange | None) -> TransportResponse:
     """Return the recorded answer to a question; "not found" without one."""
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
         raise TransportError(_failure(exchange.end), "recorded")
-    return Response(exchange.status, exchange.headers, _play(exchange), _nothing)
+    return TransportResponse(exchange.status, exchange.headers, _play(exchange), _nothing)
 
 
 def load(path: Path) -> list[Exchange]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from lmagent.core.ids import new_id
 from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
-from lmagent.core.model import Reply, ToolSpec
+from lmagent.core.model import ModelReply, ToolSpec
 from lmagent.providers import jsontext
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -49,7 +49,7 @@ def thinks(messages: Sequence[Message]) -> bool:
     return any(isinstance(part, Thinking) for message in messages for part in message.parts)
 
 
-def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
+def understood(reply: ModelReply, tools: Sequence[ToolSpec] = ()) -> ModelReply:
     """Return a constrained reply in the usual form: with calls, or with text.
 
     A reply of another form comes from a server that did not enforce the schema. Its model knows the form and may have
@@ -73,7 +73,7 @@ def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
     return replace(reply, message=Message("assistant", (*parts, *calls)), finish_reason=finish)
 
 
-def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
+def _freely(reply: ModelReply, tools: Sequence[ToolSpec], *, cut: bool) -> ModelReply:
     """Return a reply of another form with the calls in its text, else with its whole text."""
     from lmagent.providers.textcalls import find_calls  # not needed where the schema is enforced
 
@@ -95,7 +95,7 @@ def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
     )
 
 
-def _cut_off(reply: Reply) -> Reply | None:
+def _cut_off(reply: ModelReply) -> ModelReply | None:
     """Return the part before the token limit: a call that must not run, or the beginning of an answer; else None."""
     text = reply.message.text
     thoughts = [part for part in reply.message.parts if isinstance(part, Thinking)]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import ProviderError, ServerFailure
 from lmagent.core.messages import NO_WORDS, Image, Message, ToolResult, assistant
-from lmagent.core.model import ModelRequest, Reply
+from lmagent.core.model import ModelReply, ModelRequest
 
 _SYSTEM = (
     "A user message that follows a tool result is at the end of that result here, below the line {line}. "
@@ -85,7 +85,7 @@ class Joining:
         self._refusal, self._joins = failure, True
         return True
 
-    def answered(self, reply: Reply) -> Reply:
+    def answered(self, reply: ModelReply) -> ModelReply:
         if self._refusal is not None:
             self._accepted[self._request.model] = False
             return replace(reply, joined=True)

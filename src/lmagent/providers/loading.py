@@ -14,7 +14,7 @@ from lmagent.providers import jsontext
 from lmagent.providers.concealed import shown
 from lmagent.providers.failures import describe, from_transport
 from lmagent.providers.served import Endpoint
-from lmagent.providers.transport import Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.transport import Timeouts, Transport, TransportError, TransportResponse, read_all
 from lmagent.providers.urls import authority, server_root
 
 Action = Literal["load", "unload", "download"]
@@ -112,7 +112,7 @@ _LOG = "look at the server's log, or do it in the server's own window"
 @asynccontextmanager
 async def _asked(
     transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str
-) -> AsyncGenerator[Response]:
+) -> AsyncGenerator[TransportResponse]:
     path, body = ROUTES[dialect][action]
     url = f"{server_root(endpoint.url)}{path}"
     headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "lmagent"}
@@ -138,7 +138,7 @@ def _refused(endpoint: Endpoint, action: Action, model: str, answer: Any, status
     return ServerFailure(f"{authority(endpoint.url)} could not {action} {model}: {said}", fix=_LOG)
 
 
-async def _lines(response: Response) -> AsyncGenerator[dict[str, Any]]:
+async def _lines(response: TransportResponse) -> AsyncGenerator[dict[str, Any]]:
     """Yield the objects of a stream with one object a line."""
     rest = b""
     async for chunk in response.chunks:

@@ -13,9 +13,9 @@ import anyio
 from lmagent.core.errors import BadReply, ConnectionLost, ModelLoading, ProviderError
 from lmagent.core.model import (
     ModelEvent,
+    ModelReply,
     ModelRequest,
     Progress,
-    Reply,
     Retrying,
     Sampling,
     TextChunk,
@@ -28,7 +28,7 @@ from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.joining import Joining
 from lmagent.providers.retry import RetryPolicy, next_delay
-from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.transport import ErrorChunk, Timeouts, Transport, TransportError, TransportResponse, read_all
 from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class OpenAIChat:
                 async with aclosing(self._attempt(joining.request)) as events:
                     async for event in events:
                         shown = shown or isinstance(event, TextChunk | ThinkingChunk)
-                        yield joining.answered(event) if isinstance(event, Reply) else event
+                        yield joining.answered(event) if isinstance(event, ModelReply) else event
                 return
             except _Adapted:
                 continue
@@ -144,7 +144,7 @@ class OpenAIChat:
     async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         body = self._encoder.encode(request, self._omit, model=self._model)
         begun, timeouts = self._clock.monotonic(), self._timeouts.reading(len(body))
-        response: Response | None = None
+        response: TransportResponse | None = None
         try:
             response = await self._transport.send("POST", self.url, self._headers, body, timeouts)
             if response.status // 100 != 2:
@@ -163,7 +163,7 @@ class OpenAIChat:
                     await response.aclose()
 
     async def _read(
-        self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
+        self, request: ModelRequest, response: TransportResponse, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
         from lmagent.providers.assemble import Assembler
 
@@ -200,10 +200,10 @@ class OpenAIChat:
             reply = understood(reply, request.tools)
         yield reply
 
-    def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
+    def _batches(self, response: TransportResponse, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
         return _payloads(response, assembler, self.url)
 
-    async def _refused(self, request: ModelRequest, response: Response) -> None:
+    async def _refused(self, request: ModelRequest, response: TransportResponse) -> None:
         """Raise the error of a status other than 2xx, or `_Adapted` if the request can be changed."""
         from lmagent.providers import failures
 
@@ -277,7 +277,7 @@ def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
     )
 
 
-async def _payloads(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
+async def _payloads(response: TransportResponse, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
     """Yield the body's payloads, in the batches in which they come; a body that is no stream is one payload.
 
     Once the reply is complete, only data that arrives promptly is read.
@@ -354,7 +354,7 @@ def _complete(payload: bytes) -> bool:
         return False
 
 
-async def _plain_body(response: Response, head: bytes, url: str) -> bytes:
+async def _plain_body(response: TransportResponse, head: bytes, url: str) -> bytes:
     """Return the whole body of an answer that is no stream: a completion, or an error."""
     rest = await read_all(response, _PLAIN_BODY)
     body = head + rest
@@ -363,7 +363,7 @@ async def _plain_body(response: Response, head: bytes, url: str) -> bytes:
     return body
 
 
-def _no_reply(body: bytes, response: Response, url: str) -> BadReply:
+def _no_reply(body: bytes, response: TransportResponse, url: str) -> BadReply:
     from lmagent.providers import failures
 
     return failures.not_a_reply(body, response.headers.get("content-type", ""), url=url)

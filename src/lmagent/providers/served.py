@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import ContextOverflow, ModelNotFound, ProviderError
-from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage, split_name
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Usage, split_name
 from lmagent.core.ports import Clock
 from lmagent.providers.concealed import conceal
 from lmagent.providers.openai_chat import OpenAIChat
@@ -28,8 +28,8 @@ from lmagent.providers.urls import is_near
 if TYPE_CHECKING:
     from lmagent.providers.cache_slot import CachedConversation, CacheSlot
     from lmagent.providers.dialects.base import ServerFacts
-    from lmagent.providers.dialects.truth import Cut
-    from lmagent.providers.dialects.watch import Watch, Watches
+    from lmagent.providers.dialects.truth import PromptCut
+    from lmagent.providers.dialects.watch import ModelWatch, Watches
 
 COMFORTABLE = 16_384
 """Tokens to load a model with, if the request decides it and no setting does."""
@@ -315,12 +315,12 @@ class SessionProvider:
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         chat = await self._served.chat(request.model, self.conversation.number)
-        reply: Reply | None = None
+        reply: ModelReply | None = None
         try:
             named = replace(request, model=self._served.at(request.model)[1])
             async with aclosing(cast("Any", chat.stream(named))) as events:
                 async for event in events:
-                    if isinstance(event, Reply):
+                    if isinstance(event, ModelReply):
                         reply = event  # the last event: questions about it can use the stream's connection
                     else:
                         yield event
@@ -363,7 +363,7 @@ class SessionProvider:
         await self._served.look_again(request.model)  # it may have been loaded again, with less
         return await self._served.window(request.model)
 
-    async def _is_cut(self, watch: Watch, request: ModelRequest, cut: Cut) -> bool:
+    async def _is_cut(self, watch: ModelWatch, request: ModelRequest, cut: PromptCut) -> bool:
         """Check an odd count: ask the server to count, or else suspect a cut only once."""
         from lmagent.providers.dialects.truth import JITTER
 
@@ -373,7 +373,7 @@ class SessionProvider:
         suspected, watch.suspected = watch.suspected, True
         return not suspected
 
-    def _watch(self, request: ModelRequest) -> Watch:
+    def _watch(self, request: ModelRequest) -> ModelWatch:
         if self._watches is None:
             from lmagent.providers.dialects.watch import Watches  # loaded with the dialects
 

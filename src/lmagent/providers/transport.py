@@ -87,7 +87,7 @@ class ErrorChunk(Exception):
         self.error = error
 
 
-class Response(Struct, frozen=True):
+class TransportResponse(Struct, frozen=True):
     """An answer whose body is still arriving.
 
     Attributes:
@@ -125,7 +125,7 @@ def listens(url: str, within: float) -> bool:
 class Transport(Protocol):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
+    ) -> TransportResponse:
         """Send a request and return as soon as the head of the answer has arrived.
 
         Raises:
@@ -146,7 +146,7 @@ class HttpTransport:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> Response:
+    ) -> TransportResponse:
         import httpcore
 
         patience = {"connect": timeouts.connect, "write": timeouts.idle, "read": timeouts.first_byte}
@@ -167,7 +167,7 @@ class HttpTransport:
                 answer = await pool.handle_async_request(request)
         patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library reads it again when the body begins
         fields_in = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-        return Response(answer.status, fields_in, self._chunks(answer, timeouts), answer.aclose)
+        return TransportResponse(answer.status, fields_in, self._chunks(answer, timeouts), answer.aclose)
 
     async def _chunks(self, answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
         """Yield the body. Streams of many sessions are read in turns: a read costs the same whatever its size."""
@@ -303,7 +303,7 @@ def _connect_failure(error: BaseException) -> TransportError:
     return TransportError("connect", str(last))
 
 
-async def read_all(response: Response, limit: int) -> bytes:
+async def read_all(response: TransportResponse, limit: int) -> bytes:
     """Return the body up to `limit` bytes; the rest is not read. Raise TransportError if the body breaks off."""
     body = bytearray()
     async for chunk in response.chunks:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import Exec, Limits, Promise, Report, Sandbox, Stream
+from lmagent.core.sandbox import Exec, Limits, Promise, Sandbox, SandboxReport, Stream
 
 SECONDS = 20.0
 REQUIRED = ("files", "network", "processes")
@@ -47,7 +47,7 @@ class _Findings(Struct):
     environment: str
 
 
-async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> Report:
+async def attack(sandbox: Sandbox, report: SandboxReport, limits: Limits, how: str) -> SandboxReport:
     """Return the report, completed with the results; `how` is the means of enforcing `limits`, empty without one."""
     try:
         findings = await _run(sandbox)

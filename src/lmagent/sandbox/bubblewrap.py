@@ -23,7 +23,7 @@ import anyio
 from msgspec import Struct, field
 
 from lmagent.core.errors import ConfigError, SandboxError
-from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
+from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
@@ -98,18 +98,20 @@ class Bubblewrap:
             options.env, (*options.read, workspace), home=_home(workspace)
         )
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
-            return Report("bubblewrap", works=False, reason="bubblewrap (bwrap) is not installed", fix=INSTALL)
+            return SandboxReport("bubblewrap", works=False, reason="bubblewrap (bwrap) is not installed", fix=INSTALL)
         if not seccomp.supported():
-            return Report("bubblewrap", works=False, reason="there is no system call filter for this processor")
+            return SandboxReport("bubblewrap", works=False, reason="there is no system call filter for this processor")
         version = (await anyio.run_process([binary, "--version"], check=False)).stdout.decode().split()
         group = make_group(self._options.limits) if self._options.group else None
         if group:
             group.remove()
         how = "control group" if group else "limits of the process and a watch over the tree"
-        return await attack(self, Report("bubblewrap", version[-1] if version else ""), self._options.limits, how)
+        return await attack(
+            self, SandboxReport("bubblewrap", version[-1] if version else ""), self._options.limits, how
+        )
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
         binary = find_program("bwrap", self._options.env, self.workspace)

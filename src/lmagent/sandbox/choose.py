@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import Limits, Report, Sandbox
+from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 from lmagent.sandbox.environment import toolchains
 from lmagent.sandbox.git.guard import GitGuard
 from lmagent.sandbox.guarded import Guarded
@@ -47,13 +47,13 @@ class Wishes(Struct, frozen=True):
     scratch: Path | None = None
 
 
-async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
+async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, SandboxReport]:
     """Return the first sandbox that works, guarded, and its report.
 
     Raises:
         SandboxError: none works; the text gives the reason for each, and a fix.
     """
-    reports: list[Report] = []
+    reports: list[SandboxReport] = []
     guard = GitGuard(workspace)
     for sandbox in _candidates(workspace, wishes, guard):
         report = await sandbox.probe()
@@ -64,16 +64,16 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
     raise refusal(reports)
 
 
-async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
+async def reports(workspace: Path, wishes: Wishes) -> list[SandboxReport]:
     """Return the reports in the order in which the candidates are tried."""
-    found: list[Report] = []
+    found: list[SandboxReport] = []
     for sandbox in _candidates(workspace, wishes, GitGuard(workspace)):
         found.append(await sandbox.probe())
         await sandbox.aclose()
     return found
 
 
-def refusal(reports: list[Report]) -> SandboxError:
+def refusal(reports: list[SandboxReport]) -> SandboxError:
     why = "; ".join(f"{report.backend}: {report.reason}" for report in reports)
     fix = next((report.fix for report in reports if report.fix), "lmagent sandbox probe shows more")
     return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)

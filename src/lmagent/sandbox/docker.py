@@ -24,7 +24,7 @@ import anyio
 from msgspec import Struct, field
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, Report
+from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.container import (
@@ -97,12 +97,14 @@ class Docker:
         self._spec: Spec | None = None
         self._retired: list[Link] = []
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         try:
             engine = await anyio.to_thread.run_sync(self._look)
         except SandboxError as failure:
-            return Report("docker", works=False, reason=failure.message, fix=failure.fix)
-        return await attack(self, Report("docker", engine.version), self._options.limits, "the container's group")
+            return SandboxReport("docker", works=False, reason=failure.message, fix=failure.fix)
+        return await attack(
+            self, SandboxReport("docker", engine.version), self._options.limits, "the container's group"
+        )
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
         if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lmagent.core.sandbox import Exec, Exit, OnOutput, Report, Running, Sandbox
-from lmagent.sandbox.git.guard import Finding, GitGuard, Mark
+from lmagent.core.sandbox import Exec, Exit, OnOutput, Running, Sandbox, SandboxReport
+from lmagent.sandbox.git.guard import GitFinding, GitGuard, GitMark
 
 
 class Guarded:
@@ -28,7 +28,7 @@ class Guarded:
         elsewhere = inner.root if inner.root != str(inner.workspace) else ""
         self._guard = guard or GitGuard(inner.workspace, inside=elsewhere)
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         return await self._inner.probe()
 
     async def start(self, command: Exec, output: OnOutput) -> Running:
@@ -45,7 +45,7 @@ class Guarded:
 class _GuardedRunning:
     """A command whose end is followed by a look at the repositories."""
 
-    def __init__(self, inner: Running, guard: GitGuard, mark: Mark) -> None:
+    def __init__(self, inner: Running, guard: GitGuard, mark: GitMark) -> None:
         self._inner = inner
         self._guard = guard
         self._mark = mark
@@ -65,7 +65,7 @@ class _GuardedRunning:
     def inspect(self) -> tuple[str, ...]:
         return tuple(map(_words, self._look()))
 
-    def _look(self) -> tuple[Finding, ...]:
+    def _look(self) -> tuple[GitFinding, ...]:
         return self._guard.check(self._mark)
 
     async def send(self, data: bytes) -> None:
@@ -75,5 +75,5 @@ class _GuardedRunning:
         self._inner.kill()
 
 
-def _words(finding: Finding) -> str:
+def _words(finding: GitFinding) -> str:
     return f"git guard: {finding.path}: {finding.what}; {finding.action}"

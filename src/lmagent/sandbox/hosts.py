@@ -79,7 +79,7 @@ class Target(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Pattern(Struct, frozen=True):
+class HostPattern(Struct, frozen=True):
     """A pattern of hosts that may be reached.
 
     Attributes:
@@ -118,7 +118,7 @@ def parse_target(authority: str, default_port: int | None = None) -> Target:
     return Target(_host(host), port)
 
 
-def parse_pattern(text: str) -> Pattern:
+def parse_pattern(text: str) -> HostPattern:
     """Return the pattern that the user wrote.
 
     Raises:
@@ -133,12 +133,12 @@ def parse_pattern(text: str) -> Pattern:
         ) from None
 
 
-def parse_patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
+def parse_patterns(texts: Iterable[str]) -> tuple[HostPattern, ...]:
     """Return all patterns; raises ConfigError."""
     return tuple(map(parse_pattern, texts))
 
 
-def reach_of(patterns: Sequence[Pattern], target: Target, *, tunnel: bool = False) -> Reach | None:
+def reach_of(patterns: Sequence[HostPattern], target: Target, *, tunnel: bool = False) -> Reach | None:
     """Return the addresses that a target may resolve to, by the most generous pattern; None if no pattern matches."""
     found = {pattern.reach for pattern in patterns if pattern.matches(target, tunnel=tunnel)}
     order: tuple[Reach, ...] = ("any", "local", "public")
@@ -165,7 +165,7 @@ def is_private(target: Target) -> bool:
     return target.host == "localhost" or target.host.endswith(".localhost") or bool(address and not is_public(address))
 
 
-def _pattern(text: str) -> Pattern:
+def _pattern(text: str) -> HostPattern:
     local = text.startswith("ip:")
     text = text.removeprefix("ip:")
     wildcard = text.startswith("*.")
@@ -182,7 +182,7 @@ def _pattern(text: str) -> Pattern:
     if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
         raise ValueError("the address is no host's")
     reach: Reach = "any" if address and private else "local" if local or private else "public"
-    return Pattern(host, (port,) if port else DEFAULT_PORTS, wildcard, port is not None, reach)
+    return HostPattern(host, (port,) if port else DEFAULT_PORTS, wildcard, port is not None, reach)
 
 
 def _split(authority: str) -> tuple[str, int | None]:

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, Report
+from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox import launch, seccomp
 from lmagent.sandbox.attack import REQUIRED, attack
 from lmagent.sandbox.container import program
@@ -79,10 +79,10 @@ class Landlock:
         # An unreadable config file is a fatal error to git, a missing one is not.
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         """Attack it from inside. It counts as working only if the user selected it by name."""
         version = launch.abi() if sys.platform == "linux" else 0
-        report = Report("landlock", str(version))
+        report = SandboxReport("landlock", str(version))
         if why := _missing(version):
             return msgspec.structs.replace(report, works=False, reason=why, fix=FIX)
         asked = Landlock(self.workspace, msgspec.structs.replace(self._options, degraded=True))

@@ -45,7 +45,7 @@ FROM_SUPERVISOR = (READY, OUT, ERR, CHANNEL, ACCEPTED, SHUT, EXIT, FAILED)
 _STREAMS: dict[int, Stream] = {OUT: "stdout", ERR: "stderr", CHANNEL: "channel"}
 
 
-class Job:
+class LinkJob:
     """The progress of a command, or of the greeting."""
 
     def __init__(self, number: int, output: OnOutput) -> None:
@@ -79,8 +79,8 @@ class Link:
         os.set_blocking(self._from, False)
         self._inbox, self._outbox = bytearray(), bytearray()
         self._flushing, self._burying = anyio.Lock(), anyio.Lock()
-        self._jobs: dict[int, Job] = {}
-        self._leader: Job | None = None
+        self._jobs: dict[int, LinkJob] = {}
+        self._leader: LinkJob | None = None
         self._next = 1
         self.lost = False
         self.first = -1
@@ -100,7 +100,7 @@ class Link:
         Raises:
             SandboxError: no answer came; the text is docker's.
         """
-        job = self._jobs[0] = Job(0, _nothing)
+        job = self._jobs[0] = LinkJob(0, _nothing)
         self.post(HELLO, 0, json.dumps(wishes).encode())
         with anyio.move_on_after(seconds):
             await self.flush()
@@ -110,8 +110,8 @@ class Link:
             raise SandboxError(self.said() or "the supervisor in the container does not answer")
         return job.result
 
-    def begin(self, request: Mapping[str, object], output: OnOutput) -> Job:
-        job = Job(self._next, output)
+    def begin(self, request: Mapping[str, object], output: OnOutput) -> LinkJob:
+        job = LinkJob(self._next, output)
         self._next += 1
         self._jobs[job.number] = job
         self.post(START, job.number, json.dumps(request).encode())
@@ -138,7 +138,7 @@ class Link:
                 await anyio.wait_writable(self._to)
                 self._push()
 
-    async def until(self, job: Job) -> None:
+    async def until(self, job: LinkJob) -> None:
         """Read, or let another caller read, until the job is done."""
         while not job.done:
             if self._leader is not None:

@@ -43,7 +43,7 @@ from msgspec import Struct
 from lmagent.core.errors import SandboxError
 from lmagent.sandbox import forward
 from lmagent.sandbox.hosts import Address, Reach, Target, is_private, is_reachable, parse_patterns, reach_of
-from lmagent.sandbox.proxyhttp import HEAD_LIMIT, Refusal, Request, parse_request, simple_response
+from lmagent.sandbox.proxyhttp import HEAD_LIMIT, ProxyRefusal, ProxyRequest, parse_request, simple_response
 from lmagent.sandbox.relay import GONE, exchange, tunnel
 
 SOCKET = "/run/lmagent/proxy.sock"
@@ -214,7 +214,7 @@ class AllowListProxy:
                 async with client:
                     try:
                         await self._answer(client)
-                    except Refusal as refusal:
+                    except ProxyRefusal as refusal:
                         await _refuse(client, refusal)
         finally:
             slots.release()
@@ -229,28 +229,28 @@ class AllowListProxy:
             else:
                 await exchange(client, source, server, request, self._bounds.idle)
 
-    async def _request(self, source: BufferedByteReceiveStream) -> Request:
+    async def _request(self, source: BufferedByteReceiveStream) -> ProxyRequest:
         head = b""
         try:
             try:
                 with anyio.fail_after(self._bounds.head):
                     head = await source.receive_until(b"\r\n\r\n", HEAD_LIMIT)
             except TimeoutError:
-                raise Refusal(408, "The request took too long.") from None
+                raise ProxyRefusal(408, "The request took too long.") from None
             except anyio.DelimiterNotFound:
-                raise Refusal(431, "The header is too large.") from None
+                raise ProxyRefusal(431, "The header is too large.") from None
             if len(head) > HEAD_LIMIT:
-                raise Refusal(431, "The header is too large.")
+                raise ProxyRefusal(431, "The header is too large.")
             request = parse_request(head)
             if request.body.framing == "length" and len(source.buffer) > request.body.length:
-                raise Refusal(400, "One request a connection: more was sent than the request.")
-        except Refusal as refusal:
+                raise ProxyRefusal(400, "One request a connection: more was sent than the request.")
+        except ProxyRefusal as refusal:
             first = ascii(head.partition(b"\r\n")[0].decode("latin-1"))[:160]
             self._log(Decision("", 0, False, f"{refusal.text} {first}"))
             raise
         return request
 
-    async def _admit(self, request: Request) -> Sequence[Address]:
+    async def _admit(self, request: ProxyRequest) -> Sequence[Address]:
         """Return the addresses that a request may be sent to, in order.
 
         Raises:
@@ -266,7 +266,7 @@ class AllowListProxy:
             self._deny(target, why, _listing(target, reach))
         self._log(Decision(target.host, target.port, True, reason))
         if not allowed:
-            raise Refusal(502, f"{target.host} cannot be resolved")
+            raise ProxyRefusal(502, f"{target.host} cannot be resolved")
         return allowed
 
     async def _ask(self, target: Target) -> str:
@@ -295,7 +295,7 @@ class AllowListProxy:
 
     def _deny(self, target: Target, why: str, advice: str = "") -> None:
         self._log(Decision(target.host, target.port, False, why))
-        raise Refusal(403, f"Blocked by lmagent: {why}\n{advice or ADVICE.format(target=target)}\n")
+        raise ProxyRefusal(403, f"Blocked by lmagent: {why}\n{advice or ADVICE.format(target=target)}\n")
 
     async def _addresses(self, target: Target) -> Sequence[Address]:
         if address := target.address:
@@ -311,7 +311,7 @@ class AllowListProxy:
             with contextlib.suppress(OSError):
                 with anyio.fail_after(self._bounds.connect):
                     return await anyio.connect_tcp(str(address), target.port)
-        raise Refusal(502, f"{target} does not accept a connection")
+        raise ProxyRefusal(502, f"{target} does not accept a connection")
 
 
 def find_python(visible: Iterable[Path] = ()) -> str:
@@ -344,7 +344,7 @@ def _listing(target: Target, reach: Reach | None) -> str:
     return f"If it is meant, the user can allow it: --allow-host ip:{target}"
 
 
-async def _refuse(client: SocketStream, refusal: Refusal) -> None:
+async def _refuse(client: SocketStream, refusal: ProxyRefusal) -> None:
     """Answer, and read on for a while: a client that is still sending would not see the answer otherwise."""
     reason = refusal.text.partition("\n")[0][:200]
     with anyio.move_on_after(_LINGER_SECONDS):

@@ -44,7 +44,7 @@ _HOP = {
 """Fields that are for one hop only, or that the proxy writes itself."""
 
 
-class Refusal(Exception):
+class ProxyRefusal(Exception):
     """A request that the proxy answers itself; the first line of `text` is also the reason."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -60,7 +60,7 @@ class Body(Struct, frozen=True):
     length: int = 0
 
 
-class Request(Struct, frozen=True):
+class ProxyRequest(Struct, frozen=True):
     """A request to the proxy.
 
     Attributes:
@@ -89,7 +89,7 @@ class Request(Struct, frozen=True):
         )
 
 
-class Response(Struct, frozen=True):
+class ProxyResponse(Struct, frozen=True):
     """A server's answer, with the headers that are passed on.
 
     An answer without a body (to HEAD, or 304) may have a `length` as well.
@@ -108,7 +108,7 @@ class Response(Struct, frozen=True):
         return _encode([f"HTTP/1.1 {self.status} {self.reason}"], self.headers, framing)
 
 
-def parse_request(head: bytes) -> Request:
+def parse_request(head: bytes) -> ProxyRequest:
     """Read a request from its head, without the empty line.
 
     Raises:
@@ -117,39 +117,39 @@ def parse_request(head: bytes) -> Request:
     first, headers = _parse(head)
     match = _REQUEST.fullmatch(first)
     if match is None:
-        raise Refusal(400, "This is an HTTP/1.1 proxy, and that is no request to one.")
+        raise ProxyRefusal(400, "This is an HTTP/1.1 proxy, and that is no request to one.")
     method, target, minor = match[1], match[2], int(match[3])
     body = _body(headers, missing=Body())
     if method == "CONNECT":
         if any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers):
-            raise Refusal(400, "A request for a tunnel has no body.")
-        return Request(method, _target(target, None), "", minor, tunnel=True)
+            raise ProxyRefusal(400, "A request for a tunnel has no body.")
+        return ProxyRequest(method, _target(target, None), "", minor, tunnel=True)
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise Refusal(400, "The target must be http://host/path, or host:port with CONNECT.")
+        raise ProxyRefusal(400, "The target must be http://host/path, or host:port with CONNECT.")
     if body.framing == "chunked" and minor == 0:
-        raise Refusal(400, "HTTP/1.0 knows no chunks.")
+        raise ProxyRefusal(400, "HTTP/1.0 knows no chunks.")
     path = absolute[2] if absolute[2].startswith("/") else f"/{absolute[2]}"
     if method == "OPTIONS" and not absolute[2]:
         path = "*"
     expects = minor == 1 and any(name.lower() == "expect" for name, _ in headers)
-    return Request(method, _target(absolute[1], 80), path, minor, _end_to_end(headers), body, expects)
+    return ProxyRequest(method, _target(absolute[1], 80), path, minor, _end_to_end(headers), body, expects)
 
 
-def parse_response(head: bytes, method: str) -> Response:
+def parse_response(head: bytes, method: str) -> ProxyResponse:
     """Read an answer from its head, as `parse_request`."""
     try:
         first, headers = _parse(head)
         match = _STATUS.fullmatch(first)
         if match is None:
-            raise Refusal(502, "The server's status line is malformed.")
+            raise ProxyRefusal(502, "The server's status line is malformed.")
         body = _body(headers, missing=Body("close"))
-    except Refusal as refusal:
-        raise Refusal(502, f"The server's answer is malformed: {refusal.text}") from None
+    except ProxyRefusal as refusal:
+        raise ProxyRefusal(502, f"The server's answer is malformed: {refusal.text}") from None
     status, length = int(match[1]), body.length if body.framing == "length" else None
     if method == "HEAD" or status < 200 or status in (204, 304):
         body = Body()
-    return Response(status, match[2] or "", _end_to_end(headers), body, length)
+    return ProxyResponse(status, match[2] or "", _end_to_end(headers), body, length)
 
 
 def simple_response(status: int, reason: str, text: str) -> bytes:
@@ -193,36 +193,36 @@ async def _copy_chunks(source: BufferedByteReceiveStream, send: Send) -> None:
     while True:
         match = _CHUNK.fullmatch(await _line(source))
         if match is None:
-            raise Refusal(400, "A chunk is malformed.")
+            raise ProxyRefusal(400, "A chunk is malformed.")
         size = int(match[1], 16)
         if not size:
             break
         await _copy_exactly(source, size, send_chunk)
         if await source.receive_exactly(2) != b"\r\n":
-            raise Refusal(400, "A chunk is not as long as it says.")
+            raise ProxyRefusal(400, "A chunk is not as long as it says.")
     for _ in range(_HEADERS):
         if not await _line(source):
             await send(b"0\r\n\r\n")
             return
-    raise Refusal(400, "There are too many trailers.")
+    raise ProxyRefusal(400, "There are too many trailers.")
 
 
 async def _line(source: BufferedByteReceiveStream) -> bytes:
     try:
         return await source.receive_until(b"\r\n", _LINE_LIMIT)
     except anyio.DelimiterNotFound:
-        raise Refusal(400, "A line of a chunked body is too long.") from None
+        raise ProxyRefusal(400, "A line of a chunked body is too long.") from None
 
 
 def _parse(head: bytes) -> tuple[str, list[Header]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     if len(lines) > _HEADERS:
-        raise Refusal(431, "There are too many header fields.")
+        raise ProxyRefusal(431, "There are too many header fields.")
     headers: list[Header] = []
     for line in lines:
         match = _HEADER.fullmatch(line)
         if match is None:
-            raise Refusal(400, "A header field is malformed.")
+            raise ProxyRefusal(400, "A header field is malformed.")
         headers.append((match[1], match[2].rstrip(" \t")))
     return first, headers
 
@@ -231,15 +231,15 @@ def _body(headers: Iterable[Header], missing: Body) -> Body:
     lengths = [value for name, value in headers if name.lower() == "content-length"]
     codings = [value for name, value in headers if name.lower() == "transfer-encoding"]
     if len(lengths) + len(codings) > 1:
-        raise Refusal(400, "The message has more than one length.")
+        raise ProxyRefusal(400, "The message has more than one length.")
     if codings:
         if codings[0].lower() != "chunked":
-            raise Refusal(400, "The only transfer coding is chunked.")
+            raise ProxyRefusal(400, "The only transfer coding is chunked.")
         return Body("chunked")
     if not lengths:
         return missing
     if not _LENGTH.fullmatch(lengths[0]):
-        raise Refusal(400, "The length is not a number.")
+        raise ProxyRefusal(400, "The length is not a number.")
     return Body("length", int(lengths[0]))
 
 
@@ -254,7 +254,7 @@ def _target(authority: str, default_port: int | None) -> Target:
     try:
         return parse_target(authority, default_port)
     except ValueError as error:
-        raise Refusal(400, f"The target is refused: {error}.") from None
+        raise ProxyRefusal(400, f"The target is refused: {error}.") from None
 
 
 def _framing(body: Body) -> list[str]:

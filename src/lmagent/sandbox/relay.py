@@ -16,9 +16,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from lmagent.sandbox.proxyhttp import (
     HEAD_LIMIT,
     Body,
-    Refusal,
-    Request,
-    Response,
+    ProxyRefusal,
+    ProxyRequest,
+    ProxyResponse,
     copy_body,
     parse_response,
 )
@@ -75,7 +75,7 @@ async def tunnel(client: SocketStream, server: SocketStream, idle: float) -> Non
 
 
 async def exchange(
-    client: SocketStream, source: BufferedByteReceiveStream, server: SocketStream, request: Request, idle: float
+    client: SocketStream, source: BufferedByteReceiveStream, server: SocketStream, request: ProxyRequest, idle: float
 ) -> None:
     """Pass a request on, and its answer back, both at once: a server may answer before it has read everything.
 
@@ -91,7 +91,7 @@ async def exchange(
         await carried.download()
         group.cancel_scope.cancel()
     if not carried.answered:
-        raise carried.refusal or Refusal(504, f"{request.target} does not answer")
+        raise carried.refusal or ProxyRefusal(504, f"{request.target} does not answer")
 
 
 class _Exchange:
@@ -99,11 +99,11 @@ class _Exchange:
     clock: _Clock
 
     def __init__(
-        self, client: SocketStream, source: BufferedByteReceiveStream, server: SocketStream, request: Request
+        self, client: SocketStream, source: BufferedByteReceiveStream, server: SocketStream, request: ProxyRequest
     ) -> None:
         self._client, self._source, self._server, self._request = client, source, server, request
         self.answered = False
-        self.refusal: Refusal | None = None
+        self.refusal: ProxyRefusal | None = None
 
     async def upload(self) -> None:
         try:
@@ -113,7 +113,7 @@ class _Exchange:
             await copy_body(self._source, self._request.body, self._to_server)
         except _ServerGone:
             return
-        except Refusal as refusal:
+        except ProxyRefusal as refusal:
             self.refusal = refusal
             self.scope.cancel()
         except GONE:
@@ -123,16 +123,16 @@ class _Exchange:
         source = BufferedByteReceiveStream(self._server)
         try:
             response = await self._head(source)
-        except Refusal as refusal:
+        except ProxyRefusal as refusal:
             self.refusal = refusal
             return
         # From here on no other answer can be sent; a client that gets less than was announced notices.
         self.answered = True
-        with contextlib.suppress(Refusal, *GONE):
+        with contextlib.suppress(ProxyRefusal, *GONE):
             await self._to_client(response.encode())
             await copy_body(source, response.body, self._to_client)
 
-    async def _head(self, source: BufferedByteReceiveStream) -> Response:
+    async def _head(self, source: BufferedByteReceiveStream) -> ProxyResponse:
         target = self._request.target
         try:
             for _ in range(_INTERIM):
@@ -144,10 +144,10 @@ class _Exchange:
                 if response.status == 101:
                     break
         except anyio.DelimiterNotFound:
-            raise Refusal(502, f"The header of the answer of {target} is too large") from None
+            raise ProxyRefusal(502, f"The header of the answer of {target} is too large") from None
         except GONE:
-            raise Refusal(502, f"{target} has closed the connection without an answer") from None
-        raise Refusal(502, f"{target} speaks another protocol")
+            raise ProxyRefusal(502, f"{target} has closed the connection without an answer") from None
+        raise ProxyRefusal(502, f"{target} speaks another protocol")
 
     async def _to_server(self, piece: bytes) -> None:
         try:

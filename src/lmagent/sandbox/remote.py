@@ -9,7 +9,7 @@ import anyio
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Exit
-from lmagent.sandbox.link import PIECE, Job, Link
+from lmagent.sandbox.link import PIECE, Link, LinkJob
 from lmagent.sandbox.process import GONE
 from lmagent.sandbox.supervisor import KILL, SEND
 
@@ -22,7 +22,7 @@ KILLED = 137
 class Remote:
     """A command in a container; see `lmagent.core.sandbox.Running`."""
 
-    def __init__(self, link: Link, job: Job, command: Exec) -> None:
+    def __init__(self, link: Link, job: LinkJob, command: Exec) -> None:
         self._link = link
         self._job = job
         self._command = command

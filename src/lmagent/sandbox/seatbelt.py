@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, Report
+from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment
 from lmagent.sandbox.git.guard import Protected, protected_paths
@@ -79,10 +79,10 @@ class Seatbelt:
         base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp"}
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         if why := _missing():
-            return Report("seatbelt", works=False, reason=why, fix=_FIX if sys.platform == "darwin" else "")
-        report = await attack(self, Report("seatbelt"), self._options.limits, "")
+            return SandboxReport("seatbelt", works=False, reason=why, fix=_FIX if sys.platform == "darwin" else "")
+        report = await attack(self, SandboxReport("seatbelt"), self._options.limits, "")
         return msgspec.structs.replace(report, promises=(*report.promises, *_NOT_KEPT))
 
     async def start(self, command: Exec, output: OnOutput) -> Process:

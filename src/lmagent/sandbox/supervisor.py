@@ -117,7 +117,7 @@ def out_of_memory() -> int:
     return 0
 
 
-class Job:
+class SupervisedJob:
     """A command, as the supervisor sees it; at first a keeper that waits for a command."""
 
     def __init__(self, keeper: int, ends: dict[str, int]) -> None:
@@ -146,10 +146,10 @@ class Supervisor:
     """Starts commands, passes their output on, and kills everything when its input ends."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, SupervisedJob] = {}
         self.inbox = bytearray()
         self.outbox = bytearray()
-        self.spare: Job | None = None
+        self.spare: SupervisedJob | None = None
         self.over = False
 
     def serve(self) -> None:
@@ -270,7 +270,7 @@ class Supervisor:
             job.killed = time.monotonic()
             kill(job.keeper, signal.SIGKILL)
 
-    def _keeper(self) -> Job:
+    def _keeper(self) -> SupervisedJob:
         """Fork a keeper that waits for its orders: the fork is done before a command needs it.
 
         Raises:
@@ -295,9 +295,9 @@ class Supervisor:
             os.close(end)
         for end in own.values():
             os.set_blocking(end, False)
-        return Job(keeper, own)
+        return SupervisedJob(keeper, own)
 
-    def _pass_on(self, job: Job, end: int) -> bool:
+    def _pass_on(self, job: SupervisedJob, end: int) -> bool:
         """Return whether data came."""
         kind = job.streams[end]
         try:
@@ -315,7 +315,7 @@ class Supervisor:
             os.close(end)
         return bool(piece)
 
-    def _deliver(self, job: Job) -> None:
+    def _deliver(self, job: SupervisedJob) -> None:
         try:
             count = job.channel.send(job.waiting) if job.channel else 0
         except BlockingIOError:
@@ -326,7 +326,7 @@ class Supervisor:
         del job.waiting[:count]
         self._put(ACCEPTED, job.number, str(count).encode())
 
-    def _shut(self, job: Job) -> None:
+    def _shut(self, job: SupervisedJob) -> None:
         if job.channel:
             job.streams.pop(job.channel.fileno(), None)
             job.channel.close()
@@ -334,7 +334,7 @@ class Supervisor:
             job.waiting.clear()
             self._put(SHUT, job.number)
 
-    def _finish(self, job: Job, full: bool) -> None:
+    def _finish(self, job: SupervisedJob, full: bool) -> None:
         """Kill a command that must end, or take the last output and report the end."""
         if not job.gone:
             kill_below(job.keeper)

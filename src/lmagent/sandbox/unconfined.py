@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
+from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment
 from lmagent.sandbox.limits import over_limit
@@ -36,11 +36,11 @@ class Unconfined:
         everything = base_environment(env, [Path("/")], home=home)
         self.environment: Mapping[str, str] = {**everything, "LMAGENT_SANDBOX": "off"}
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         """Report that nothing is protected."""
         how = "limits of each process and a watch over the tree" if os.path.exists(_PRLIMIT) else ""
-        report = await attack(self, Report("off"), self._limits, how)
-        return Report("off", works=True, promises=report.promises)
+        report = await attack(self, SandboxReport("off"), self._limits, how)
+        return SandboxReport("off", works=True, promises=report.promises)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
         folder = inside(self.workspace, command.cwd)

@@ -46,7 +46,7 @@ class Entry(Struct, frozen=True):
     size: int = 0
 
 
-class Loaded(Struct, frozen=True):
+class LoadedFile(Struct, frozen=True):
     """A file's content, and the file's stamp before it was read."""
 
     data: bytes
@@ -109,12 +109,12 @@ class Beneath:
         """
         return self._at(path, self._open_regular)
 
-    def load(self, path: str, limit: int | None = None) -> Loaded:
+    def load(self, path: str, limit: int | None = None) -> LoadedFile:
         """Return the content of a regular file, or its first `limit` bytes; raises as `open_read`."""
         descriptor = self.open_read(path)
         with open(descriptor, "rb", buffering=0) as file, _told(path):
             stamp = _stamp(os.fstat(descriptor))
-            return Loaded(_read_all(file.fileno(), limit), stamp)
+            return LoadedFile(_read_all(file.fileno(), limit), stamp)
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes:
         return self.load(path, limit).data

@@ -8,13 +8,13 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
 from lmagent.engine.redact import MASK
 from lmagent.tools import diff
-from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.seen import sha256
 from lmagent.tools.textfile import decode
 
 
-async def store(ctx: ToolContext, path: str, new: bytes, old: Loaded | None) -> dict[str, Any]:
+async def store(ctx: ToolContext, path: str, new: bytes, old: LoadedFile | None) -> dict[str, Any]:
     """Write a file that still has the stamp of `old` (None: no file); return the facts for the log.
 
     It runs in a thread: a disk may need time to confirm that the content is safe.
@@ -75,7 +75,7 @@ def tally(difference: str) -> str:
     return f"+{added} −{removed}"
 
 
-def load_if_there(files: Beneath, path: str, limit: int) -> Loaded | None:
+def load_if_there(files: Beneath, path: str, limit: int) -> LoadedFile | None:
     """Return the content of a file that is to be replaced, or None if the file does not exist.
 
     Raises:

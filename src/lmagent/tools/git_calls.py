@@ -16,8 +16,8 @@ from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.tools.git import GitAdd, GitBranch, GitCommit, GitDiff, GitStatus
-from lmagent.tools.git_output import Change, Status, describe, diff_text, listed, lists, name
-from lmagent.tools.git_run import LITERAL, Done, Git, failed
+from lmagent.tools.git_output import GitChange, GitState, describe, diff_text, listed, lists, name
+from lmagent.tools.git_run import LITERAL, Git, GitResult, failed
 from lmagent.tools.paths import guard, parse
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.tools.walk import withheld
@@ -124,7 +124,7 @@ async def _commit(git: Git, arguments: GitCommit, ctx: ToolContext) -> ToolOutpu
     return ToolOutput(f"Committed {head}\n{counts.strip() or 'no file changed'}", {"commit": short})
 
 
-def _uncommitted(done: Done, status: Status) -> ToolError:
+def _uncommitted(done: GitResult, status: GitState) -> ToolError:
     rest = "\n".join(lists(status))
     if status.conflicts:
         said = "There are unmerged paths, so nothing was committed. Resolve and git_add them first."
@@ -175,7 +175,7 @@ async def _switch(git: Git, wanted: str, *, create: bool) -> ToolOutput:
     return ToolOutput(f"{did} to branch {name(wanted)}.{carried}", {"branch": wanted})
 
 
-def _unswitched(done: Done, conflicts: Sequence[Change]) -> ToolError:
+def _unswitched(done: GitResult, conflicts: Sequence[GitChange]) -> ToolError:
     lost = [line.strip() for line in done.errors.split("\n") if line.startswith("\t")]
     if lost:
         said = "Not switched: these would be overwritten. Commit, move or restore them first."

@@ -17,7 +17,7 @@ MOST = 100
 """Entries of a list that are shown."""
 
 
-class Change(Struct, frozen=True):
+class GitChange(Struct, frozen=True):
     """A path that differs: `kind` is git's letter, or both letters of a conflict; `origin` is a rename's old path."""
 
     kind: str
@@ -32,7 +32,7 @@ class Change(Struct, frozen=True):
         return f"{self.kind} {f'{name(self.origin)} -> ' if self.origin else ''}{name(self.path)}"
 
 
-class Status(Struct, frozen=True):
+class GitState(Struct, frozen=True):
     """The state of a repository.
 
     Attributes:
@@ -52,9 +52,9 @@ class Status(Struct, frozen=True):
     ahead: int = 0
     behind: int = 0
     gone: bool = False
-    staged: tuple[Change, ...] = ()
-    changed: tuple[Change, ...] = ()
-    conflicts: tuple[Change, ...] = ()
+    staged: tuple[GitChange, ...] = ()
+    changed: tuple[GitChange, ...] = ()
+    conflicts: tuple[GitChange, ...] = ()
     untracked: tuple[str, ...] = ()
     left_out: int = 0
 
@@ -62,8 +62,8 @@ class Status(Struct, frozen=True):
     def clean(self) -> bool:
         return not (self.staged or self.changed or self.conflicts or self.untracked)
 
-    def without(self, hidden: Callable[[str], bool]) -> Status:
-        def seen(changes: Sequence[Change]) -> tuple[Change, ...]:
+    def without(self, hidden: Callable[[str], bool]) -> GitState:
+        def seen(changes: Sequence[GitChange]) -> tuple[GitChange, ...]:
             return tuple(change for change in changes if not any(map(hidden, change.paths)))
 
         shown = replace(
@@ -81,9 +81,9 @@ class Status(Struct, frozen=True):
         return frozenset((*(path for change in changes for path in change.paths), *self.untracked))
 
 
-def parse_status(raw: bytes) -> Status:
+def parse_status(raw: bytes) -> GitState:
     headers = dict[str, str]()
-    staged, changed, conflicts, untracked = list[Change](), list[Change](), list[Change](), list[str]()
+    staged, changed, conflicts, untracked = list[GitChange](), list[GitChange](), list[GitChange](), list[str]()
     records = iter(raw.decode("utf-8", "surrogateescape").split("\0"))
     for record in records:
         kind, _, rest = record.partition(" ")
@@ -97,13 +97,13 @@ def parse_status(raw: bytes) -> Status:
             origin = next(records, "") if kind == "2" else ""
             for code, into in zip(codes, (staged, changed), strict=False):
                 if code != ".":
-                    into.append(Change(code, path, origin if code in "RC" else ""))
+                    into.append(GitChange(code, path, origin if code in "RC" else ""))
         elif kind == "u":
             codes, *_, path = rest.split(" ", 9)
-            conflicts.append(Change(codes, path))
+            conflicts.append(GitChange(codes, path))
     branch, commit = headers.get("branch.head", ""), headers.get("branch.oid", "")
     ahead, _, behind = headers.get("branch.ab", "+0 -0").partition(" ")
-    return Status(
+    return GitState(
         branch="" if branch == "(detached)" else branch,
         commit="" if commit == "(initial)" else commit[:10],
         upstream=headers.get("branch.upstream", ""),
@@ -117,7 +117,7 @@ def parse_status(raw: bytes) -> Status:
     )
 
 
-def describe(status: Status) -> str:
+def describe(status: GitState) -> str:
     parts = [_where(status) + (", clean" if status.clean and not status.left_out else "")]
     parts += lists(status)
     if status.left_out:
@@ -125,7 +125,7 @@ def describe(status: Status) -> str:
     return "\n".join(parts)
 
 
-def lists(status: Status) -> list[str]:
+def lists(status: GitState) -> list[str]:
     titled: tuple[tuple[str, Iterable[object], int], ...] = (
         ("conflicts", status.conflicts, len(status.conflicts)),
         ("staged", status.staged, len(status.staged)),
@@ -160,7 +160,7 @@ def _writable(path: str) -> bool:
     return printable(path.replace("\n", "").replace("\t", "")) == path.replace("\n", "").replace("\t", "")
 
 
-def _where(status: Status) -> str:
+def _where(status: GitState) -> str:
     at = f"branch {name(status.branch)}" if status.branch else f"detached HEAD at {status.commit}"
     if not status.commit:
         at += ", no commits yet"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Exec, Exit, GetSandbox, Stream
-from lmagent.tools.git_output import Status, parse_status
+from lmagent.tools.git_output import GitState, parse_status
 from lmagent.tools.sanitize import one_line, printable
 
 KEPT = 16 << 20
@@ -41,7 +41,7 @@ _ENV = {
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z")
 
 
-class Done(Struct, frozen=True):
+class GitResult(Struct, frozen=True):
     end: Exit
     out: bytes
     errors: str
@@ -59,7 +59,7 @@ class Git:
         self._author = author
         self.notes = list[str]()
 
-    async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> Done:
+    async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> GitResult:
         """Run git and return the result, unless there is no repository or no git.
 
         With `read`, the command takes no lock; `settings` are more `key=value` settings.
@@ -82,12 +82,12 @@ class Git:
         running = await sandbox.start(Exec(("git", *locks, *options, *arguments), env=env, timeout=TIMEOUT), take)
         end = await running.wait()
         self.notes += [note for note in end.notes if note not in self.notes]
-        done = Done(end, bytes(out), printable(errors.decode("utf-8", "replace")).replace(LITERAL, "").strip())
+        done = GitResult(end, bytes(out), printable(errors.decode("utf-8", "replace")).replace(LITERAL, "").strip())
         if not done.ok:
             _require_repository(arguments[0], done)
         return done
 
-    async def run(self, *arguments: str, read: bool = True, whole: bool = False) -> Done:
+    async def run(self, *arguments: str, read: bool = True, whole: bool = False) -> GitResult:
         """Run git and return the result; a failure is an error for the model.
 
         With `whole`, truncated output is an error, since hidden paths are removed from it.
@@ -103,7 +103,7 @@ class Git:
             raise ToolError("There are too many paths to list. Name fewer.", data={"code": "too_many"})
         return done
 
-    async def status(self, *pathspecs: str, every: bool = False) -> Status:
+    async def status(self, *pathspecs: str, every: bool = False) -> GitState:
         """Return the status; `every` lists untracked files instead of their folders."""
         untracked = f"--untracked-files={'all' if every else 'normal'}"
         return parse_status((await self.run(*_STATUS, untracked, "--", *pathspecs, whole=True)).out)
@@ -116,7 +116,7 @@ class Git:
         return [f"{key}={value}" for key, value in mine.items() if key not in known]
 
 
-def _require_repository(command: str, done: Done) -> None:
+def _require_repository(command: str, done: GitResult) -> None:
     if done.end.code == 127:
         raise ToolError("There is no git where commands run.", data={"code": "no_git"})
     if done.end.reason != "exit":
@@ -137,7 +137,7 @@ def _require_repository(command: str, done: Done) -> None:
         )
 
 
-def failed(command: str, done: Done) -> ToolError:
+def failed(command: str, done: GitResult) -> ToolError:
     """Return the error for a git that failed, with git's own message."""
     said = "\n".join(line for line in done.errors.split("\n") if not line.startswith("hint:"))
     said = said or done.out.decode("utf-8", "replace")

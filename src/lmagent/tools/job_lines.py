@@ -46,7 +46,7 @@ class Place(Struct):
     last: str = ""
 
 
-class Output:
+class JobOutput:
     """The raw output of a job; the collector must receive each piece first."""
 
     def __init__(self, collector: Collector) -> None:
@@ -122,7 +122,7 @@ class LinePattern:
             raise
         return opened
 
-    async def find(self, output: Output, place: Place) -> str | None:
+    async def find(self, output: JobOutput, place: Place) -> str | None:
         """Return the next line that matches in one piece of output; moves `place` to the end of the searched bytes.
 
         Raises:

@@ -16,7 +16,7 @@ from lmagent.core.errors import SandboxError, StoreError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
-from lmagent.tools.job_lines import LinePattern, Output, Place
+from lmagent.tools.job_lines import JobOutput, LinePattern, Place
 from lmagent.tools.sanitize import one_line
 
 MOST = 16
@@ -46,7 +46,7 @@ class Job:
         self.session = session
         self.command = command
         self.collector = collector
-        self.output = Output(collector)
+        self.output = JobOutput(collector)
         self.places: dict[str, Place] = {}
         self.began = time.monotonic()
         self.end: Exit | None = None

@@ -36,7 +36,7 @@ _MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but arri
 _BOOT = "import sys; exec(compile(sys.argv.pop(), '<lmagent>', 'exec'))"
 
 
-class Reply(Struct, frozen=True):
+class KernelReply(Struct, frozen=True):
     """The end of a cell.
 
     Attributes:
@@ -69,7 +69,7 @@ class Outcome(Struct, frozen=True):
     """
 
     output: Output
-    reply: Reply | None = None
+    reply: KernelReply | None = None
     late: bool = False
     fresh: bool = False
     end: Exit | None = None
@@ -83,7 +83,7 @@ class _Call:
         self.output = output
         # Unknown to a cell, so no output of a cell can be taken for its end.
         self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
-        self.reply: Reply | None = None
+        self.reply: KernelReply | None = None
         self.replied = anyio.Event()
         self.seen = anyio.Event()
         self._emit = emit
@@ -284,7 +284,7 @@ class Kernel:
             self.up = True
             self.ready.set()
             return
-        reply, call = convert(frame, Reply), self._call
+        reply, call = convert(frame, KernelReply), self._call
         if call is None or reply.id != call.id or call.reply is not None:
             return
         call.reply = reply

@@ -81,7 +81,7 @@ def write_all(descriptor: int, data: Any) -> int:
     return size
 
 
-class Kernel:
+class CellRunner:
     """Runs cells in the namespace of a module `__main__`, so that their classes and functions can be pickled."""
 
     def __init__(self, channel: int) -> None:
@@ -327,4 +327,4 @@ def _away(descriptor: int, keep: bool = False) -> int:
 
 if __name__ == "__main__":
     faulthandler.enable(2, all_threads=False)
-    Kernel(int(os.environ.pop("LMAGENT_CHANNEL"))).serve()
+    CellRunner(int(os.environ.pop("LMAGENT_CHANNEL"))).serve()

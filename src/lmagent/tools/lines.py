@@ -32,14 +32,14 @@ KEPT = 8192
 """Characters of a line that are kept; nothing longer is ever shown."""
 
 
-class Line(Struct, frozen=True):
+class TextLine(Struct, frozen=True):
     """A line without its end; `length` counts its characters, of which `text` may have only the first ones."""
 
     text: str
     length: int
 
 
-class Window(Struct, frozen=True):
+class LineWindow(Struct, frozen=True):
     """Some lines of a file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Window(Struct, frozen=True):
     """
 
     first: int
-    lines: list[Line]
+    lines: list[TextLine]
     total: int
     sha256: str
     encoding: Encoding
@@ -59,7 +59,7 @@ class Window(Struct, frozen=True):
     ended: bool
 
 
-def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> Window | None:
+def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> LineWindow | None:
     """Return lines of an open file from `offset` on; None if it turns out not to be text.
 
     Args:
@@ -76,7 +76,7 @@ def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> 
     return _flowing(descriptor, sniff(head, whole=size <= len(head)), offset, count)
 
 
-def _at_once(descriptor: int, offset: int, count: int) -> Window | None:
+def _at_once(descriptor: int, offset: int, count: int) -> LineWindow | None:
     with open(os.dup(descriptor), "rb") as file:
         data = file.read()
     decoded = decode(data)
@@ -88,15 +88,15 @@ def _at_once(descriptor: int, offset: int, count: int) -> Window | None:
     if ended:
         lines.pop()
     first = _first(offset, len(lines))
-    kept = [Line(line[:KEPT], len(line)) for line in lines[max(0, first - 1) : first - 1 + count]]
+    kept = [TextLine(line[:KEPT], len(line)) for line in lines[max(0, first - 1) : first - 1 + count]]
     import hashlib  # it loads OpenSSL: not before the first request
 
     digest = hashlib.sha256(data).hexdigest()
     crlf = bool(lines) and ended and lines[0].endswith("\r")
-    return Window(first, kept, len(lines), digest, encoding, crlf, ended)
+    return LineWindow(first, kept, len(lines), digest, encoding, crlf, ended)
 
 
-def _flowing(descriptor: int, encoding: Encoding, offset: int, count: int) -> Window:
+def _flowing(descriptor: int, encoding: Encoding, offset: int, count: int) -> LineWindow:
     source = _Hashing(descriptor)
     codec = {"utf-8": "utf-8-sig"}.get(encoding.codec, encoding.codec)
     reader = io.TextIOWrapper(io.BufferedReader(source, 1 << 20), codec, "replace", newline="\n")
@@ -115,8 +115,8 @@ def _flowing(descriptor: int, encoding: Encoding, offset: int, count: int) -> Wi
         _first(first, lines.total)
     if encoding.mark and first == 1 and kept:
         start = kept[0].text.removeprefix("\ufeff")
-        kept[0] = Line(start, kept[0].length - len(kept[0].text) + len(start))
-    return Window(first, kept, lines.total, source.digest, encoding, lines.crlf, lines.ended)
+        kept[0] = TextLine(start, kept[0].length - len(kept[0].text) + len(start))
+    return LineWindow(first, kept, lines.total, source.digest, encoding, lines.crlf, lines.ended)
 
 
 def _first(offset: int, total: int) -> int:
@@ -154,7 +154,7 @@ class _Hashing(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-class _Counted(Iterable[Line]):
+class _Counted(Iterable[TextLine]):
     """The lines of a reader, with a count; only the beginning of a very long line is ever in memory."""
 
     def __init__(self, reader: io.TextIOWrapper) -> None:
@@ -163,10 +163,10 @@ class _Counted(Iterable[Line]):
         self.ended = True
         self._lines = self._read(reader)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[TextLine]:
         return self._lines
 
-    def _read(self, reader: io.TextIOWrapper) -> Iterator[Line]:
+    def _read(self, reader: io.TextIOWrapper) -> Iterator[TextLine]:
         while piece := reader.readline(KEPT):
             start, length = piece, len(piece)
             while not piece.endswith("\n") and (piece := reader.readline(KEPT)):
@@ -175,4 +175,4 @@ class _Counted(Iterable[Line]):
             self.ended = piece.endswith("\n")
             if self.total == 1:
                 self.crlf = start.endswith("\r\n")
-            yield Line(start.removesuffix("\n"), length - self.ended)
+            yield TextLine(start.removesuffix("\n"), length - self.ended)

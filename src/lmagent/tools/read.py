@@ -12,7 +12,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.lines import AT_ONCE, WINDOW, Line, Window, window
+from lmagent.tools.lines import AT_ONCE, WINDOW, LineWindow, TextLine, window
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
@@ -105,12 +105,12 @@ def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
     return paged(render)
 
 
-def _header(name: str, found: Window, last: int, notes: list[str]) -> str:
+def _header(name: str, found: LineWindow, last: int, notes: list[str]) -> str:
     more = [f"continue with offset={last + 1}"] if last < found.total else []
     return f"[{'; '.join([f'{name}: lines {found.first}-{last} of {found.total}', *more, *notes])}]"
 
 
-def number(first: int, lines: list[Line], room: int) -> tuple[str, int, list[str]]:
+def number(first: int, lines: list[TextLine], room: int) -> tuple[str, int, list[str]]:
     """Return as many whole lines, numbered, as fit `room` bytes; their number; and the notes about them."""
     rows, size, odd, cut = list[str](), 0, False, 0
     for at, line in enumerate(lines):
@@ -131,7 +131,7 @@ def number(first: int, lines: list[Line], room: int) -> tuple[str, int, list[str
     return "\n".join(rows), len(rows), notes
 
 
-def _shortened(shown: str, line: Line, room: int, number: int) -> str:
+def _shortened(shown: str, line: TextLine, room: int, number: int) -> str:
     most = min(LONGEST, room)
     if line.length == len(line.text) and (len(shown) * 4 <= most or len(shown.encode("utf-8")) <= most):
         return shown
@@ -140,7 +140,7 @@ def _shortened(shown: str, line: Line, room: int, number: int) -> str:
     return f"{start}… [cut: the line has {line.length:,} characters{more}]"
 
 
-def _notes(found: Window, size: int, *, whole: bool) -> list[str]:
+def _notes(found: LineWindow, size: int, *, whole: bool) -> list[str]:
     notes = [found.encoding.note] if found.encoding.note else []
     if found.crlf:
         notes.append("CRLF line ends")

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from lmagent.core.errors import ProviderError, ToolError, Unreachable
 from lmagent.core.messages import Image, Message, Text
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, Usage
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Usage
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import lexical
@@ -44,11 +44,11 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
         image = load_image(context, arguments.path)
         question = Message("user", (Text(arguments.prompt), image))
         request = ModelRequest(model(context.session), "", (), (question,), max_tokens=1000)
-        reply: Reply | None = None
+        reply: ModelReply | None = None
         try:
             async with aclosing(cast("Any", stream(request))) as events:
                 async for event in events:
-                    if isinstance(event, Reply):
+                    if isinstance(event, ModelReply):
                         reply = event
         except ProviderError as failure:
             data: dict[str, object] = {"code": "vision"}
@@ -73,7 +73,7 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
     )
 
 
-def _taken(prompt: str, reply: Reply | None) -> dict[str, object]:
+def _taken(prompt: str, reply: ModelReply | None) -> dict[str, object]:
     """Return the tokens of the call, which count for the session's budgets; estimated if the server gave no figures."""
     usage = reply.usage if reply is not None else Usage(IMAGE_TOKENS + len(prompt.encode()) // 4, 0, estimated=True)
     return to_builtins(usage)

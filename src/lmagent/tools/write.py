@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import difference_of, load_if_there, require_no_mask, store, tally
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS, TEXT, adapting
@@ -35,7 +35,7 @@ class _Plan(Struct, frozen=True):
 
     name: str
     text: str
-    old: Loaded | None
+    old: LoadedFile | None
     new: bytes
     appends: bool
 
@@ -112,7 +112,7 @@ def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
     return kept.text
 
 
-def _joined(name: str, old: Loaded | None, text: str, *, appends: bool) -> bytes:
+def _joined(name: str, old: LoadedFile | None, text: str, *, appends: bool) -> bytes:
     """Return the new content of the file; appended text takes its encoding and its line ends."""
     if old is None or not appends:
         return text.encode("utf-8", "surrogatepass")
@@ -126,11 +126,11 @@ def _joined(name: str, old: Loaded | None, text: str, *, appends: bool) -> bytes
     return encode(before + text, encoding)
 
 
-def _is_open(old: Loaded) -> bool:
+def _is_open(old: LoadedFile) -> bool:
     return bool(old.data) and not _text(old).endswith(("\n", "\r"))
 
 
-def _text(old: Loaded | None) -> str:
+def _text(old: LoadedFile | None) -> str:
     decoded = None if old is None else decode(old.data)
     return "" if decoded is None else decoded[0]
 

@@ -8,7 +8,7 @@ import time
 
 from lmagent.core.errors import StoreError
 from lmagent.undo.copies import Full, Unreadable, copy_descriptor
-from lmagent.undo.limits import Bulk, Limits
+from lmagent.undo.limits import Bulk, UndoLimits
 from lmagent.undo.names import escaped
 from lmagent.undo.objects import Objects
 from lmagent.undo.records import (
@@ -36,7 +36,7 @@ _SECOND = 1_000_000_000
 class Keeper:
     """Keeps contents during one walk; unless `strict`, a content is not kept if the store cannot be written."""
 
-    def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
+    def __init__(self, objects: Objects, limits: UndoLimits, *, strict: bool = True) -> None:
         self._objects = objects
         self._limits = limits
         self._strict = strict

@@ -26,7 +26,7 @@ _GIT_OBJECTS = ("objects", "lfs")
 """In `.git`: files that are named by their content. Git renews their times when it meets the content again."""
 
 
-class Limits(Struct, frozen=True):
+class UndoLimits(Struct, frozen=True):
     """How much is kept.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.core.changes import Change, PathState, Refusal
+from lmagent.core.changes import Change, PathState, UndoRefusal
 from lmagent.undo.compare import NOT_KEPT
 from lmagent.undo.links import LINK
 from lmagent.undo.names import is_path
@@ -19,7 +19,7 @@ _ID = re.compile(f"([0-9a-f]{{64}}|{LINK})?")
 _LAST = 0xFFFF_FFFF
 
 
-class Wish(Struct, frozen=True):
+class WantedState(Struct, frozen=True):
     """The state that a path is to get.
 
     Attributes:
@@ -38,7 +38,7 @@ class Wish(Struct, frozen=True):
 
 def net(
     changes: Sequence[Change], to: Literal["before", "after"], hidden: Collection[str] = ()
-) -> tuple[list[Wish], list[Refusal]]:
+) -> tuple[list[WantedState], list[UndoRefusal]]:
     """Return one target state a path, parents before their children, and refusals for the other paths.
 
     If the user or another program changed a path between two changes, that version is kept.
@@ -50,14 +50,14 @@ def net(
     paths = dict[str, list[Change]]()
     for change in changes if to == "after" else reversed(changes):
         paths.setdefault(change.path, []).append(change)
-    wishes, refused = list[Wish](), list[Refusal]()
+    wishes, refused = list[WantedState](), list[UndoRefusal]()
     for path in sorted(paths, key=lambda path: path.split("/")):
         if not _is_sound(path, paths[path], hidden):
-            refused.append(Refusal(path, "it is not a path of the workspace, or its record is damaged"))
+            refused.append(UndoRefusal(path, "it is not a path of the workspace, or its record is damaged"))
             continue
         wish, broken = _fold(path, paths[path], to)
         if broken:
-            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; that version is kept"))
+            refused.append(UndoRefusal(path, f"{CHANGED_SINCE}, between two changes; that version is kept"))
         if wish.have != wish.want:
             wishes.append(wish)
     return wishes, refused
@@ -75,7 +75,7 @@ def same(one: PathState | None, other: PathState | None) -> bool:
     return (one.size, one.mtime) == (other.size, other.mtime) if equal is None else equal
 
 
-def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) -> tuple[Wish, bool]:
+def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) -> tuple[WantedState, bool]:
     """Combine the changes of a path, which are in the order of the restore: newest first to take back."""
     have, want, reason = _sides(changes[0], to)
     broken = False
@@ -85,9 +85,9 @@ def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) 
             break
         want, reason = far, other
     if want is not None and want.kind == "folder":
-        return Wish(path, have, want, hollow=reason), broken
+        return WantedState(path, have, want, hollow=reason), broken
     fallback = NOT_KEPT if to == "before" else "its later content was not kept"
-    return Wish(path, have, want, reason or fallback), broken
+    return WantedState(path, have, want, reason or fallback), broken
 
 
 def _sides(change: Change, to: Literal["before", "after"]) -> tuple[PathState | None, PathState | None, str]:

@@ -28,7 +28,7 @@ _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno
 TEMPORARY = ".lmagent-undo-"
 
 
-class Changed(Exception):
+class PathChanged(Exception):
     """The path was changed between the look at it and now."""
 
 
@@ -131,7 +131,7 @@ def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
     except FileNotFoundError:
         now = None
     if _stamp(now) != _stamp(found):
-        raise Changed
+        raise PathChanged
 
 
 def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from lmagent.core.changes import PathState, Refusal, Restored
+from lmagent.core.changes import PathState, Restored, UndoRefusal
 from lmagent.undo.names import escaped
-from lmagent.undo.net import CHANGED_SINCE, Wish
+from lmagent.undo.net import CHANGED_SINCE, WantedState
 from lmagent.undo.objects import Damaged, Objects
-from lmagent.undo.put import Changed, is_owned, make_folder, put_file, put_link, remove, set_owner, set_times
+from lmagent.undo.put import PathChanged, is_owned, make_folder, put_file, put_link, remove, set_owner, set_times
 from lmagent.undo.reach import Reach, set_mode
 from lmagent.undo.records import equal_contents, kind_of, link_id
 
@@ -44,7 +44,7 @@ class _Refused(Exception):
 class _Step(Struct):
     """A target state that can be reached; `content` if the content has to be written, otherwise mode and time only."""
 
-    wish: Wish
+    wish: WantedState
     found: os.stat_result | None
     content: bool = True
 
@@ -54,11 +54,11 @@ class Restore:
         self._reach = reach
         self._objects = objects
         self._done = list[str]()
-        self._refused = list[Refusal]()
+        self._refused = list[UndoRefusal]()
         self._written = dict[tuple[object, ...], str]()
         self._names = Counter[tuple[int, PathState | None]]()  # names of one file that are to be the same file again
 
-    def run(self, wishes: Sequence[Wish]) -> Restored:
+    def run(self, wishes: Sequence[WantedState]) -> Restored:
         """Restore the paths that can be restored: parents before children, each path once."""
         planned, free, put = list[_Step](), list[_Step](), list[_Step]()
         for wish in wishes:
@@ -83,23 +83,23 @@ class Restore:
                 self._settle(step)
                 self._done.append(step.wish.path)
                 if step.wish.hollow:
-                    self._refused.append(Refusal(step.wish.path, step.wish.hollow))
+                    self._refused.append(UndoRefusal(step.wish.path, step.wish.hollow))
         return Restored(tuple(sorted(self._done)), tuple(sorted(self._refused, key=lambda one: one.path)))
 
     @contextmanager
-    def _told(self, wish: Wish) -> Generator[None]:
+    def _told(self, wish: WantedState) -> Generator[None]:
         """Record an error as a refusal of this path, so that the other paths are still restored."""
         try:
             yield
-        except Changed:
-            self._refused.append(Refusal(wish.path, CHANGED_SINCE))
+        except PathChanged:
+            self._refused.append(UndoRefusal(wish.path, CHANGED_SINCE))
         except (_Refused, Damaged) as refused:
-            self._refused.append(Refusal(wish.path, str(refused.args[0])))
+            self._refused.append(UndoRefusal(wish.path, str(refused.args[0])))
         except OSError as error:
             reason = _REASONS.get(error.errno or 0, f"it failed: {error.strerror}")
-            self._refused.append(Refusal(wish.path, reason))
+            self._refused.append(UndoRefusal(wish.path, reason))
 
-    def _plan(self, wish: Wish) -> _Step | None:
+    def _plan(self, wish: WantedState) -> _Step | None:
         """Return the step to a target state; None if nothing is to be done."""
         have, want = wish.have, wish.want
         if "other" in (have and have.kind, want and want.kind):
@@ -118,7 +118,7 @@ class Restore:
         if want.kind == "folder" and self._reach.mode(wish.path, found) != want.mode:  # of a restore that was cut off
             return _Step(wish, found)
         if wish.hollow:
-            self._refused.append(Refusal(wish.path, wish.hollow))
+            self._refused.append(UndoRefusal(wish.path, wish.hollow))
         return None
 
     def _able(self, step: _Step) -> _Step:
@@ -188,7 +188,7 @@ class Restore:
 
     def _tell(self, path: str, missing: str) -> None:
         if missing:
-            self._refused.append(Refusal(path, f"it is back, but this user may not give it to {missing}"))
+            self._refused.append(UndoRefusal(path, f"it is back, but this user may not give it to {missing}"))
 
     def _is_only_ours(self, found: os.stat_result, want: PathState) -> bool:
         """Return whether mode and time of a file may be set in place: no other name of it has to stay unchanged."""

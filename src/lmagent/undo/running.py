@@ -18,7 +18,7 @@ _MOST = 16
 """States of dead processes that are kept: their sessions may never be resumed."""
 
 
-class Running:
+class RunningStates:
     """The states of one store; `manifest` is the manifest's file."""
 
     def __init__(self, folder: Path, manifest: Path) -> None:

@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from lmagent.core.changes import Refusal
+from lmagent.core.changes import UndoRefusal
 from lmagent.core.errors import WorkspaceError
 from lmagent.undo.keep import Keeper
-from lmagent.undo.limits import Bulk, Limits, bulk_of
+from lmagent.undo.limits import Bulk, UndoLimits, bulk_of
 from lmagent.undo.names import escaped, join, split, unescaped
 from lmagent.undo.reach import set_mode
 from lmagent.undo.records import WIDTH, Record, Tree, bare, is_kept, is_link, signature
@@ -37,7 +37,7 @@ class Taken(Struct):
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
     blind: dict[str, str] = field(default_factory=dict[str, str])
-    refusals: list[Refusal] = field(default_factory=list[Refusal])
+    refusals: list[UndoRefusal] = field(default_factory=list[UndoRefusal])
 
 
 class Scan:
@@ -60,7 +60,7 @@ class Scan:
         workspace: str,
         keeper: Keeper,
         known: Tree,
-        limits: Limits,
+        limits: UndoLimits,
         hidden: Collection[str] = (),
         shut: Collection[str] | None = None,
         breathe: Callable[[], None] = lambda: None,
@@ -225,7 +225,7 @@ class Scan:
             return known
         record, reason = self._keeper.keep(descriptor, name, seen, known, bulk)
         if reason:
-            self._taken.refusals.append(Refusal(join(folder, escaped(name)), reason))
+            self._taken.refusals.append(UndoRefusal(join(folder, escaped(name)), reason))
         return record
 
     def _refuse(self, path: str, error: OSError) -> None:
@@ -233,4 +233,4 @@ class Scan:
 
     def _blind(self, path: str, reason: str) -> None:
         self._taken.blind[path] = reason
-        self._taken.refusals.append(Refusal(path or ".", reason))
+        self._taken.refusals.append(UndoRefusal(path or ".", reason))

@@ -13,12 +13,12 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from lmagent.core.changes import Change, Refusal, Restored
+from lmagent.core.changes import Change, Restored, UndoRefusal
 from lmagent.core.errors import StoreError, WorkspaceError
 from lmagent.undo.collect import collect
 from lmagent.undo.compare import NOT_KEPT, differences, same_tree
 from lmagent.undo.keep import Keeper
-from lmagent.undo.limits import Limits
+from lmagent.undo.limits import UndoLimits
 from lmagent.undo.lock import StoreLock
 from lmagent.undo.manifest import Manifest, Mark, State, without_missing
 from lmagent.undo.names import escaped
@@ -27,10 +27,10 @@ from lmagent.undo.objects import CHANGED, Objects
 from lmagent.undo.reach import Reach
 from lmagent.undo.records import WIDTH, Record, Tree, content_id
 from lmagent.undo.restore import Restore
-from lmagent.undo.running import Running
+from lmagent.undo.running import RunningStates
 from lmagent.undo.scan import Scan, Taken
 
-_DEFAULT = Limits()
+_DEFAULT = UndoLimits()
 _CALLS = 64
 """Calls that may wait for their `after` at once; the oldest is forgotten."""
 _OURS = ".lmagent"
@@ -61,7 +61,7 @@ class WorkspaceSnapshots:
     """
 
     def __init__(
-        self, workspace: Path, folder: Path, limits: Limits = _DEFAULT, *, exclude: Sequence[Path] = ()
+        self, workspace: Path, folder: Path, limits: UndoLimits = _DEFAULT, *, exclude: Sequence[Path] = ()
     ) -> None:
         if os.open not in os.supports_dir_fd:
             raise WorkspaceError(
@@ -73,7 +73,7 @@ class WorkspaceSnapshots:
         self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
         self._objects = Objects(folder, limits.total_max)
         self._manifest = Manifest(folder / "manifest")
-        self._running = Running(folder / "running", folder / "manifest")
+        self._running = RunningStates(folder / "running", folder / "manifest")
         self._lock = StoreLock(folder)
         self._busy = threading.Lock()
         self._known = Tree()
@@ -81,7 +81,7 @@ class WorkspaceSnapshots:
         self._mark: Mark | None = None
         self._states = OrderedDict[_Key, tuple[_Paths, Taken]]()
 
-    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
         """Keep a state; see the port. A path outside the workspace is refused.
 
         Raises:
@@ -145,7 +145,7 @@ class WorkspaceSnapshots:
             self._states.clear()
             self._lock.leave()
 
-    def _before(self, paths: _Paths, call: str) -> Sequence[Refusal]:
+    def _before(self, paths: _Paths, call: str) -> Sequence[UndoRefusal]:
         with self._busy:
             self._lock.enter()
             resolved, outside = self._resolve(paths)
@@ -255,16 +255,16 @@ class WorkspaceSnapshots:
             if strict:
                 raise
 
-    def _resolve(self, paths: _Paths) -> tuple[_Paths, list[Refusal]]:
+    def _resolve(self, paths: _Paths) -> tuple[_Paths, list[UndoRefusal]]:
         """Return the paths without links and without paths that others cover, and the paths outside the workspace."""
         if paths is None:
             return None, []
-        found, outside = set[str](), list[Refusal]()
+        found, outside = set[str](), list[UndoRefusal]()
         for path in paths:
             whole = os.path.join(self._workspace, path.replace("\0", ""))
             places = {self._inside(whole), self._inside(os.path.realpath(whole))} - {None}
             if not places or "\0" in path:
-                outside.append(Refusal(escaped(path), "it is not in the workspace"))
+                outside.append(UndoRefusal(escaped(path), "it is not in the workspace"))
             found |= {place for place in places if place is not None}
         if "" in found:
             return None, outside

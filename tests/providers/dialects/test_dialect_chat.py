@@ -13,7 +13,7 @@ from dialect_kit import ask, request
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.messages import assistant, user
-from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress
 from lmagent.core.ports import Provider
 from lmagent.providers.dialects.base import RequestOptions, ServerFacts, slot_of
 from lmagent.providers.dialects.chat import DialectChat, provider_for
@@ -64,10 +64,10 @@ def talk(*steps: tuple[Provider, ModelRequest]) -> list[list[ModelEvent]]:
     return anyio.run(main)
 
 
-def reply_of(client: Provider, *requests: ModelRequest) -> Reply:
+def reply_of(client: Provider, *requests: ModelRequest) -> ModelReply:
     """The last reply."""
     last = talk(*((client, wanted) for wanted in requests))[-1][-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     return last
 
 

@@ -18,8 +18,8 @@ from lmagent.core.errors import ConfigError
 from lmagent.providers.dialects.ask import LIMIT
 from lmagent.providers.dialects.base import Seen, ServerFacts
 from lmagent.providers.dialects.probe import DIALECTS, dialect, dialect_of, probe
-from lmagent.providers.transport import Response as Received
 from lmagent.providers.transport import Timeouts
+from lmagent.providers.transport import TransportResponse as Received
 from lmagent.providers.urls import is_near
 from lmagent.testing import ScriptedServer, faults, hang
 from lmagent.testing.loopback import Drop, Pause, Response

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lmagent.core.errors import BadReply, ContextOverflow, ProviderError, ServerFailure
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk
 from lmagent.core.ports import Provider
 from lmagent.providers import jsontext
 from lmagent.providers.dialects.base import ModelFacts, RequestOptions, ServerFacts
@@ -71,10 +71,10 @@ def stream(client: Provider, wanted: ModelRequest) -> list[ModelEvent]:
     return anyio.run(main)
 
 
-def answer(behaviour: Behaviour, wanted: ModelRequest | None = None, **settings: Any) -> Reply:
+def answer(behaviour: Behaviour, wanted: ModelRequest | None = None, **settings: Any) -> ModelReply:
     with OllamaServer([behaviour], **settings) as server:
         last = stream(provider(server), wanted or request(model="qwen3:8b"))[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     return last
 
 
@@ -130,11 +130,11 @@ def test_the_common_route_loses_the_front_in_silence_and_the_native_one_does_not
     with OllamaServer([say("How can I help?")]) as server:
         common = OpenAIChat(server.base_url, transport=HttpTransport({}), clock=FakeClock(auto=True))
         last = stream(common, wanted)[-1]
-        assert isinstance(last, Reply)
+        assert isinstance(last, ModelReply)
         assert last.usage.prompt_tokens == 4096, "behind a 200: only the count betrays it"
     with OllamaServer([say("done")]) as server:
         last = stream(provider(server), wanted)[-1]
-        assert isinstance(last, Reply)
+        assert isinstance(last, ModelReply)
         assert last.usage.prompt_tokens > 9000
         assert server.loaded_window == 32_768
 
@@ -186,7 +186,7 @@ def test_a_loaded_window_that_is_large_enough_is_kept(facts: ModelFacts | None, 
 def test_an_older_server_cuts_all_the_same_and_the_count_shows_it() -> None:
     with OllamaServer([say("hm")], refuses=False) as server:
         last = stream(provider(server, window=4096), request(model="qwen3:8b", messages=[LONG]))[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert last.usage.prompt_tokens == 4096
     assert not last.usage.estimated
 
@@ -264,7 +264,7 @@ def test_a_constrained_call_is_asked_for_as_a_format_and_read_as_a_call() -> Non
     with OllamaServer([say('{"tool": "read", "arguments": {"path": "a"}}')]) as server:
         events = stream(provider(server), wanted)
     last = events[-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert not any(isinstance(event, TextChunk) for event in events), "nobody wants to read JSON"
     assert [(made.name, made.arguments) for made in last.message.tool_calls] == [("read", '{"path":"a"}')]
 
@@ -347,7 +347,7 @@ def test_blank_lines_after_the_end_hold_nobody_up_however_often_they_come() -> N
         )
         last = stream(client, request(model="m"))[-1]
         assert time.monotonic() - begun < 10
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert last.message.text == "hi"
 
 

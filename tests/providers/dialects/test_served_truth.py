@@ -13,7 +13,7 @@ from dialect_kit import answering, request
 
 from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import Message, Text, user
-from lmagent.core.model import ModelRequest, Reply, Usage
+from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.providers.dialects import probe as probing
 from lmagent.providers.served import Endpoint, Served, SessionProvider
 from lmagent.providers.transport import HttpTransport
@@ -39,9 +39,9 @@ def using(url: str, work: Callable[[Served, SessionProvider], Awaitable[T]], clo
     return anyio.run(main)
 
 
-async def reply(lane: SessionProvider, wanted: ModelRequest) -> Reply:
+async def reply(lane: SessionProvider, wanted: ModelRequest) -> ModelReply:
     last = [event async for event in lane.stream(wanted)][-1]
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     return last
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import assistant, user
-from lmagent.core.model import ModelRequest, Reply, Usage
+from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.providers import jsontext
-from lmagent.providers.dialects.truth import Cut, TruthMeter
+from lmagent.providers.dialects.truth import PromptCut, TruthMeter
 from lmagent.providers.dialects.wirebody import chat_body
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.transport import HttpTransport
@@ -56,7 +56,7 @@ def converse(server: DialectServer, *, turns: int = 12, each: int = 4000, window
                 except ContextOverflow:
                     told.append("refused")
                     return
-                assert isinstance(last, Reply)
+                assert isinstance(last, ModelReply)
                 cut = meter.check(size(wanted), last.usage, window)
                 told.append("cut" if cut else "ok" if meter.verified else "unverified")
                 if cut:
@@ -131,7 +131,7 @@ def test_without_counts_nothing_is_verified_and_nothing_is_claimed(lie: Any) -> 
 
 
 def test_a_prompt_that_cannot_be_so_short_is_noticed_on_the_first_request() -> None:
-    assert TruthMeter().check(120_000, counted(4096)) == Cut(4096, 10_000, sure=False)
+    assert TruthMeter().check(120_000, counted(4096)) == PromptCut(4096, 10_000, sure=False)
 
 
 def test_a_count_that_falls_is_sure() -> None:

@@ -120,7 +120,7 @@ class TextPiece(Struct, frozen=True):
     kind: Literal["text", "image", "binary"]
 
 
-class Found(Struct, frozen=True):
+class FoundFiles(Struct, frozen=True):
     """Matching paths, the best first."""
 
     paths: tuple[str, ...]
@@ -255,9 +255,9 @@ class _Sent(StreamingResponse):
 # --- finding --------------------------------------------------------------------------------------------------------
 
 
-async def find_files(call: Call) -> Found:
+async def find_files(call: Call) -> FoundFiles:
     query: FindQuery = call.query
-    return Found(await beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
+    return FoundFiles(await beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
 
 
 def _find(wanted: str, limit: int, files: Beneath, _: str) -> tuple[str, ...]:
@@ -303,5 +303,5 @@ ROUTES = (
         media="text/html",
         errors=(404, 415),
     ),
-    Route("GET", "/api/find", find_files, "Files by a part of their name", FindQuery, answer=Found),
+    Route("GET", "/api/find", find_files, "Files by a part of their name", FindQuery, answer=FoundFiles),
 )

@@ -80,7 +80,7 @@ class Removed(Struct, frozen=True):
     ok: bool
 
 
-class OwnServer(Struct, frozen=True):
+class OwnServerAddress(Struct, frozen=True):
     """The address of lmagent's own running model server."""
 
     ok: bool
@@ -160,11 +160,11 @@ async def remove_download(call: Call) -> Removed:
     return Removed(True)
 
 
-async def start_server(call: Call) -> OwnServer:
+async def start_server(call: Call) -> OwnServerAddress:
     """Start lmagent's own model server in the background, as `lmagent server start` does, unless it runs."""
     settings = call.gateway.host.settings
     if (running := running_server(settings)) is not None:
-        return OwnServer(True, shown(running.llm_url))
+        return OwnServerAddress(True, shown(running.llm_url))
     from lmagent.modelserver.http.daemon import start_detached
     from lmagent.modelserver.http.listening import ServerError
 
@@ -174,7 +174,7 @@ async def start_server(call: Call) -> OwnServer:
         state = await to_thread.run_sync(begin)
     except ServerError as error:
         raise Refusal(503, "not_started", f"the model server did not start: {error.message}", fix=error.fix) from None
-    return OwnServer(True, state.url)
+    return OwnServerAddress(True, state.url)
 
 
 def _row(row: Download) -> DownloadRow:
@@ -207,7 +207,7 @@ ROUTES = (
         answer=Removed, errors=(409,),
     ),
     Route(
-        "POST", "/api/models/server", start_server, "Start lmagent's own model server", answer=OwnServer,
+        "POST", "/api/models/server", start_server, "Start lmagent's own model server", answer=OwnServerAddress,
         errors=(503,),
     ),
 )  # fmt: skip

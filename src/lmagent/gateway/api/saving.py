@@ -23,7 +23,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.policy.gate import Request, judge
 from lmagent.policy.paths import located
-from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import load_if_there
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.seen import sha256
@@ -218,7 +218,7 @@ def _write(wanted: _Wanted, content: bytes | str, files: Beneath, path: str) -> 
     return Saved(name, mark, len(data), True)
 
 
-def _encoded(text: str, old: Loaded | None) -> bytes:
+def _encoded(text: str, old: LoadedFile | None) -> bytes:
     text = text.replace("\r\n", "\n")
     try:
         if old is None:
@@ -231,7 +231,7 @@ def _encoded(text: str, old: Loaded | None) -> bytes:
         raise Refusal(400, "encoding", error.message) from None
 
 
-def _clash(name: str, over: str, old: Loaded | None) -> Refusal:
+def _clash(name: str, over: str, old: LoadedFile | None) -> Refusal:
     if old is None:
         return Refusal(409, "gone", f"{name} was deleted meanwhile", fix="save it as a new file with over=any")
     if not over:

@@ -33,7 +33,7 @@ class SettingList(Struct, frozen=True):
     warnings: tuple[SettingWarning, ...]
 
 
-class Change(Struct, frozen=True):
+class SettingChange(Struct, frozen=True):
     """A new value, as text; None removes the setting from the user's configuration."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -49,11 +49,11 @@ async def list_settings(call: Call) -> SettingList:
 
 async def change(call: Call) -> Changed:
     """Change a setting; it is on disk before the answer, which says when it takes effect."""
-    wanted: Change = call.body
+    wanted: SettingChange = call.body
     return await to_thread.run_sync(partial(change_setting, call.gateway.host, wanted.name, wanted.value))
 
 
 ROUTES = (
     Route("GET", "/api/settings", list_settings, "Settings with their origins", answer=SettingList),
-    Route("POST", "/api/settings", change, "Change a setting of the user", body=Change, answer=Changed),
+    Route("POST", "/api/settings", change, "Change a setting of the user", body=SettingChange, answer=Changed),
 )

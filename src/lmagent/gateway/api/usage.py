@@ -89,7 +89,7 @@ class SessionUsage(Struct, frozen=True):
     cached_tokens: int
 
 
-class Usage(Struct, frozen=True):
+class UsageReport(Struct, frozen=True):
     """Usage of a range. Days in order, without empty ones; models and sessions by falling usage."""
 
     range: Range
@@ -99,12 +99,12 @@ class Usage(Struct, frozen=True):
     by_session: tuple[SessionUsage, ...]
 
 
-async def show_usage(call: Call) -> Usage:
+async def show_usage(call: Call) -> UsageReport:
     """Return the usage in a range of days, without deleted sessions."""
     wanted: Range = call.query.range
     since = first_day(wanted, call.gateway.host.clock.now())
     found = await to_thread.run_sync(spent_since, call.gateway.host.store.root, since)
-    return Usage(
+    return UsageReport(
         range=wanted,
         totals=UsageTotals(*_counts(found.total), sessions=found.sessions),
         by_day=tuple(DayUsage(row.key, *_counts(row)) for row in found.by_day),
@@ -153,7 +153,7 @@ async def show_context(call: Call) -> ContextUse:
 
 
 ROUTES = (
-    Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=Usage),
+    Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=UsageReport),
     Route(
         "GET",
         "/api/sessions/{session}/context",

@@ -40,7 +40,7 @@ from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.guard import LOOPBACK, App, Guard, Receive, Rules, Scope, Send, Visitor, refuse
+from lmagent.gateway.http.guard import LOOPBACK, App, Guard, GuardRules, Receive, Scope, Send, Visitor, refuse
 from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of, told
 from lmagent.gateway.seed import http as seed
 from lmagent.gateway.seed import live
@@ -184,7 +184,7 @@ class Table:
 def build_app(
     gateway: Gateway,
     access: Access,
-    rules: Rules = LOOPBACK,
+    rules: GuardRules = LOOPBACK,
     *,
     say: Say,
     routes: Sequence[Route] = TABLE,

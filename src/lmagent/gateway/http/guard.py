@@ -74,7 +74,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SAFE = frozenset({"GET", "HEAD"})
 
 
-class Rules(Struct, frozen=True):
+class GuardRules(Struct, frozen=True):
     """The names of this server.
 
     Attributes:
@@ -86,7 +86,7 @@ class Rules(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-LOOPBACK = Rules()
+LOOPBACK = GuardRules()
 
 
 class Headers:
@@ -117,7 +117,7 @@ class Headers:
 class Guard:
     """An ASGI middleware that refuses unsafe requests and adds the caller as `scope["lmagent"]`."""
 
-    def __init__(self, app: App, access: Access, rules: Rules) -> None:
+    def __init__(self, app: App, access: Access, rules: GuardRules) -> None:
         self._app = app
         self._access = access
         self._rules = rules

@@ -40,7 +40,7 @@ QUEUE = 512
 """Connections that wait in the kernel to be accepted."""
 
 
-class Limits(Struct, frozen=True):
+class ServingLimits(Struct, frozen=True):
     """Limits of a connection.
 
     Attributes:
@@ -62,7 +62,7 @@ class Limits(Struct, frozen=True):
     caps: Caps | None = None
 
 
-LIMITS = Limits()
+LIMITS = ServingLimits()
 
 
 NO_HTTP = Refusal(400, "invalid_http", "this is no HTTP request that could be read")
@@ -72,7 +72,7 @@ TOO_SLOW = Refusal(408, "too_slow", "the socket was not opened in time")
 class _Http(H11Protocol):
     """HTTP with limits on connections and time, and errors in the gateway's shape."""
 
-    limits: Limits
+    limits: ServingLimits
     ledger: Connections
     connection: Connection | None = None
     _timer: Any = None
@@ -187,7 +187,7 @@ def _written(refusal: Refusal) -> bytes:
 class _Talk(WebSocketsSansIOProtocol):
     """A socket, counted like an HTTP connection. A client that breaks the protocol is sent the reason."""
 
-    limits: Limits
+    limits: ServingLimits
     _is_over = False
     _opening: Any = None
 
@@ -239,7 +239,7 @@ class Serving(uvicorn.Server):
         app: App,
         gateway: Gateway,
         tasks: anyio.abc.TaskGroup,
-        limits: Limits = LIMITS,
+        limits: ServingLimits = LIMITS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         ledger = Connections(limits.caps or Caps(total=raise_limit()))
@@ -296,7 +296,7 @@ async def serve(
     gateway: Gateway,
     listener: socket.socket,
     *,
-    limits: Limits = LIMITS,
+    limits: ServingLimits = LIMITS,
     tls: ssl.SSLContext | None = None,
     started: Callable[[Serving], None] | None = None,
 ) -> None:

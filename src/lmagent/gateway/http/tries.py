@@ -40,7 +40,7 @@ DEVICE = Rate(3, 10.0)
 """The share of one device."""
 
 
-class Budget:
+class TriesBudget:
     def __init__(self, rate: Rate, clock: Clock = time.monotonic) -> None:
         self._rate = rate
         self._clock = clock
@@ -78,17 +78,17 @@ class Shares:
     """
 
     def __init__(self, whole: Rate, share: Rate, clock: Clock = time.monotonic) -> None:
-        self._whole = Budget(whole, clock)
+        self._whole = TriesBudget(whole, clock)
         self._share = share
         self._clock = clock
-        self._used: dict[str, Budget] = {}
+        self._used: dict[str, TriesBudget] = {}
 
     def __len__(self) -> int:
         return len(self._used)
 
     def take(self, who: str) -> float:
         """Take a try of a client's share; return 0, or the seconds until there is one."""
-        own = self._used.get(who) or Budget(self._share, self._clock)
+        own = self._used.get(who) or TriesBudget(self._share, self._clock)
         if wait := own.wait() or self._whole.take():
             return wait
         own.take()

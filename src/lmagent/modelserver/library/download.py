@@ -24,7 +24,7 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
 from lmagent.modelserver.library.hub import Failed, HubFile, ModelHub, unreachable
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.providers.transport import Response, TransportError
+from lmagent.providers.transport import TransportError, TransportResponse
 from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 
@@ -182,7 +182,7 @@ class FileDownload:
         finally:
             await response.aclose()
 
-    def _goes_on(self, response: Response) -> bool:
+    def _goes_on(self, response: TransportResponse) -> bool:
         """Tell whether the body continues the part; begin anew if it does not."""
         if response.headers.get("content-type", "").lower().startswith("text/html"):
             text = f"a web page came in the place of {self._file.name}"

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.providers.transport import Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.transport import Timeouts, Transport, TransportError, TransportResponse, read_all
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 MAX_PAGE = 32 << 20
@@ -75,11 +75,11 @@ class ModelHub:
             url = self._led(url, following[1])
         return files
 
-    async def open(self, repo: str, path: str, headers: Mapping[str, str]) -> Response:
+    async def open(self, repo: str, path: str, headers: Mapping[str, str]) -> TransportResponse:
         """Begin to read a file; the answer's status is 200, 206 or 416. Close it."""
         return await self._get(f"{self.endpoint}/{repo}/resolve/main/{quote(path)}", headers, repo)
 
-    async def _get(self, url: str, headers: Mapping[str, str], repo: str) -> Response:
+    async def _get(self, url: str, headers: Mapping[str, str], repo: str) -> TransportResponse:
         """Follow redirects; only the hub's own host gets the token."""
         for _ in range(MAX_REDIRECTS):
             fields = {"User-Agent": "lmagent", "Accept-Encoding": "identity", **headers}
@@ -113,7 +113,7 @@ class ModelHub:
             raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
         return full
 
-    async def _refused(self, response: Response, url: str, repo: str) -> ModelServerError:
+    async def _refused(self, response: TransportResponse, url: str, repo: str) -> ModelServerError:
         """Translate a refusal into an error, and close the answer."""
         try:
             said = _reason(await read_all(response, 4096))

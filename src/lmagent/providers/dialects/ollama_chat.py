@@ -33,7 +33,7 @@ from lmagent.providers.dialects.wirebody import tool_block
 from lmagent.providers.encode import UNREADABLE, BodyEncoder
 from lmagent.providers.openai_chat import DRAIN, OpenAIChat
 from lmagent.providers.retry import RetryPolicy
-from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError
+from lmagent.providers.transport import ErrorChunk, Timeouts, Transport, TransportError, TransportResponse
 from lmagent.providers.urls import server_root
 
 _KEPT = 4
@@ -79,14 +79,14 @@ class OllamaChat(OpenAIChat):
         self._encoder = NativeEncoder(self.num_ctx, facts, options)
         self._model = facts.model.id if facts.model is not None else ""
 
-    async def _refused(self, request: ModelRequest, response: Response) -> None:
+    async def _refused(self, request: ModelRequest, response: TransportResponse) -> None:
         try:
             await super()._refused(request, response)
         except ContextOverflow as overflow:
             overflow.window = overflow.window or self.num_ctx  # one of the two refusals has no figure
             raise
 
-    def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
+    def _batches(self, response: TransportResponse, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
         return _chunks(response, assembler, self.url)
 
 
@@ -256,7 +256,7 @@ def _unwrapped(error: Any) -> Any:
     return error
 
 
-async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
+async def _chunks(response: TransportResponse, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
     reader = NativeReader(shown(url))
     prompt = _prompt(response.chunks, assembler)
     async with aclosing(_lines(prompt, url, response.headers.get("content-type", ""))) as batches:

@@ -56,7 +56,7 @@ ABSURD = 50_000_000
 """Tokens above which a count is absurd."""
 
 
-class Cut(Struct, frozen=True):
+class PromptCut(Struct, frozen=True):
     """A prompt seems to have been cut.
 
     Attributes:
@@ -96,7 +96,7 @@ class TruthMeter:
         """Note that the conversation was shortened on purpose (a compaction): its count may fall."""
         self._first = self._last = None
 
-    def check(self, message_bytes: int, usage: Usage, window: int | None = None) -> Cut | None:
+    def check(self, message_bytes: int, usage: Usage, window: int | None = None) -> PromptCut | None:
         """Return the cut that a reply's count shows; None if it shows none.
 
         Args:
@@ -122,13 +122,13 @@ class TruthMeter:
             self._last = (message_bytes, counted)
         return None
 
-    def _judge(self, message_bytes: int, counted: int, window: int | None) -> Cut | None:
+    def _judge(self, message_bytes: int, counted: int, window: int | None) -> PromptCut | None:
         if self._last is not None:
             grown, made = message_bytes - self._last[0], counted - self._last[1]
             if grown >= 0 and made < -JITTER:
-                return Cut(counted, self._last[1], sure=True)
+                return PromptCut(counted, self._last[1], sure=True)
             if grown >= LEAST and made <= 0:
-                return Cut(counted, max(self._last[1] + 1, self._least(message_bytes)), sure=True)
+                return PromptCut(counted, max(self._last[1] + 1, self._least(message_bytes)), sure=True)
         least = self._least(message_bytes)
         if window is not None and window - 1 <= counted <= window:
             least = max(least, counted + 1)
@@ -136,7 +136,7 @@ class TruthMeter:
             grown = message_bytes - self._last[0]
             if grown >= LEAST and counted < self._last[1] + grown / self._ratio() * NEAR:
                 least = max(least, counted + 1)
-        return Cut(counted, least, sure=False) if counted < least else None
+        return PromptCut(counted, least, sure=False) if counted < least else None
 
     def _whole(self, message_bytes: int, usage: Usage) -> int:
         """Return the tokens of the whole prompt as the server counted them; 0 if the figure has no meaning."""

@@ -19,7 +19,7 @@ _KEPT = 8
 """Conversations whose counts are watched."""
 
 
-class Watch(Struct):
+class ModelWatch(Struct):
     """The counts of one conversation; the size of the seen part is kept, not summed up at each step.
 
     Attributes:
@@ -63,16 +63,16 @@ class Watch(Struct):
 
 class Watches:
     def __init__(self) -> None:
-        self._known: list[Watch] = []
+        self._known: list[ModelWatch] = []
 
-    def of(self, request: ModelRequest) -> Watch:
+    def of(self, request: ModelRequest) -> ModelWatch:
         first = request.messages[0] if request.messages else None
         kind = (request.system, request.model, request.tool_choice, request.constrain)
         for at, known in enumerate(self._known):
             if known.first is first and known.kind == kind:
                 self._known.append(self._known.pop(at))
                 return known
-        fresh = Watch(first, kind, TruthMeter())
+        fresh = ModelWatch(first, kind, TruthMeter())
         self._known = [*self._known[1 - _KEPT :], fresh]
         return fresh
 

@@ -45,7 +45,7 @@ class Tags(NamedTuple):
     event: re.Pattern[str]
 
 
-class End(NamedTuple):
+class ValueEnd(NamedTuple):
     """The end of a value.
 
     Attributes:
@@ -86,7 +86,7 @@ class Ends:
         self._near, self._far = self._orphans()
         self._known: Collection[str] = ()
 
-    def find(self, at: int, taken: Collection[str], tools: Toolset, name: str) -> End | None:
+    def find(self, at: int, taken: Collection[str], tools: Toolset, name: str) -> ValueEnd | None:
         """Return the end of the value that begins at `at`; None if it does not end.
 
         Args:
@@ -107,7 +107,7 @@ class Ends:
         ):
             if (found := self._paired(first, taken, words=words, lines=lines)) is not None:
                 event = self._events[found]
-                return End(event.start, event.end, not words)
+                return ValueEnd(event.start, event.end, not words)
         return self._forgotten(at, first, taken, tools.properties(name))
 
     def orphaned(self, at: int) -> bool:
@@ -183,7 +183,7 @@ class Ends:
     def _adjacent(self, event: _Event, following: _Event) -> bool:
         return not self._text[event.end : following.start].strip()
 
-    def _forgotten(self, at: int, first: int, taken: Collection[str], known: Collection[str]) -> End | None:
+    def _forgotten(self, at: int, first: int, taken: Collection[str], known: Collection[str]) -> ValueEnd | None:
         """Return the end of a value whose closing tag is missing: a tag that must be the call's own."""
         depth = 0
         for number in range(first, len(self._events)):
@@ -196,11 +196,11 @@ class Ends:
             elif depth:
                 continue
             elif event.kind == "ve" and self._may_end(number, taken):
-                return End(event.start, event.end, sure=False)
+                return ValueEnd(event.start, event.end, sure=False)
             elif apart and (self._ends_call(number) if event.kind == "ce" else self._next(event, taken, known)):
                 if _NEXT.search(self._text, at, event.start):
                     raise Unclear
-                return End(event.start, event.start, sure=False)
+                return ValueEnd(event.start, event.start, sure=False)
         self._spend(first, len(self._events))
         return None
 

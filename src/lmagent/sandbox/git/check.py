@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from lmagent.sandbox.git.files import Held, Root
+from lmagent.sandbox.git.files import HeldFile, Root
 from lmagent.sandbox.git.index import IndexDamagedError, gitlinks
 from lmagent.sandbox.git.repo import Follow, Repo, Trouble, changed_trouble, look, moved, new_trouble
-from lmagent.sandbox.git.scan import Bounds, Ident, Places, is_dot_git, note_pointer, scan
+from lmagent.sandbox.git.scan import Ident, Places, ScanBounds, is_dot_git, note_pointer, scan
 
 MOST_INDEX = 16 << 20
 """Bytes of an index that are kept."""
@@ -19,7 +19,7 @@ _MOST_FINDINGS = 50
 _SLACK_NS = 1_000_000_000  # a file system's clock and ours may differ slightly
 
 
-class Finding(Struct, frozen=True):
+class GitFinding(Struct, frozen=True):
     """A finding, in text for the user; control characters are spelled out.
 
     `what` is the danger, `action` the reaction of the guard; `path` is relative to the workspace, which is `.`.
@@ -31,14 +31,14 @@ class Finding(Struct, frozen=True):
 
 
 @dataclass
-class Mark:
+class GitMark:
     """The repositories at one moment; only `GitGuard` looks inside."""
 
     at: int
     places: Places
     repos: dict[str, Repo]
-    pointers: dict[str, Held]
-    indexes: dict[str, Held | None] = field(default_factory=dict[str, "Held | None"])
+    pointers: dict[str, HeldFile]
+    indexes: dict[str, HeldFile | None] = field(default_factory=dict[str, "HeldFile | None"])
 
     def repo(self, path: str, ident: Ident) -> Repo | None:
         """Return the repository that is at this path now: it may have been elsewhere."""
@@ -48,7 +48,7 @@ class Mark:
         return next((repo for repo in self.repos.values() if repo.ident == ident), here)
 
 
-class Check:
+class GitCheck:
     """One look at the workspace, compared with a mark.
 
     Args:
@@ -58,12 +58,12 @@ class Check:
         bounds: how far to look.
     """
 
-    def __init__(self, root: Root, mark: Mark, own: frozenset[str], inside: str, bounds: Bounds) -> None:
+    def __init__(self, root: Root, mark: GitMark, own: frozenset[str], inside: str, bounds: ScanBounds) -> None:
         self.root, self.mark, self.own, self.inside, self.bounds = root, mark, own, inside, bounds
-        self.findings: list[Finding] = []
+        self.findings: list[GitFinding] = []
         self.more = 0
 
-    def run(self) -> tuple[Finding, ...]:
+    def run(self) -> tuple[GitFinding, ...]:
         """Look, and return the findings. Inner folders come first: renaming an outer one changes their paths."""
         now = scan(self.root.path, self.bounds, open_up=self._open_up)
         for path in sorted(now.closed - self.mark.places.closed):
@@ -87,7 +87,7 @@ class Check:
         if len(self.findings) >= _MOST_FINDINGS and not always:
             self.more += 1
             return
-        self.findings.append(Finding(_shown(path) or ".", _shown(what, 200), _shown(action)))
+        self.findings.append(GitFinding(_shown(path) or ".", _shown(what, 200), _shown(action)))
 
     def _open_up(self, path: str) -> bool:
         """Make a folder readable that hides a repository which git would still find by its name."""
@@ -143,7 +143,7 @@ class Check:
         if what:
             self._put_aside(Trouble(path, f"{what}, where git would look for its configuration", back))
 
-    def _gitfile(self, path: str, held: Held) -> str:
+    def _gitfile(self, path: str, held: HeldFile) -> str:
         target = held.data.removeprefix(b"gitdir:").decode("utf-8", "surrogateescape").strip(" \r\n")
         mapped = target
         if self.inside and (target == self.inside or target.startswith(self.inside + "/")):
@@ -222,7 +222,7 @@ class Check:
             )
         self._say(path, trouble.what, action)
 
-    def _put_back(self, path: str, back: Held, *, as_file: bool = False) -> bool:
+    def _put_back(self, path: str, back: HeldFile, *, as_file: bool = False) -> bool:
         if not back.whole and back.kind != "link":
             return False
         try:
@@ -256,7 +256,7 @@ class Check:
             for at in (at for link, at in into.items() if link in before and at not in dangerous.values()):
                 self._put_repository_aside(f"{at}/.git", "was moved to where a git status of the outer one runs it")
 
-    def _gitlinks(self, path: str, held: Held | None) -> frozenset[str]:
+    def _gitlinks(self, path: str, held: HeldFile | None) -> frozenset[str]:
         """Return the gitlinks of an index, and of those that it shares its entries with."""
         shared = [name for name in self.root.lists(path) if name.startswith("sharedindex.")] if path else []
         parts = [held, *(self.root.held(_join(path, name), MOST_INDEX) for name in shared)]

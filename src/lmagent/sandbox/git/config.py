@@ -19,7 +19,7 @@ class ConfigDamagedError(ValueError):
     """Git could not read the file."""
 
 
-class Entry(NamedTuple):
+class GitConfigEntry(NamedTuple):
     """An entry of a config: section and key in lower case; a value of None means true."""
 
     section: str
@@ -42,7 +42,7 @@ _PIECE = re.compile(rb'\\(.)|(")|([ \t\r])|[^\\" \t\r]+', re.DOTALL)
 _ESCAPES = {b"t": b"\t", b"b": b"\b", b"\n": b""}
 
 
-def parse(data: bytes) -> list[Entry]:
+def parse(data: bytes) -> list[GitConfigEntry]:
     """Return the entries in their order.
 
     Raises:
@@ -51,7 +51,7 @@ def parse(data: bytes) -> list[Entry]:
     if len(data) > MOST_BYTES or b"\0" in data:
         raise ConfigDamagedError("too large, or holds a NUL")
     data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n") + b"\n"
-    found: list[Entry] = []
+    found: list[GitConfigEntry] = []
     section, sub, at = "", None, 0
     while (at := _match(_SKIPPED, data, at).end()) < len(data):
         if data[at] == ord("["):
@@ -66,7 +66,7 @@ def parse(data: bytes) -> list[Entry]:
         value = _match(_VALUE, data, key.end())
         if not key[2] and value[0] != b"\n":
             raise ConfigDamagedError("a key without a value that is followed by text")
-        found.append(Entry(section, sub, _text(key[1]).lower(), _unquoted(value[1]) if key[2] else None))
+        found.append(GitConfigEntry(section, sub, _text(key[1]).lower(), _unquoted(value[1]) if key[2] else None))
         at = value.end()
     return found
 
@@ -161,7 +161,7 @@ _PATHS: dict[str, frozenset[str]] = {
 _HELPER_URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 
 
-def runs_something(entries: Iterable[Entry], outside: Callable[[str], bool]) -> list[tuple[str, str]]:
+def runs_something(entries: Iterable[GitConfigEntry], outside: Callable[[str], bool]) -> list[tuple[str, str]]:
     """Return name and value of the entries that could make git run a program, or read config from elsewhere.
 
     `outside` returns whether a `core.worktree` leads out of the workspace. (That of a submodule does not.)
@@ -169,7 +169,7 @@ def runs_something(entries: Iterable[Entry], outside: Callable[[str], bool]) -> 
     return [(entry.name, entry.value) for entry in entries if entry.value is not None and _runs(entry, outside)]
 
 
-def _runs(entry: Entry, outside: Callable[[str], bool]) -> bool:
+def _runs(entry: GitConfigEntry, outside: Callable[[str], bool]) -> bool:
     value = entry.value or ""
     if value.startswith("!") or _HELPER_URL.match(value):
         return True

@@ -32,7 +32,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_NAME = 255
 
 
-class Held(Struct, frozen=True):
+class HeldFile(Struct, frozen=True):
     """A file at one moment.
 
     Attributes:
@@ -49,7 +49,7 @@ class Held(Struct, frozen=True):
     target: str = ""
     other: tuple[int, ...] = ()
 
-    def same(self, was: Held | None) -> bool:
+    def same(self, was: HeldFile | None) -> bool:
         """Return whether git would treat it the same."""
         if was is None or (self.kind, self.data, self.target, self.other) != (
             was.kind,
@@ -114,7 +114,7 @@ class Root:
         finally:
             os.close(fd)
 
-    def held(self, rel: str, most: int = MOST_KEPT) -> Held | None:
+    def held(self, rel: str, most: int = MOST_KEPT) -> HeldFile | None:
         """Return the file, with its content up to `most` bytes; None if nothing or a folder is there."""
         parent, name = os.path.split(rel)
         try:
@@ -123,9 +123,9 @@ class Root:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return Held("other", other=(error.errno or 0,))
+            return HeldFile("other", other=(error.errno or 0,))
 
-    def _held(self, fd: int, name: str, rel: str, most: int) -> Held | None:
+    def _held(self, fd: int, name: str, rel: str, most: int) -> HeldFile | None:
         info = os.stat(name, dir_fd=fd, follow_symlinks=False)
         mode, marks = stat.S_IMODE(info.st_mode), (info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
         if stat.S_ISDIR(info.st_mode):
@@ -133,21 +133,21 @@ class Root:
         if stat.S_ISLNK(info.st_mode):
             return self._link(os.readlink(name, dir_fd=fd), rel)
         if not stat.S_ISREG(info.st_mode):
-            return Held("other", mode=mode, other=marks)
+            return HeldFile("other", mode=mode, other=marks)
         if info.st_size > most:
-            return Held("file", mode=mode, names=info.st_nlink, other=marks)
+            return HeldFile("file", mode=mode, names=info.st_nlink, other=marks)
         try:
             data = _content(fd, name, most)
         except OSError:
-            return Held("other", mode=mode, other=marks)
-        return Held("file", data, mode, info.st_nlink)
+            return HeldFile("other", mode=mode, other=marks)
+        return HeldFile("file", data, mode, info.st_nlink)
 
-    def _link(self, target: str, rel: str) -> Held:
+    def _link(self, target: str, rel: str) -> HeldFile:
         leads = self.inside(os.path.join(self.path, rel))
         if not leads:
-            return Held("link", target=target)
+            return HeldFile("link", target=target)
         found = self.held(leads)
-        return Held("link", target=target) if found is None else Held("link", found.data, found.mode, 1, target)
+        return HeldFile("link", target=target) if found is None else HeldFile("link", found.data, found.mode, 1, target)
 
     def lists(self, rel: str) -> list[str]:
         """Return up to `MOST_LISTED` names in a folder; an empty list if it does not exist or is no folder."""
@@ -194,7 +194,7 @@ class Root:
                 return new
         raise FileExistsError(f"{rel}: too many of them")
 
-    def put_back(self, rel: str, held: Held, *, as_file: bool = False) -> None:
+    def put_back(self, rel: str, held: HeldFile, *, as_file: bool = False) -> None:
         """Restore a file at a path where nothing is now; raises OSError.
 
         `as_file` writes a link's content instead of the link.

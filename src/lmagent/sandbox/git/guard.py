@@ -21,18 +21,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.sandbox.git.check import MOST_INDEX, Check, Finding, Mark
-from lmagent.sandbox.git.files import Held, Root
+from lmagent.sandbox.git.check import MOST_INDEX, GitCheck, GitFinding, GitMark
+from lmagent.sandbox.git.files import HeldFile, Root
 from lmagent.sandbox.git.repo import Repo, look
-from lmagent.sandbox.git.scan import Bounds, Places, is_dot_git, scan
+from lmagent.sandbox.git.scan import Places, ScanBounds, is_dot_git, scan
 
-__all__ = ["Bounds", "Finding", "GitGuard", "Mark", "Protected", "protected_paths"]
+__all__ = ["GitFinding", "GitGuard", "GitMark", "Protected", "ScanBounds", "protected_paths"]
 
 SKIPPED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages", "target", "objects"})
 """Folders that `protected_paths` does not look into; the guard looks into all folders."""
 
 _MOUNTED = 64
-_FEW = Bounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
+_FEW = ScanBounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
 
 
 class Protected(Struct, frozen=True):
@@ -48,14 +48,14 @@ class Protected(Struct, frozen=True):
 class GitGuard:
     """Guards one workspace; `inside` is its path in the sandbox, if that differs: worktrees made inside name it."""
 
-    def __init__(self, workspace: Path, *, inside: str = "", bounds: Bounds | None = None) -> None:
+    def __init__(self, workspace: Path, *, inside: str = "", bounds: ScanBounds | None = None) -> None:
         self._root = os.path.realpath(workspace)
         self._inside = "" if inside and os.path.lexists(inside) else inside.rstrip("/")
-        self._bounds = bounds or Bounds()
-        self._mark: Mark | None = None
+        self._bounds = bounds or ScanBounds()
+        self._mark: GitMark | None = None
         self._own: frozenset[str] | None = None
 
-    def baseline(self) -> Mark:
+    def baseline(self) -> GitMark:
         """Note the present repositories. Those of the first baseline count as the user's own.
 
         Returns the mark that `check` compares with. A command that runs beside others is checked with its own mark.
@@ -67,7 +67,7 @@ class GitGuard:
         with Root(self._root) as root:
             places = scan(self._root, self._bounds)
             repos = {path: look(root, path, ident, None) for path, ident in places.gitdirs.items()}
-            mark = Mark(at, places, repos, _held(root, places.pointers))
+            mark = GitMark(at, places, repos, _held(root, places.pointers))
             if any(repo.dangerous and path != ".git" for path, repo in repos.items()):
                 # Then a new gitlink in an index alone would make git run a program that it did not run before.
                 mark.indexes = {path: root.held(f"{path}/index", MOST_INDEX) for path in repos}
@@ -76,7 +76,7 @@ class GitGuard:
         self._mark = mark
         return mark
 
-    def check(self, mark: Mark | None = None) -> tuple[Finding, ...]:
+    def check(self, mark: GitMark | None = None) -> tuple[GitFinding, ...]:
         """Look again, set aside new files that could make git run something, and return the findings.
 
         The look is compared with the latest mark if `mark` is None. Without any mark, all repositories are new.
@@ -84,9 +84,9 @@ class GitGuard:
         Raises:
             OSError: the workspace cannot be opened.
         """
-        mark = mark or self._mark or Mark(0, Places(), {}, {})
+        mark = mark or self._mark or GitMark(0, Places(), {}, {})
         with Root(self._root) as root:
-            return Check(root, mark, self._own or frozenset(), self._inside, self._bounds).run()
+            return GitCheck(root, mark, self._own or frozenset(), self._inside, self._bounds).run()
 
     def protected(self) -> tuple[Protected, ...]:
         """Return the paths to mount, as of the latest mark: like `protected_paths` without a second look.
@@ -143,5 +143,5 @@ def _protect(root: Root, repos: Collection[Repo], pointers: Collection[str]) -> 
             yield Protected(base / name, writable=False)
 
 
-def _held(root: Root, paths: Collection[str]) -> dict[str, Held]:
+def _held(root: Root, paths: Collection[str]) -> dict[str, HeldFile]:
     return {path: held for path in paths if (held := root.held(path)) is not None}

@@ -10,8 +10,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.sandbox.git.config import ConfigDamagedError, Entry, parse, runs_something
-from lmagent.sandbox.git.files import ASIDE, MOST_LISTED, Held, Root
+from lmagent.sandbox.git.config import ConfigDamagedError, GitConfigEntry, parse, runs_something
+from lmagent.sandbox.git.files import ASIDE, MOST_LISTED, HeldFile, Root
 from lmagent.sandbox.git.scan import Ident, is_dot_git
 
 Role = Literal["config", "commondir", "hook", "attributes", "alternates", "todo", "program"]
@@ -45,7 +45,7 @@ class Follow(Struct, frozen=True):
 
 class Item(Struct, frozen=True):
     role: Role
-    held: Held
+    held: HeldFile
 
 
 class Repo(Struct, frozen=True):
@@ -83,7 +83,7 @@ class Trouble(Struct, frozen=True):
 
     path: str
     what: str
-    back: Held | None = None
+    back: HeldFile | None = None
     whole: bool = False
     leave: bool = False
 
@@ -175,7 +175,7 @@ def _programs(root: Root, worktree: str, command: str) -> Iterator[str]:
             yield leads
 
 
-def _worktree(root: Root, path: str, entries: list[Entry]) -> str:
+def _worktree(root: Root, path: str, entries: list[GitConfigEntry]) -> str:
     """Return the folder that hooks run in; `""` if it is not in the workspace."""
     for entry in entries:
         if (entry.section, entry.key) == ("core", "worktree") and entry.value:
@@ -183,7 +183,7 @@ def _worktree(root: Root, path: str, entries: list[Entry]) -> str:
     return os.path.dirname(path) if is_dot_git(os.path.basename(path)) else path
 
 
-def _entries(held: Held) -> list[Entry] | None:
+def _entries(held: HeldFile) -> list[GitConfigEntry] | None:
     if held.other or held.kind == "other":
         return None
     try:
@@ -192,7 +192,7 @@ def _entries(held: Held) -> list[Entry] | None:
         return None
 
 
-def _runs(root: Root, repo: str, name: str, held: Held) -> list[tuple[str, str]] | None:
+def _runs(root: Root, repo: str, name: str, held: HeldFile) -> list[tuple[str, str]] | None:
     entries = _entries(held)
     return None if entries is None else runs_something(entries, lambda value: root.leads(repo, value) is None)
 
@@ -223,7 +223,9 @@ def changed_trouble(root: Root, was: Repo, now: Repo, *, strict: bool) -> Iterat
             yield from _other(root, now, name, after, back, strict=strict)
 
 
-def _changed_config(root: Root, was: Repo, now: Repo, name: str, back: Held | None, strict: bool) -> Iterator[Trouble]:
+def _changed_config(
+    root: Root, was: Repo, now: Repo, name: str, back: HeldFile | None, strict: bool
+) -> Iterator[Trouble]:
     held = now.files[name].held
     reasons = list(_config(root, now, name, held, was.runs))
     if not reasons and strict:
@@ -235,7 +237,7 @@ def _changed_config(root: Root, was: Repo, now: Repo, name: str, back: Held | No
         yield Trouble(name, what, back)
 
 
-def _config(root: Root, repo: Repo, name: str, held: Held, known: frozenset[tuple[str, str]]) -> Iterator[str]:
+def _config(root: Root, repo: Repo, name: str, held: HeldFile, known: frozenset[tuple[str, str]]) -> Iterator[str]:
     """Yield the reasons why git should not read a config."""
     if held.kind == "link":
         yield f"is a link to {held.target}, where git would look for its configuration"
@@ -252,7 +254,7 @@ def _config(root: Root, repo: Repo, name: str, held: Held, known: frozenset[tupl
             yield f"git would act on it: {pair[0]} = {pair[1]}"
 
 
-def _other(root: Root, repo: Repo, name: str, item: Item, back: Held | None, *, strict: bool) -> Iterator[Trouble]:
+def _other(root: Root, repo: Repo, name: str, item: Item, back: HeldFile | None, *, strict: bool) -> Iterator[Trouble]:
     held = item.held
     if item.role == "program":
         if back is not None:
@@ -282,7 +284,7 @@ def _other(root: Root, repo: Repo, name: str, item: Item, back: Held | None, *, 
                 return
 
 
-def _is_worktree(root: Root, path: str, held: Held) -> bool:
+def _is_worktree(root: Root, path: str, held: HeldFile) -> bool:
     """Return whether it is the commondir of `git worktree add`: two folders up, in the repository that owns it."""
     owner, middle = os.path.split(os.path.dirname(path))
     if held.kind != "file" or middle != "worktrees" or not owner:

@@ -19,7 +19,7 @@ Ident = tuple[int, int]
 """Device and number of a folder: it keeps them when it is renamed."""
 
 
-class Bounds(Struct, frozen=True):
+class ScanBounds(Struct, frozen=True):
     entries: int = 1_000_000
     seconds: float = 5.0
     repositories: int = 2_000
@@ -62,7 +62,7 @@ def _folded(name: str) -> str:
 
 def scan(
     root: str,
-    bounds: Bounds,
+    bounds: ScanBounds,
     *,
     open_up: Callable[[str], bool] | None = None,
     skip: Collection[str] = (),
@@ -101,7 +101,7 @@ def scan(
     return places
 
 
-def _hit(places: Places, bounds: Bounds, end: float) -> str:
+def _hit(places: Places, bounds: ScanBounds, end: float) -> str:
     if places.seen > bounds.entries:
         return f"only the first {bounds.entries:,} names were looked at"
     if len(places.gitdirs) > bounds.repositories:

@@ -12,7 +12,7 @@ import pytest
 
 from lmagent.core import errors
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult, user
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk, ToolSpec
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Provider
 from lmagent.testing import faults
 from lmagent.testing.script import Behaviour, Counts, ScriptedCall, call_raw, calls, cut, hang, reply, say, think, tool
@@ -45,9 +45,9 @@ class ProviderConformance:
         with self.make([behaviour] * 4) as provider:
             return anyio.run(main, provider)
 
-    def _reply(self, behaviour: Behaviour) -> Reply:
+    def _reply(self, behaviour: Behaviour) -> ModelReply:
         last = self._stream(behaviour)[-1]
-        assert isinstance(last, Reply)
+        assert isinstance(last, ModelReply)
         return last
 
     # --- replies ----------------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ class ProviderConformance:
         text = "Grüße, 世界! 🙂 " * 5
         events = self._stream(say(text, chunk=3))
         last = events[-1]
-        assert isinstance(last, Reply)
-        assert sum(isinstance(event, Reply) for event in events) == 1
+        assert isinstance(last, ModelReply)
+        assert sum(isinstance(event, ModelReply) for event in events) == 1
         assert "".join(event.text for event in events if isinstance(event, TextChunk)) == text
         assert last.message == Message("assistant", (Text(text),))
         assert last.finish_reason == "stop"
@@ -67,7 +67,7 @@ class ProviderConformance:
         """Pieces and parts alike."""
         events = self._stream(think("Let me see.", say("Four.")))
         last = events[-1]
-        assert isinstance(last, Reply)
+        assert isinstance(last, ModelReply)
         assert last.message.parts == (Thinking("Let me see."), Text("Four."))
         assert "".join(event.text for event in events if isinstance(event, ThinkingChunk)) == "Let me see."
 
@@ -122,7 +122,7 @@ class ProviderConformance:
             user("Thanks."),
         ]
         events = self._stream(say("You are welcome."), request(*history))
-        assert isinstance(events[-1], Reply)
+        assert isinstance(events[-1], ModelReply)
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class ProviderConformance:
 
             async def one() -> None:
                 last = [event async for event in provider.stream(request())][-1]
-                assert isinstance(last, Reply)
+                assert isinstance(last, ModelReply)
                 texts.append(last.message.text)
 
             await one()
@@ -190,7 +190,7 @@ class ProviderConformance:
             assert scope.cancelled_caught
             last = [event async for event in provider.stream(request())][-1]
             await provider.aclose()
-            return last.message.text if isinstance(last, Reply) else ""
+            return last.message.text if isinstance(last, ModelReply) else ""
 
         with self.make([hang(say("slow"), chunks=1), say("second")]) as provider:
             assert anyio.run(main, provider) == "second"
@@ -204,7 +204,7 @@ class ProviderConformance:
                     break
             last = [event async for event in provider.stream(request())][-1]
             await provider.aclose()
-            return isinstance(last, Reply)
+            return isinstance(last, ModelReply)
 
         with self.make([say("many words " * 50), say("second")]) as provider:
             assert anyio.run(main, provider)

@@ -14,8 +14,16 @@ import msgspec
 
 from lmagent.core import errors
 from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
-from lmagent.core.model import FinishReason, ModelEvent, ModelRequest, Progress, TextChunk, ThinkingChunk, Usage
-from lmagent.core.model import Reply as ModelReply
+from lmagent.core.model import (
+    FinishReason,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    Progress,
+    TextChunk,
+    ThinkingChunk,
+    Usage,
+)
 from lmagent.core.repair import read_arguments
 from lmagent.providers import jsontext
 from lmagent.testing.loopback import Hang

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.ports import Clock
-from lmagent.core.sandbox import EndReason, Exec, Exit, OnOutput, Promise, Report
+from lmagent.core.sandbox import EndReason, Exec, Exit, OnOutput, Promise, SandboxReport
 
 KILLED = 137
 
@@ -58,7 +58,7 @@ class FakeSandbox:
         program: Program,
         clock: Clock,
         workspace: Path,
-        report: Report = Report("fake", promises=(Promise("files", True, "nothing is run"),)),  # noqa: B008
+        report: SandboxReport = SandboxReport("fake", promises=(Promise("files", True, "nothing is run"),)),  # noqa: B008
     ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
@@ -69,7 +69,7 @@ class FakeSandbox:
         self._clock = clock
         self._report = report
 
-    async def probe(self) -> Report:
+    async def probe(self) -> SandboxReport:
         """See `lmagent.core.sandbox.Sandbox`."""
         return self._report
 

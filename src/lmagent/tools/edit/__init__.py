@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import diff, suggest
-from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import (
     difference_of,
     load_if_there,
@@ -57,7 +57,7 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
     return ToolOutput(f"{told}\n{remark or _around(facts['diff'])}", facts)
 
 
-def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
+def _load(files: Beneath, path: str, ctx: ToolContext) -> LoadedFile:
     old = load_if_there(files, path, LIMIT)
     if old is None:
         raise suggest.missing(files, path, ctx.hidden)

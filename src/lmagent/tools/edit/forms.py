@@ -29,7 +29,7 @@ class Form(Struct, frozen=True):
     mark: str = ""
 
 
-class Chunks(Struct, frozen=True):
+class DottedChunks(Struct, frozen=True):
     """Search and replacement as lines, divided where both have a `...` line."""
 
     search: list[list[str]]
@@ -60,13 +60,13 @@ def block_lines(text: str) -> tuple[list[str], bool]:
     return ([], True) if lines == [""] else (lines, False)
 
 
-def one_chunk(form: Form) -> Chunks:
+def one_chunk(form: Form) -> DottedChunks:
     lines, closed = block_lines(form.search)
     fresh, _ = block_lines(form.replace)
-    return Chunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
+    return DottedChunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
 
 
-def divided(form: Form) -> Chunks | None:
+def divided(form: Form) -> DottedChunks | None:
     """Return the chunks between `...` lines; None without such lines, or where they are not paired."""
     chunks, new = _split(block_lines(form.search)[0]), _split(block_lines(form.replace)[0])
     if len(chunks) < 2 or len(chunks) != len(new):
@@ -76,7 +76,7 @@ def divided(form: Form) -> Chunks | None:
             if _filled(new[edge]):
                 return None
             del chunks[edge], new[edge]
-    return Chunks(chunks, new) if all(_filled(chunk) for chunk in chunks) else None
+    return DottedChunks(chunks, new) if all(_filled(chunk) for chunk in chunks) else None
 
 
 def looks_numbered(lines: Sequence[str], form: Form) -> bool:

@@ -27,7 +27,7 @@ from lmagent.tools.edit.bridges import (
     loose_map,
     relate,
 )
-from lmagent.tools.edit.forms import Chunks, Form, block_lines
+from lmagent.tools.edit.forms import DottedChunks, Form, block_lines
 
 _BUDGET = 5_000_000  # characters compared; a search that fits more of a file than that is ambiguous
 _LINE = 50  # characters that comparing a line costs besides its own
@@ -37,7 +37,7 @@ _QUOTES = frozenset("\"'`“”‘’«»")
 _STOPS = frozenset(".,:;!?…")
 
 
-class Place(Struct, frozen=True):
+class EditPlace(Struct, frozen=True):
     """The place of a search in a file.
 
     Attributes:
@@ -56,10 +56,10 @@ class Place(Struct, frozen=True):
     indent: Indent
     begin: int = 0
     stop: int | None = None
-    chunks: Chunks | None = None
+    chunks: DottedChunks | None = None
 
 
-class Text:
+class EditText:
     """A file's text (without its byte order mark) with line feeds only, prepared for searching.
 
     Args:
@@ -181,7 +181,7 @@ class Text:
         return found
 
 
-def whole_places(text: Text, chunks: Chunks) -> list[Place]:
+def whole_places(text: EditText, chunks: DottedChunks) -> list[EditPlace]:
     """Return the places where the chunks are whole lines, one after the other, with other lines between them."""
     keys = [text.keys_of(chunk) for chunk in chunks.search]
     if not all(keys):
@@ -198,7 +198,9 @@ def whole_places(text: Text, chunks: Chunks) -> list[Place]:
     return [place for place in found if place is not None]
 
 
-def _whole(text: Text, chunks: Sequence[list[str]], starts: Sequence[int], fresh: Sequence[str]) -> Place | None:
+def _whole(
+    text: EditText, chunks: Sequence[list[str]], starts: Sequence[int], fresh: Sequence[str]
+) -> EditPlace | None:
     bits = 0
     indents: list[tuple[str, str]] = []
     own: list[list[int | None]] = []
@@ -215,10 +217,10 @@ def _whole(text: Text, chunks: Sequence[list[str]], starts: Sequence[int], fresh
             indents.append(compared[1:])
         own.append(rows)
     related = relate(indents, fresh)
-    return None if related is None else Place(bits | related[0], text.rows[starts[0]], own, related[1])
+    return None if related is None else EditPlace(bits | related[0], text.rows[starts[0]], own, related[1])
 
 
-def _aligned(text: Text, lines: Sequence[str], start: int) -> tuple[list[int | None], int]:
+def _aligned(text: EditText, lines: Sequence[str], start: int) -> tuple[list[int | None], int]:
     """Return the file's row for each line of a search that is found at `start`, and BLANKS where blank lines differ.
 
     Blank lines are paired in order after the line before them, those before the first line upwards from it.
@@ -242,11 +244,11 @@ def _aligned(text: Text, lines: Sequence[str], start: int) -> tuple[list[int | N
     return own, BLANKS if extra or None in own else 0
 
 
-def _is_blank(text: Text, row: int) -> bool:
+def _is_blank(text: EditText, row: int) -> bool:
     return 0 <= row < len(text.lines) and not text.lines[row].strip()
 
 
-def inside_places(text: Text, form: Form) -> list[Place]:
+def inside_places(text: EditText, form: Form) -> list[EditPlace]:
     """Return the places where a search starts or ends inside a line."""
     lines, closed = block_lines(form.search)
     fresh, _ = block_lines(form.replace)
@@ -257,9 +259,9 @@ def inside_places(text: Text, form: Form) -> list[Place]:
     if not lines[0].strip() or not lines[-1].strip():
         return []
     starts = text.found(text.keys_of(lines), whole=False)
-    chunks = Chunks([lines], [fresh])
+    chunks = DottedChunks([lines], [fresh])
     return [
-        Place(bits | INSIDE, text.rows[start], [own], Indent(), begin, stop, chunks)
+        EditPlace(bits | INSIDE, text.rows[start], [own], Indent(), begin, stop, chunks)
         for start in starts
         for bits, own, begin, stop in _inside(text, lines, start, closed=closed)
     ]
@@ -283,7 +285,7 @@ def _without_shared_edges(
 
 
 def _inside(
-    text: Text, lines: Sequence[str], start: int, *, closed: bool
+    text: EditText, lines: Sequence[str], start: int, *, closed: bool
 ) -> Iterator[tuple[int, list[int | None], int, int]]:
     """Yield bridges, rows, first and last column of each place at `start`."""
     first = text.rows[start]
@@ -316,7 +318,7 @@ def _inside(
         yield bits | head[0][0] | tail[0][0] | (TRAIL if trailing else 0), own, head[0][1], tail[0][2]
 
 
-def _stretches(text: Text, row: int, want: str) -> Iterator[tuple[int, int, int]]:
+def _stretches(text: EditText, row: int, want: str) -> Iterator[tuple[int, int, int]]:
     """Yield the bridges needed and the columns between which the line reads `want`, at the edges of words."""
     line = text.lines[row]
     loose, origin = loose_map(line, dashes=text.dashes)

@@ -12,7 +12,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 
 if TYPE_CHECKING:
-    from lmagent.tools.edit.places import Text
+    from lmagent.tools.edit.places import EditText
 
 Reason = Literal["empty", "unchanged", "missing", "ambiguous", "unshiftable"]
 
@@ -88,7 +88,7 @@ def ambiguous(lines: Sequence[str], rows: Sequence[int], *, more: bool = False) 
     )
 
 
-def missing(text: Text, search: str, replace: str) -> EditRefused:
+def missing(text: EditText, search: str, replace: str) -> EditRefused:
     """Refuse a search that is not in the file; show the region that comes closest and how it differs."""
     wanted = [line for line in search.split("\n") if line.strip()]
     start = _closest(text.keys, text.keys_of(wanted))

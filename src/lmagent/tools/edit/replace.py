@@ -24,11 +24,11 @@ from msgspec import Struct
 
 from lmagent.tools.edit import refusals
 from lmagent.tools.edit.bridges import BRIDGES, Indent, Unshiftable, has_odd_dash, indent_of, loose_keys, width
-from lmagent.tools.edit.forms import Chunks, Form, divided, forms, looks_numbered, one_chunk
-from lmagent.tools.edit.places import Place, Text, inside_places, whole_places
+from lmagent.tools.edit.forms import DottedChunks, Form, divided, forms, looks_numbered, one_chunk
+from lmagent.tools.edit.places import EditPlace, EditText, inside_places, whole_places
 from lmagent.tools.edit.refusals import EditRefused
 
-__all__ = ["EditRefused", "Edited", "edited", "replace_text"]
+__all__ = ["EditRefused", "EditedText", "edited", "replace_text"]
 
 _BOM = "\ufeff"
 _DIFF_CELLS = (
@@ -36,7 +36,7 @@ _DIFF_CELLS = (
 )
 
 
-class Edited(Struct, frozen=True):
+class EditedText(Struct, frozen=True):
     """A text with an edit made; `bridged` names the differences between search and file, none for an exact match."""
 
     text: str
@@ -60,7 +60,7 @@ def replace_text(source: str, search: str, replace: str, replace_all: bool = Fal
     return edited(source, search, replace, replace_all).text
 
 
-def edited(source: str, search: str, replace: str, replace_all: bool = False) -> Edited:
+def edited(source: str, search: str, replace: str, replace_all: bool = False) -> EditedText:
     """Replace `search` in `source`; the module's docstring lists the differences that are allowed between the two.
 
     `replace_all` replaces all places of the step that fits. New lines get the line ends of their place.
@@ -74,7 +74,7 @@ def edited(source: str, search: str, replace: str, replace_all: bool = False) ->
         search, replace = search.removeprefix(_BOM), replace.removeprefix(_BOM)
     if not search:
         raise refusals.empty()
-    text = Text(body, dashes=has_odd_dash(body) or has_odd_dash(search))
+    text = EditText(body, dashes=has_odd_dash(body) or has_odd_dash(search))
     if search == replace:
         raise refusals.unchanged()
     try:
@@ -86,10 +86,10 @@ def edited(source: str, search: str, replace: str, replace_all: bool = False) ->
     after = _with_ends(text, match.splices, "\r\n" if "\r\n" in replace else "\n")
     if after == body:
         raise refusals.unchanged()
-    return Edited(mark + after, match.bridged)
+    return EditedText(mark + after, match.bridged)
 
 
-def _find(text: Text, search: str, replace: str, *, every: bool) -> _Match | None:
+def _find(text: EditText, search: str, replace: str, *, every: bool) -> _Match | None:
     sought = text.to_lf(search)
     readings = list(forms(sought, text.to_lf(replace)))
     for form in readings:
@@ -109,14 +109,14 @@ def _find(text: Text, search: str, replace: str, *, every: bool) -> _Match | Non
     return None
 
 
-def _unless_numbered(text: Text, form: Form, found: _Match, sought: str) -> _Match | None:
+def _unless_numbered(text: EditText, form: Form, found: _Match, sought: str) -> _Match | None:
     if form.mark:
         numbered = looks_numbered(text.lines, form)
         return None if numbered else _Match(found.splices, ("line numbers", *found.bridged))
     return found if form.search == sought else _Match(found.splices, ("escapes", *found.bridged))
 
 
-def _literal(text: Text, form: Form, raw: str, *, every: bool) -> _Match | None:
+def _literal(text: EditText, form: Form, raw: str, *, every: bool) -> _Match | None:
     spans = text.spans(form.search, raw, every=every)
     bridged = () if raw in text.body else ("line ends",)
     if len(spans) > 1 and not every:
@@ -127,7 +127,7 @@ def _literal(text: Text, form: Form, raw: str, *, every: bool) -> _Match | None:
     return _Match([_Splice(*span, form.replace) for span in spans], bridged) if spans else None
 
 
-def _doubles_indent(text: Text, start: int, form: Form) -> bool:
+def _doubles_indent(text: EditText, start: int, form: Form) -> bool:
     """Return whether the replacement repeats the indentation before the place, which the search lacks.
 
     That is so if the replacement has a line of the place exactly as in the file. Refuse if it moves such a line.
@@ -145,7 +145,7 @@ def _doubles_indent(text: Text, start: int, form: Form) -> bool:
     return any(line in place for line in lines)
 
 
-def _least(text: Text, chunks: Chunks, found: Sequence[Place], *, every: bool) -> _Match | None:
+def _least(text: EditText, chunks: DottedChunks, found: Sequence[EditPlace], *, every: bool) -> _Match | None:
     """Edit the place that needs the least bridges; with `every`, all that need just the same."""
     if not found:
         return None
@@ -161,7 +161,7 @@ def _least(text: Text, chunks: Chunks, found: Sequence[Place], *, every: bool) -
     return _Match(splices, tuple(told for bit, told in BRIDGES if least & bit))
 
 
-def _placed(text: Text, chunks: Chunks, place: Place) -> Iterator[_Splice]:
+def _placed(text: EditText, chunks: DottedChunks, place: EditPlace) -> Iterator[_Splice]:
     """Yield the splices, one a chunk, that edit a place; raise `Unshiftable` where that cannot be."""
     settled = _is_indented_like_the_file(text, chunks, place)
     plan = place.indent
@@ -188,7 +188,7 @@ def _placed(text: Text, chunks: Chunks, place: Place) -> Iterator[_Splice]:
         yield _Splice(text.offsets[first] + place.begin, end, "\n".join(new))
 
 
-def _is_indented_like_the_file(text: Text, chunks: Chunks, place: Place) -> bool:
+def _is_indented_like_the_file(text: EditText, chunks: DottedChunks, place: EditPlace) -> bool:
     """Return whether the replacement has the file's indentation already, so that it must not be moved.
 
     The lines that the replacement shares with the place decide; if they do not, both may be meant: refuse.
@@ -277,7 +277,7 @@ def _differing(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, i
     return [(head + a, head + b, head + c, head + d) for kind, a, b, c, d in found if kind != "equal"]
 
 
-def _with_ends(text: Text, splices: Sequence[_Splice], endless: str) -> str:
+def _with_ends(text: EditText, splices: Sequence[_Splice], endless: str) -> str:
     """Apply the splices and return the text with the file's own line ends, or `endless` where the file has none."""
     pieces: list[str] = []
     position = 0
@@ -297,7 +297,7 @@ def _with_ends(text: Text, splices: Sequence[_Splice], endless: str) -> str:
     return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
 
 
-def _mixed_ends(text: Text, splices: Sequence[_Splice]) -> list[str]:
+def _mixed_ends(text: EditText, splices: Sequence[_Splice]) -> list[str]:
     """Return the ends of the new lines: a line that stays keeps its own, a new one gets that of its place."""
     ends: list[str] = []
     row = 0
