@@ -103,7 +103,9 @@ def test_a_watcher_names_the_session_with_which_an_interrupted_one_goes_on(tmp_p
     logs = [tmp_path / ".lmagent" / "sessions" / name / "events.jsonl" for name in (main, child)]
     whole = logs[0].read_text()
     logs[1].write_text(logs[1].read_text()[: logs[1].read_text().rindex('{"type":"turn.finished"')])
-    assert f"lmagent --resume {child} continues it" in cli(tmp_path, "watch", main).stdout, "nobody waits for it any more"
+    assert f"lmagent --resume {child} continues it" in cli(tmp_path, "watch", main).stdout, (
+        "nobody waits for it any more"
+    )
     logs[0].write_text(whole[: whole.rindex('{"type":"subagent.finished"')])
     shown = cli(tmp_path, "watch", main).stdout
     assert shown.count(f"lmagent --resume {main} continues it") == 2

@@ -15,8 +15,8 @@ from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.gateway.broadcast.index_feed import BEGINNING
+from lmagent.gateway.compat.anew import begin_anew
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.turns import named
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing import ScriptedServer

@@ -20,7 +20,7 @@ from lmagent.core import events as ev
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.sandbox.scratch import forget_scratch
-from lmagent.store import export, seeds
+from lmagent.store import compat, export
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.listed import ListPlace, SessionRow, Shelf
@@ -222,9 +222,9 @@ class WorkspaceRecords(Struct, frozen=True):
             app_version=__version__,
             imported_from=str(path),
         )
-        return anyio.run(self._write, seeds.read_seed(path, opening, now))
+        return anyio.run(self._write, compat.read_session(path, opening, now))
 
-    async def _write(self, imported: seeds.ImportedSession) -> ImportedReport:
+    async def _write(self, imported: compat.ImportedSession) -> ImportedReport:
         log = self.store.create(imported.session)
         try:
             for event in imported.events[:-1]:

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, cast
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Image, Part, Text, Thinking
+from lmagent.gateway.compat.words import input_of
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.seed.words import input_of
 
 ROLES = {"system": "instructions", "developer": "instructions", "user": "user", "assistant": "you", "tool": "a tool"}
 """The speakers' names for the agent."""

@@ -9,8 +9,8 @@ from typing import Literal
 from anyio import to_thread
 from msgspec import Struct
 
+from lmagent.gateway.compat.http import state_of
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.seed.http import state_of
 from lmagent.store.index import SessionIndex
 from lmagent.store.spent import Spending, UsageSums, day_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from lmagent.core.work import Plan, TaskState
+from lmagent.gateway.compat.http import state_of
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.seed.http import state_of
 
 
 class Work(Struct, frozen=True):

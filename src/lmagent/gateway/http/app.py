@@ -36,14 +36,14 @@ from lmagent.gateway.api import (
     views,
     work,
 )
+from lmagent.gateway.compat import http as compat
+from lmagent.gateway.compat import live
 from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.guard import LOOPBACK, App, Guard, GuardRules, Receive, Scope, Send, Visitor, refuse
 from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of, told
-from lmagent.gateway.seed import http as seed
-from lmagent.gateway.seed import live
 
 if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
@@ -72,7 +72,7 @@ TABLE: tuple[Route, ...] = (
     *activity.ROUTES,
     *status.ROUTES,
     *metrics.ROUTES,
-    *seed.ROUTES,
+    *compat.ROUTES,
     *facade.ROUTES,
 )
 """All routes. If several match a path, the first counts."""

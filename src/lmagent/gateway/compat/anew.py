@@ -21,8 +21,8 @@ from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.engine.work import WorkState
+from lmagent.gateway.compat.words import Mode, change_of, mode_of
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.seed.words import Mode, change_of, mode_of
 from lmagent.store.log import JsonlLog
 
 LONGEST = 64

@@ -15,10 +15,10 @@ from lmagent.core.view import is_filler, spoken
 from lmagent.core.work import Plan
 from lmagent.engine.state import SessionState
 from lmagent.engine.worktext import counted
+from lmagent.gateway.compat.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
-from lmagent.gateway.seed.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
 

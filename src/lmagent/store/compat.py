@@ -45,7 +45,7 @@ class ImportedSession(Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
+def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
     """Read a session of LMAgent (`.json`) or agent_computer (`.jsonl`).
 
     Raises StoreError if the file cannot be read, or holds no conversation.

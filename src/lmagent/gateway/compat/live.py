@@ -14,10 +14,10 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ShuttingDown
 from lmagent.core.events import decode
 from lmagent.gateway.broadcast.index_feed import BEGINNING, FeedWatcher
+from lmagent.gateway.compat.socket import converse, run_socket
+from lmagent.gateway.compat.words import Told
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Socket, Talk
-from lmagent.gateway.seed.socket import converse, run_socket
-from lmagent.gateway.seed.words import Told
 from lmagent.store.activity import Activity, activity_of
 
 REMEMBERED = 4096

@@ -17,8 +17,8 @@ from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
 from lmagent.core.messages import Image, Thinking
 from lmagent.engine.state import SessionState
+from lmagent.store.compat import ImportedSession, read_session
 from lmagent.store.rebuild import NO_BEGINNING, RESULT_CAP
-from lmagent.store.seeds import ImportedSession, read_seed
 
 OURS = "20270101_000000_000000"
 PIXEL = "iVBORw0KGgo="
@@ -29,7 +29,7 @@ def _call(id: str, name: str = "read", arguments: Any = '{"path": "a"}') -> dict
 
 
 def _read(path: Path) -> ImportedSession:
-    return read_seed(path, created(OURS), NOW)
+    return read_session(path, created(OURS), NOW)
 
 
 def _lmagent(folder: Path, messages: list[Any], name: str = "20250301_101500_abc123", **metadata: Any) -> Path:

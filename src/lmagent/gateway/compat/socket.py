@@ -21,12 +21,12 @@ from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungr
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
+from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.compat.http import state_of
+from lmagent.gateway.compat.words import Mode, Telling, Told, change_of, mode_of, way_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.http.sockets import read_message, until_gone
-from lmagent.gateway.seed.anew import begin_anew
-from lmagent.gateway.seed.http import state_of
-from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of, way_of
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.jsonl import JsonlStore
 
