@@ -73,7 +73,7 @@ async def test_a_session_that_could_not_be_opened_whole_is_not_kept_from_anybody
             session = (await hub.runner.begin()).id
             await asked(hub, session, "one")
         async with hub_on(disk, model.base_url) as hub:
-            hub.host.wishes = (SetModel(model=LONG),)  # which is recorded as the session is opened
+            hub.host.initial_commands = (SetModel(model=LONG),)  # which is recorded as the session is opened
             with full(disk), pytest.raises(StoreError, match="the disk is full"):
                 await hub.runner.open(session)
             assert session not in hub.host.sessions

@@ -178,25 +178,25 @@ async def _session(context: SlashContext, _: str) -> SlashResult:
     return SlashResult(_need(context).state.session)
 
 
-async def _undo(context: SlashContext, wish: str) -> SlashResult:
-    command = Undo(count=_count(wish, "/undo"), turn=wish == "turn", by="slash")
+async def _undo(context: SlashContext, which: str) -> SlashResult:
+    command = Undo(count=_count(which, "/undo"), turn=which == "turn", by="slash")
     shared = shared_with(chosen(_need(context), command))
     result = await _restore(context, command)
     return SlashResult(f"{result.text}\n{shared[0].upper()}{shared[1:]}; /redo brings it back.") if shared else result
 
 
-async def _redo(context: SlashContext, wish: str) -> SlashResult:
-    return await _restore(context, Redo(count=_count(wish, "/redo"), by="slash"))
+async def _redo(context: SlashContext, which: str) -> SlashResult:
+    return await _restore(context, Redo(count=_count(which, "/redo"), by="slash"))
 
 
-def _count(wish: str, command: str) -> int:
-    if wish in ("", "turn"):
+def _count(which: str, command: str) -> int:
+    if which in ("", "turn"):
         return 1
-    if wish == "all":
+    if which == "all":
         return 0
-    if not wish.isdigit() or wish == "0":
-        raise ConfigError(f"{command} does not know {wish!r}", fix=f"{command}, {command} 3 or {command} all")
-    return int(wish)
+    if not which.isdigit() or which == "0":
+        raise ConfigError(f"{command} does not know {which!r}", fix=f"{command}, {command} 3 or {command} all")
+    return int(which)
 
 
 async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:

@@ -13,7 +13,7 @@ from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 
 if TYPE_CHECKING:
-    from lmagent.sandbox.choose import Wishes
+    from lmagent.sandbox.choose import SandboxRequest
 
 
 class Confined:
@@ -61,7 +61,7 @@ class Confined:
             if self._sandbox is None:
                 from lmagent.sandbox.choose import choose  # most sessions run no command
 
-                self._sandbox, self.report = await choose(self._workspace, wishes(self._settings, self._workspace))
+                self._sandbox, self.report = await choose(self._workspace, request(self._settings, self._workspace))
             return self._sandbox
 
     async def aclose(self) -> None:
@@ -69,13 +69,13 @@ class Confined:
             await self._sandbox.aclose()
 
 
-def wishes(settings: Settings, workspace: Path) -> Wishes:
-    from lmagent.sandbox.choose import Wishes
+def request(settings: Settings, workspace: Path) -> SandboxRequest:
+    from lmagent.sandbox.choose import SandboxRequest
     from lmagent.sandbox.scratch import scratch_root
 
     data = settings.agent_data_dir
     read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
-    return Wishes(
+    return SandboxRequest(
         backend=settings.sandbox,
         env=os.environ,
         memory_mb=settings.sandbox_memory_mb,

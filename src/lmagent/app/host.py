@@ -74,7 +74,7 @@ class Host(Struct):
         settings: as at the start of the program.
         transport: for questions to the server other than model calls.
         sessions: sessions that this host has open for writing, by id.
-        wishes: commands for each resumed session: mode and model of the command line.
+        initial_commands: commands for each resumed session: mode and model of the command line.
         attended: a user can answer approvals.
         unattended: ids of sessions without approvals, even on an attended surface.
         snapshots: keeps the files that calls change; None if switched off.
@@ -96,7 +96,7 @@ class Host(Struct):
     registry: Registry
     toolbox: Toolbox
     sessions: dict[str, Session]
-    wishes: tuple[SetMode | SetModel, ...] = ()
+    initial_commands: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
     snapshots: KeptChanges | None = None
@@ -250,10 +250,10 @@ class Host(Struct):
             raise
         session.state.grants += left.grants if left is not None else ()
         try:
-            for wish in self.wishes if left is None else ():
-                current = session.state.mode if isinstance(wish, SetMode) else session.state.model
-                if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
-                    await session.send(wish)
+            for command in self.initial_commands if left is None else ():
+                current = session.state.mode if isinstance(command, SetMode) else session.state.model
+                if current != (command.mode if isinstance(command, SetMode) else command.model):
+                    await session.send(command)
             for begin in self.registry.openers:
                 await begin(session)
         except BaseException:
@@ -300,7 +300,7 @@ class Host(Struct):
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
         self.opened(session)
-        given = any(isinstance(wish, SetMode) for wish in self.wishes)
+        given = any(isinstance(command, SetMode) for command in self.initial_commands)
         GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
             from lmagent.app.logs import SessionLogger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import BinaryIO
 
-from lmagent.app.confined import Confined, wishes
+from lmagent.app.confined import Confined, request
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.sandbox import Exec, Exit, Running, SandboxReport, Stream
@@ -16,7 +16,7 @@ async def probe_all(options: HostOptions) -> list[SandboxReport]:
     """Return the probe's report of each sandbox that the settings allow."""
     loaded = load_settings(options)
     workspace = open_workspace(loaded.workspace).path
-    return await reports(workspace, wishes(loaded.settings, workspace))
+    return await reports(workspace, request(loaded.settings, workspace))
 
 
 async def run_command(

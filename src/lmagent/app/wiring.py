@@ -135,7 +135,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         registry=registry,
         toolbox=Toolbox(registry.offered()),
         sessions=sessions,
-        wishes=_wishes(options, settings),
+        initial_commands=_initial_commands(options, settings),
         attended=options.attended,
         snapshots=kept_changes(workspace.path, settings),
         replay=replay,
@@ -226,7 +226,7 @@ def _others(names: Sequence[str]) -> str:
     return f" ({', '.join(names)} run too; choose with --base-url or LLM_URL)" if names else ""
 
 
-def _wishes(options: HostOptions, settings: Settings) -> tuple[SetMode | SetModel, ...]:
+def _initial_commands(options: HostOptions, settings: Settings) -> tuple[SetMode | SetModel, ...]:
     """Return the commands for resumed sessions: the command line wins over their logs."""
     mode = (SetMode(mode=settings.permission_mode, by="flag"),) if "permission_mode" in options.flags else ()
     model = (SetModel(model=settings.llm_model, by="flag"),) if "llm_model" in options.flags else ()

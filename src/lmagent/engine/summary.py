@@ -108,7 +108,7 @@ def _words(reply: ModelReply | None) -> str:
 class _Request(msgspec.Struct, frozen=True):
     """A request for a summary; without tools if `plain`."""
 
-    wish: str
+    question: str
     messages: list[Message]
     tokens: int
     plain: bool
@@ -118,21 +118,21 @@ def _request(
     session: Session, way: Way, messages: Sequence[Message], focus: str, tokens: int, *, overflown: bool
 ) -> _Request | None:
     """Return the request, or None if it cannot fit the window."""
-    wish = SUMMARY_REQUEST.format(words=tokens // TOKENS_A_WORD) + (f"\nKeep above all: {focus}" if focus else "")
+    question = SUMMARY_REQUEST.format(words=tokens // TOKENS_A_WORD) + (f"\nKeep above all: {focus}" if focus else "")
     state, window = session.state, session.window.tokens
-    room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(wish.encode()))
+    room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(question.encode()))
     size = sum(map(message_bytes, messages))
     if way == "plain":
         told = set(state.notes.values())  # the cut keeps the notes, and the summary need not repeat them
         text = _transcript(messages, told, state.bytes(min(room, int(window * PLAIN_SHARE))))
-        return _Request(wish, [user(f"<conversation>\n{text}\n</conversation>\n\n{wish}")], tokens, plain=True)
+        return _Request(question, [user(f"<conversation>\n{text}\n</conversation>\n\n{question}")], tokens, plain=True)
     known = state.estimate_tokens() - state.tokens(state.conversation_bytes - size)
     if known > room:
         room = state.bytes(room) - state.fixed_bytes
         messages = fitted(messages, room)
         if sum(map(message_bytes, messages)) > room:
             return None
-    return _Request(wish, list(messages), tokens, plain=False)
+    return _Request(question, list(messages), tokens, plain=False)
 
 
 def _transcript(messages: Sequence[Message], notes: Collection[str], size: int) -> str:
@@ -160,7 +160,7 @@ def _entries(message: Message, notes: Collection[str]) -> list[str]:
 
 def _stream(session: Session, request: _Request) -> AsyncIterator[ModelEvent]:
     if not request.plain:
-        return ask_aside(session, request.wish, request.tokens, request.messages)
+        return ask_aside(session, request.question, request.tokens, request.messages)
     plain = msgspec.structs.replace(
         session.request(),
         system=PLAIN_SYSTEM,

@@ -97,7 +97,7 @@ def _chosen_in(host: Host, session: str) -> float:
 def _use(host: Host, model: str) -> None:
     host.use_model(model)
     # The command line's choice is older: reopened sessions keep their model.
-    host.wishes = tuple(wish for wish in host.wishes if not isinstance(wish, SetModel))
+    host.initial_commands = tuple(command for command in host.initial_commands if not isinstance(command, SetModel))
 
 
 def _read(host: Host) -> dict[str, ChosenModel]:

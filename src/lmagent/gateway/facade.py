@@ -85,9 +85,9 @@ async def complete(call: Call) -> Response:
     """Run one turn, as a chat completion."""
     async with taken_in(call.request) as body:
         _refuse_what_cannot_be(body)
-        wish = _wish(call)
-        session, input = await _submitted(call, body, wish)
-    turn = _Turn(call.gateway, session, input, body, wish)
+        wanted = _wanted(call)
+        session, input = await _submitted(call, body, wanted)
+    turn = _Turn(call.gateway, session, input, body, wanted)
     headers = {"X-Session": session}
     if body.stream:
         return _Stream(turn, {**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -107,27 +107,27 @@ async def complete(call: Call) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
 
 
-async def _submitted(call: Call, body: Completion, wish: CompletionOptions) -> tuple[str, ev.InputReceived]:
+async def _submitted(call: Call, body: Completion, wanted: CompletionOptions) -> tuple[str, ev.InputReceived]:
     """Record the request's input, or return the recorded one if the request is a retry."""
     key = call.access.key_of(call.caller)
-    mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wish.session)))
+    mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wanted.session)))
     async with taking(mark):
-        if wish.is_retry and (sent := await repeated(call.gateway, mark, wish.session)) is not None:
+        if wanted.is_retry and (sent := await repeated(call.gateway, mark, wanted.session)) is not None:
             return sent
-        return await _given(call.gateway, key, mark, body, wish)
+        return await _given(call.gateway, key, mark, body, wanted)
 
 
 async def _given(
-    gateway: Gateway, key: bytes, mark: str, body: Completion, wish: CompletionOptions
+    gateway: Gateway, key: bytes, mark: str, body: Completion, wanted: CompletionOptions
 ) -> tuple[str, ev.InputReceived]:
     """Submit the last message to a known session, or the whole conversation to a new one."""
     model = await _model_of(gateway, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
     asked = await _judged(gateway, last)
-    async with _known(gateway, key, body, wish) as known:
+    async with _known(gateway, key, body, wanted) as known:
         if known is None:
             asked = (*await _judged(gateway, before), *asked)
-            known = await (named(gateway, wish.session) if wish.session else gateway.runner.begin())
+            known = await (named(gateway, wanted.session) if wanted.session else gateway.runner.begin())
             if before:  # the first message then begins with the earlier conversation, which is no title
                 await gateway.runner.send(known.id, Rename(title=title_of(last)))
         if model and known.session.state.model != model:
@@ -139,11 +139,11 @@ async def _given(
 
 @asynccontextmanager
 async def _known(
-    gateway: Gateway, key: bytes, body: Completion, wish: CompletionOptions
+    gateway: Gateway, key: bytes, body: Completion, wanted: CompletionOptions
 ) -> AsyncGenerator[OpenSession | None]:
     """Yield the session that has the earlier conversation; None if no session has it."""
-    if wish.session:
-        yield await named(gateway, wish.session) if _is_there(gateway, wish.session) else None
+    if wanted.session:
+        yield await named(gateway, wanted.session) if _is_there(gateway, wanted.session) else None
         return
     async with resumed(gateway, key, body.model, body.messages) as known:
         yield known
@@ -154,7 +154,7 @@ async def _judged(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
     return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
 
 
-def _wish(call: Call) -> CompletionOptions:
+def _wanted(call: Call) -> CompletionOptions:
     headers = call.request.headers
     session = headers.get("x-session", "")
     if session and not is_session_id(session):
@@ -200,9 +200,9 @@ class _Turn:
     """A turn, answered as a completion."""
 
     def __init__(
-        self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wish: CompletionOptions
+        self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wanted: CompletionOptions
     ) -> None:
-        self._gateway, self._session, self._input, self._body, self._wish = gateway, session, input, body, wish
+        self._gateway, self._session, self._input, self._body, self._wanted = gateway, session, input, body, wanted
         self._answering = Answering()
         self._spent = Spent()
         self._ended = False
@@ -210,7 +210,7 @@ class _Turn:
 
     async def left(self) -> None:
         """Interrupt the turn if the client, which has gone, asked for that."""
-        if self._wish.interrupts and not self._ended:
+        if self._wanted.interrupts and not self._ended:
             settle(self._input)  # a repeated request wants a new turn, not the interrupted one
             with anyio.CancelScope(shield=True), suppress(LmagentError):
                 await self._gateway.runner.send(self._session, Interrupt())
@@ -254,7 +254,7 @@ class _Turn:
             await self.left()
 
     async def _events(self) -> AsyncGenerator[ev.Event | None]:
-        events = followed(self._gateway, self._session, self._input, patience=self._wish.patience)
+        events = followed(self._gateway, self._session, self._input, patience=self._wanted.patience)
         async with aclosing(events):
             async for event in events:
                 self._spent.take(event)

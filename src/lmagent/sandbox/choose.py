@@ -26,7 +26,7 @@ from lmagent.sandbox.guarded import Guarded
 Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
 
 
-class Wishes(Struct, frozen=True):
+class SandboxRequest(Struct, frozen=True):
     """The user's options for a sandbox.
 
     Attributes:
@@ -47,7 +47,7 @@ class Wishes(Struct, frozen=True):
     scratch: Path | None = None
 
 
-async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, SandboxReport]:
+async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, SandboxReport]:
     """Return the first sandbox that works, guarded, and its report.
 
     Raises:
@@ -55,7 +55,7 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, SandboxRepor
     """
     reports: list[SandboxReport] = []
     guard = GitGuard(workspace)
-    for sandbox in _candidates(workspace, wishes, guard):
+    for sandbox in _candidates(workspace, request, guard):
         report = await sandbox.probe()
         if report.works:
             return Guarded(sandbox, guard if sandbox.root == str(workspace) else None), report
@@ -64,10 +64,10 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, SandboxRepor
     raise refusal(reports)
 
 
-async def reports(workspace: Path, wishes: Wishes) -> list[SandboxReport]:
+async def reports(workspace: Path, request: SandboxRequest) -> list[SandboxReport]:
     """Return the reports in the order in which the candidates are tried."""
     found: list[SandboxReport] = []
-    for sandbox in _candidates(workspace, wishes, GitGuard(workspace)):
+    for sandbox in _candidates(workspace, request, GitGuard(workspace)):
         found.append(await sandbox.probe())
         await sandbox.aclose()
     return found
@@ -79,56 +79,56 @@ def refusal(reports: list[SandboxReport]) -> SandboxError:
     return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
 
 
-def _candidates(workspace: Path, wishes: Wishes, guard: GitGuard) -> Iterator[Sandbox]:
-    if wishes.backend == "off":
+def _candidates(workspace: Path, request: SandboxRequest, guard: GitGuard) -> Iterator[Sandbox]:
+    if request.backend == "off":
         from lmagent.sandbox.unconfined import Unconfined
 
-        yield Unconfined(workspace, wishes.env, _limited(Limits(), wishes))
+        yield Unconfined(workspace, request.env, _limited(Limits(), request))
         return
-    read = toolchains(Path(wishes.env.get("HOME", os.sep)), wishes.read)
-    if wishes.backend in ("auto", "bubblewrap") and sys.platform == "linux":
+    read = toolchains(Path(request.env.get("HOME", os.sep)), request.read)
+    if request.backend in ("auto", "bubblewrap") and sys.platform == "linux":
         from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
         from lmagent.sandbox.scratch import Scratch
 
-        limits = _limited(Limits(), wishes)
-        scratch = Scratch(wishes.scratch) if wishes.scratch is not None else None
+        limits = _limited(Limits(), request)
+        scratch = Scratch(request.scratch) if request.scratch is not None else None
         options = BubblewrapOptions(
-            wishes.env, limits, read, protected=guard.protected, own=wishes.own, scratch=scratch
+            request.env, limits, read, protected=guard.protected, own=request.own, scratch=scratch
         )
         yield Bubblewrap(workspace, options)
-    if wishes.own:
-        if wishes.backend not in ("auto", "bubblewrap"):
-            where = ", ".join(map(str, wishes.own))
+    if request.own:
+        if request.backend not in ("auto", "bubblewrap"):
+            where = ", ".join(map(str, request.own))
             raise SandboxError(
                 f"the workspace holds lmagent's own files ({where}), which only bubblewrap can cover",
                 fix="work in another folder: lmagent --workspace DIR",
             )
         return
-    if wishes.backend in ("auto", "docker"):
-        yield _docker(workspace, wishes)
-    if wishes.backend == "auto" and sys.platform == "darwin":
+    if request.backend in ("auto", "docker"):
+        yield _docker(workspace, request)
+    if request.backend == "auto" and sys.platform == "darwin":
         from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions
 
-        limits = _limited(Limits(), wishes)
-        yield Seatbelt(workspace, SeatbeltOptions(wishes.env, limits, read, guard.protected))
-    if wishes.backend == "landlock":
+        limits = _limited(Limits(), request)
+        yield Seatbelt(workspace, SeatbeltOptions(request.env, limits, read, guard.protected))
+    if request.backend == "landlock":
         from lmagent.sandbox.landlock import Landlock, LandlockOptions
 
-        yield Landlock(workspace, LandlockOptions(wishes.env, _limited(Limits(), wishes), read, degraded=True))
+        yield Landlock(workspace, LandlockOptions(request.env, _limited(Limits(), request), read, degraded=True))
 
 
-def _docker(workspace: Path, wishes: Wishes) -> Sandbox:
+def _docker(workspace: Path, request: SandboxRequest) -> Sandbox:
     from lmagent.sandbox import docker
 
     options = docker.DockerOptions(
-        env=wishes.env,
-        image=wishes.image,
-        limits=_limited(docker.LIMITS, wishes),
-        network=wishes.network,
-        read=wishes.read,
+        env=request.env,
+        image=request.image,
+        limits=_limited(docker.LIMITS, request),
+        network=request.network,
+        read=request.read,
     )
     return docker.Docker(workspace, options)
 
 
-def _limited(own: Limits, wishes: Wishes) -> Limits:
-    return replace(own, memory_mb=wishes.memory_mb or own.memory_mb, pids=wishes.pids or own.pids)
+def _limited(own: Limits, request: SandboxRequest) -> Limits:
+    return replace(own, memory_mb=request.memory_mb or own.memory_mb, pids=request.pids or own.pids)

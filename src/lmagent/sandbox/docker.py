@@ -150,9 +150,9 @@ class Docker:
                 return (await anyio.to_thread.run_sync(self._call, "rm", "--force", name)).returncode == 0
 
             link = connect([docker, *serve(spec.name)], self._options.env, bury)
-            wishes = {"filters": _filters(), "mounts": [mount.target for mount in spec.mounts]}
+            setup = {"filters": _filters(), "mounts": [mount.target for mount in spec.mounts]}
             try:
-                found = await link.greet(wishes, _ANSWER)
+                found = await link.greet(setup, _ANSWER)
                 wrong = _wrong(found, spec)
             except SandboxError as error:  # it may just have been ending
                 failure = trouble(error.message, self._options.image)

@@ -94,14 +94,14 @@ class Link:
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    async def greet(self, wishes: Mapping[str, object], seconds: float) -> dict[str, Any]:
+    async def greet(self, setup: Mapping[str, object], seconds: float) -> dict[str, Any]:
         """Send our requirements, and return the facts about the container.
 
         Raises:
             SandboxError: no answer came; the text is docker's.
         """
         job = self._jobs[0] = LinkJob(0, _nothing)
-        self.post(HELLO, 0, json.dumps(wishes).encode())
+        self.post(HELLO, 0, json.dumps(setup).encode())
         with anyio.move_on_after(seconds):
             await self.flush()
             await self.until(job)

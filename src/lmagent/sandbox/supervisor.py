@@ -234,13 +234,13 @@ class Supervisor:
             self.over = True
             kill(1, signal.SIGUSR1)
 
-    def _hello(self, wishes: dict[str, Any]) -> None:
+    def _hello(self, setup: dict[str, Any]) -> None:
         _await_first()
-        program = bytes.fromhex(wishes["filters"].get(platform.machine(), ""))
+        program = bytes.fromhex(setup["filters"].get(platform.machine(), ""))
         if program:
             install_filter(program)
         said: dict[str, Any] = {"filtered": bool(program), "kernel": platform.release(), "mounts": {}}
-        for path in wishes["mounts"]:
+        for path in setup["mounts"]:
             with contextlib.suppress(OSError):
                 said["mounts"][path] = [(status := os.lstat(path)).st_dev, status.st_ino]
         with open("/proc/self/mountinfo", errors="surrogateescape") as file:

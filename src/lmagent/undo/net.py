@@ -50,17 +50,17 @@ def net(
     paths = dict[str, list[Change]]()
     for change in changes if to == "after" else reversed(changes):
         paths.setdefault(change.path, []).append(change)
-    wishes, refused = list[WantedState](), list[UndoRefusal]()
+    wanted_states, refused = list[WantedState](), list[UndoRefusal]()
     for path in sorted(paths, key=lambda path: path.split("/")):
         if not _is_sound(path, paths[path], hidden):
             refused.append(UndoRefusal(path, "it is not a path of the workspace, or its record is damaged"))
             continue
-        wish, broken = _fold(path, paths[path], to)
+        goal, broken = _fold(path, paths[path], to)
         if broken:
             refused.append(UndoRefusal(path, f"{CHANGED_SINCE}, between two changes; that version is kept"))
-        if wish.have != wish.want:
-            wishes.append(wish)
-    return wishes, refused
+        if goal.have != goal.want:
+            wanted_states.append(goal)
+    return wanted_states, refused
 
 
 def same(one: PathState | None, other: PathState | None) -> bool:

@@ -44,7 +44,7 @@ class _Refused(Exception):
 class _Step(Struct):
     """A target state that can be reached; `content` if the content has to be written, otherwise mode and time only."""
 
-    wish: WantedState
+    goal: WantedState
     found: os.stat_result | None
     content: bool = True
 
@@ -58,73 +58,73 @@ class Restore:
         self._written = dict[tuple[object, ...], str]()
         self._names = Counter[tuple[int, PathState | None]]()  # names of one file that are to be the same file again
 
-    def run(self, wishes: Sequence[WantedState]) -> Restored:
+    def run(self, wanted_states: Sequence[WantedState]) -> Restored:
         """Restore the paths that can be restored: parents before children, each path once."""
         planned, free, put = list[_Step](), list[_Step](), list[_Step]()
-        for wish in wishes:
-            with self._told(wish):
-                step = self._plan(wish)
+        for goal in wanted_states:
+            with self._told(goal):
+                step = self._plan(goal)
                 if step is None:
-                    self._done.append(wish.path)
+                    self._done.append(goal.path)
                 else:
                     planned.append(step)
                     if step.found is not None:
-                        self._names[step.found.st_ino, wish.want] += 1
+                        self._names[step.found.st_ino, goal.want] += 1
         for step in reversed(planned):
-            with self._told(step.wish):
+            with self._told(step.goal):
                 self._clear(step)
                 free.append(step)
         for step in reversed(free):
-            with self._told(step.wish):
+            with self._told(step.goal):
                 self._put(step)
                 put.append(step)
         for step in reversed(put):
-            with self._told(step.wish):
+            with self._told(step.goal):
                 self._settle(step)
-                self._done.append(step.wish.path)
-                if step.wish.hollow:
-                    self._refused.append(UndoRefusal(step.wish.path, step.wish.hollow))
+                self._done.append(step.goal.path)
+                if step.goal.hollow:
+                    self._refused.append(UndoRefusal(step.goal.path, step.goal.hollow))
         return Restored(tuple(sorted(self._done)), tuple(sorted(self._refused, key=lambda one: one.path)))
 
     @contextmanager
-    def _told(self, wish: WantedState) -> Generator[None]:
+    def _told(self, goal: WantedState) -> Generator[None]:
         """Record an error as a refusal of this path, so that the other paths are still restored."""
         try:
             yield
         except PathChanged:
-            self._refused.append(UndoRefusal(wish.path, CHANGED_SINCE))
+            self._refused.append(UndoRefusal(goal.path, CHANGED_SINCE))
         except (_Refused, Damaged) as refused:
-            self._refused.append(UndoRefusal(wish.path, str(refused.args[0])))
+            self._refused.append(UndoRefusal(goal.path, str(refused.args[0])))
         except OSError as error:
             reason = _REASONS.get(error.errno or 0, f"it failed: {error.strerror}")
-            self._refused.append(UndoRefusal(wish.path, reason))
+            self._refused.append(UndoRefusal(goal.path, reason))
 
-    def _plan(self, wish: WantedState) -> _Step | None:
+    def _plan(self, goal: WantedState) -> _Step | None:
         """Return the step to a target state; None if nothing is to be done."""
-        have, want = wish.have, wish.want
+        have, want = goal.have, goal.want
         if "other" in (have and have.kind, want and want.kind):
             raise _Refused("a FIFO, socket or device is not restored")
-        found = self._look(wish.path)
+        found = self._look(goal.path)
         if found is None:
             if want is None:
                 return None
             if have is not None and not _is_retyped(have, want):
                 raise _Refused(CHANGED_SINCE)
-            return self._able(_Step(wish, None))
-        if have is not None and self._is(wish.path, found, have, want):
-            return self._able(_Step(wish, found, not _is_same_content(have, want)))
-        if want is None or not self._is(wish.path, found, want, have):
+            return self._able(_Step(goal, None))
+        if have is not None and self._is(goal.path, found, have, want):
+            return self._able(_Step(goal, found, not _is_same_content(have, want)))
+        if want is None or not self._is(goal.path, found, want, have):
             raise _Refused(CHANGED_SINCE)
-        if want.kind == "folder" and self._reach.mode(wish.path, found) != want.mode:  # of a restore that was cut off
-            return _Step(wish, found)
-        if wish.hollow:
-            self._refused.append(UndoRefusal(wish.path, wish.hollow))
+        if want.kind == "folder" and self._reach.mode(goal.path, found) != want.mode:  # of a restore that was cut off
+            return _Step(goal, found)
+        if goal.hollow:
+            self._refused.append(UndoRefusal(goal.path, goal.hollow))
         return None
 
     def _able(self, step: _Step) -> _Step:
-        want = step.wish.want
+        want = step.goal.want
         if want is not None and want.kind == "file" and step.content and not self._objects.has(want.sha256, want.size):
-            raise _Refused(step.wish.lost if not want.sha256 or step.wish.lost else "its content is no longer kept")
+            raise _Refused(step.goal.lost if not want.sha256 or step.goal.lost else "its content is no longer kept")
         return step
 
     def _look(self, path: str) -> os.stat_result | None:
@@ -166,14 +166,14 @@ class Restore:
         return timely if equal is None else equal
 
     def _clear(self, step: _Step) -> None:
-        want, found = step.wish.want, step.found
+        want, found = step.goal.want, step.found
         if found is None or (want is not None and (want.kind == "folder") == modes.S_ISDIR(found.st_mode)):
             return
-        self._reach.at(step.wish.path, lambda folder, name: remove(folder, name, found))
+        self._reach.at(step.goal.path, lambda folder, name: remove(folder, name, found))
         step.found = None
 
     def _put(self, step: _Step) -> None:
-        path, want, found = step.wish.path, step.wish.want, step.found
+        path, want, found = step.goal.path, step.goal.want, step.found
         if want is None:
             return
         if want.kind == "folder":
@@ -229,7 +229,7 @@ class Restore:
 
     def _settle(self, step: _Step) -> None:
         """Give a folder its owner and its mode, after the last change in it."""
-        path, want = step.wish.path, step.wish.want
+        path, want = step.goal.path, step.goal.want
         if want is None or want.kind != "folder":
             return
         self._reach.opened.pop(path, None)

@@ -193,11 +193,11 @@ class WorkspaceSnapshots:
     def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         with self._busy:
             self._lock.enter()
-            wishes, refused = net(changes, to, self._hidden)
+            wanted_states, refused = net(changes, to, self._hidden)
             with self._lock.alone():
                 reach = Reach(self._workspace)
                 try:
-                    restored = Restore(reach, self._objects).run(wishes)
+                    restored = Restore(reach, self._objects).run(wanted_states)
                 finally:
                     reach.close()
             every = sorted([*restored.refused, *refused], key=lambda refusal: refusal.path)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from lmagent.app.runner import job_of
-from lmagent.core import commands as wishes
+from lmagent.core import commands as core_commands
 from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.view import UserBlock, View, reduce
@@ -60,22 +60,22 @@ class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
 
 
 Plain = (
-    wishes.Withdraw
-    | wishes.Continue
-    | wishes.Interrupt
-    | wishes.Approve
-    | wishes.SetMode
-    | wishes.SetModel
-    | wishes.SetOptions
-    | wishes.SetWork
-    | wishes.DecidePlan
-    | wishes.ChangeTasks
-    | wishes.Compact
-    | wishes.Undo
-    | wishes.Redo
-    | wishes.Rename
-    | wishes.Mark
-    | wishes.Close
+    core_commands.Withdraw
+    | core_commands.Continue
+    | core_commands.Interrupt
+    | core_commands.Approve
+    | core_commands.SetMode
+    | core_commands.SetModel
+    | core_commands.SetOptions
+    | core_commands.SetWork
+    | core_commands.DecidePlan
+    | core_commands.ChangeTasks
+    | core_commands.Compact
+    | core_commands.Undo
+    | core_commands.Redo
+    | core_commands.Rename
+    | core_commands.Mark
+    | core_commands.Close
 )
 Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
 
@@ -161,11 +161,11 @@ async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
 
 async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
     where = session
-    if isinstance(command, wishes.Interrupt) and not command.to:
+    if isinstance(command, core_commands.Interrupt) and not command.to:
         return await _stop(gateway, session)
-    if isinstance(command, wishes.Approve):
+    if isinstance(command, core_commands.Approve):
         where = _asker(gateway, session, command.approval)
-    elif isinstance(command, wishes.DecidePlan) and not await _plan_waits(gateway, session):
+    elif isinstance(command, core_commands.DecidePlan) and not await _plan_waits(gateway, session):
         raise Refusal(409, "no_plan", "no plan waits in this session", fix="look at its events")
     try:
         event = await gateway.runner.send(session, replace(command, by=SURFACE))
@@ -173,8 +173,8 @@ async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
         raise
     except LmagentError as unfit:  # such as nothing to undo, or a running turn
         raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit
-    if event is None and isinstance(command, wishes.Approve | wishes.Withdraw):
-        what = "approval" if isinstance(command, wishes.Approve) else "input"
+    if event is None and isinstance(command, core_commands.Approve | core_commands.Withdraw):
+        what = "approval" if isinstance(command, core_commands.Approve) else "input"
         raise Refusal(409, "resolved", f"that {what} does not wait any more", fix="look at the events of the session")
     return Accepted(event.seq if event is not None else await gateway.last_seq(session), where)
 
