@@ -29,7 +29,7 @@ INIT = """Look at this project and write AGENTS.md in its top folder: the page t
 
 Say in at most 60 lines what the project is for, where its parts are, how to build, run and test it (commands that you
 have seen in its files), and the conventions that its code and its history show. Invent nothing: leave out what you
-cannot find. If AGENTS.md exists, read it first, keep what is true and correct what is not. Do not change other files.
+cannot find. If AGENTS.md exists, read it first, keep correct statements and fix wrong ones. Do not change other files.
 """
 
 

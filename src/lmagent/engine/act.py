@@ -186,7 +186,7 @@ async def _permit(
     if answer.approved:
         return None
     if answer.by == "unattended":
-        text = f"Denied: {verdict.reason}, and nobody is there to answer. It was not run. Do what you can without it."
+        text = f"Denied: {verdict.reason}, and no user can answer. It was not run. Do what you can without it."
         return _denied(asked, text, f"{verdict.reason}, and no user was there to allow it", unattended=True)
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
     return _denied(asked, f"The user denied this call. It was not run.{words}", "by the user")

@@ -64,7 +64,7 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
     if summary:
         parts.append(f"Your own summary:\n{summary}")
     elif state.summary:
-        parts.append(f"Your own summary of what was before:\n{_shorten(state.summary, sizes.notes)}")
+        parts.append(f"Your summary of the earlier conversation:\n{_shorten(state.summary, sizes.notes)}")
     parts.append("The full conversation is kept: recall searches it. Files on disk are the truth.")
     if goes_on:
         parts.append("Go on with the task.")
@@ -115,7 +115,7 @@ def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
             budget -= size
             chosen.add(line)
     rows = [f"- {line}" for line in found if line in chosen]
-    return "\n".join(["Of what was left out there, this must hold:", *rows]) if rows else ""
+    return "\n".join(["These rules from the omitted text must hold:", *rows]) if rows else ""
 
 
 def _size(text: str) -> int:

@@ -17,7 +17,7 @@ from lmagent.engine.session import Session
 
 OUTCOME_UNKNOWN = (
     "Interrupted: it had started and its outcome is unknown. It may have acted, fully or in part. "
-    "It was not repeated. Check the state before you go on."
+    "It was not repeated. Check the state before you continue."
 )
 CUT_SHORT = "Interrupted before it ended."
 NOT_RUN = "Not run: the turn ended before it could start."

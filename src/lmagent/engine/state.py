@@ -56,8 +56,8 @@ DENSEST, COARSEST = 1.0, 8.0
 NEWS = 0.3
 """Weight of the newest count in the session's own figure (an exponentially weighted mean)."""
 
-LOST_MESSAGE = "[A message that stood here is lost: the log was damaged.]"
-LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you go on.]"
+LOST_MESSAGE = "[A message is missing here: the log was damaged.]"
+LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you continue.]"
 
 _NOTE_NAME = re.compile(r"<([a-z_]+)>")
 

@@ -57,7 +57,7 @@ def begun_with(messages: Sequence[Spoken]) -> tuple[Part, ...]:
     before = messages[:-1]
     if not before:
         return ()
-    parts: list[Part] = [Text("What was said before, elsewhere:\n")]
+    parts: list[Part] = [Text("The earlier conversation, held elsewhere:\n")]
     for message in before:
         parts += [Text(f"\n[{ROLES[message.role]}]\n"), *parts_of(message), Text("\n")]
     return (*parts, Text("\n[user, now]\n"))

@@ -83,7 +83,7 @@ def budget_note(state: SessionState) -> str:
         return f"<budget>\n{_budget(state) or 'There is no budget any more.'}\n</budget>" if outdated else ""
     return (
         f"<budget>\n{WARN_AT:.0%} of the budget for this work is used. {_budget(state)} "
-        "Finish what matters most, and leave everything in a state from which others can go on.\n</budget>"
+        "Finish what matters most, and leave everything in a state from which others can continue.\n</budget>"
     )
 
 

@@ -279,7 +279,7 @@ def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["a
         now = _present(directory, name)
         if over != "any" and over != (None if now is None else _stamp(now)):
             raise ToolError(
-                f"{one_line(name)} was changed by somebody else while this call ran; nothing was written. "
+                f"{one_line(name)} was changed by another program while this call ran; nothing was written. "
                 "Read it again first.",
                 data={"code": "stale"},
             )

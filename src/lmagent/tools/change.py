@@ -42,7 +42,7 @@ def require_no_mask(path: str, before: str, after: str) -> None:
     """
     if after.count(MASK) > before.count(MASK):
         raise ToolError(
-            f"{one_line(path)}: {MASK} stands for a secret that is hidden from you; writing it would destroy the "
+            f"{one_line(path)}: {MASK} marks a secret that is hidden from you; writing it would destroy the "
             f"secret, so nothing was changed. {_AROUND_MASK}",
             data={"code": "masked"},
         )
@@ -52,7 +52,7 @@ def require_unmasked_search(path: str, text: str, search: str) -> None:
     """Refuse a search for the mask in a file without it, and explain why."""
     if MASK in search and MASK not in text:
         raise ToolError(
-            f"{one_line(path)}: {MASK} stands for a secret that is hidden from you, so it is not in the file and "
+            f"{one_line(path)}: {MASK} marks a secret that is hidden from you, so it is not in the file and "
             f"cannot be searched for. {_AROUND_MASK}",
             data={"code": "masked"},
         )

@@ -174,7 +174,7 @@ class Jobs:
         for job in jobs:
             if job.id == id or job.id == f"job{id}":
                 return job
-        known = ", ".join(job.id for job in jobs) or "there are none"
+        known = ", ".join(job.id for job in jobs) or "no jobs"
         raise ToolError(f"There is no job {id!r}. Jobs: {known}.")
 
 

@@ -80,8 +80,7 @@ def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
             )
         if write and name in (_GIT, "git~1"):
             raise ToolError(
-                f"{one_line(shown(parts))} is refused: what is in .git is never written by file tools. "
-                "Use git itself for that.",
+                f"{one_line(shown(parts))} is refused: file tools never write in .git. Use git itself for that.",
                 data={"code": "protected"},
             )
 

@@ -38,7 +38,7 @@ class Connection:
     def known(self, known: bool) -> None:
         if known and not self._known:
             self._known = True
-            self._ledger.vouch(self)
+            self._ledger.admit(self)
 
     def drop(self) -> None:
         self._transport.abort()
@@ -79,7 +79,7 @@ class Connections:
         elif len(self._all) > self._caps.total:
             self._drop(next(iter(self._strangers)))
 
-    def vouch(self, connection: Connection) -> None:
+    def admit(self, connection: Connection) -> None:
         """Exempt a connection from being dropped: it has shown credentials."""
         self._forget(connection)
 

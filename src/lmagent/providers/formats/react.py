@@ -68,7 +68,7 @@ def _with_input(source: Source, at: int) -> Found | None:
     if fenced and (closed := source.match(_CLOSED, end)):
         end = closed.end()
     if ("\n" in text or "<<" in text) and not fenced and source.match(_OPEN_END, end):
-        call.fault = "it cannot be told whether the input ends before the line of the next step"
+        call.fault = "it is unclear whether the input ends before the line of the next step"
         call.spills = True
     return Found(end=end, items=[call])
 

@@ -300,7 +300,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
         try:
             end = _ends(source, style, opened.start()).find(value.end(), {*arguments, key}, source.tools, name)
         except Unclear:
-            return _unclear(source, name, opened, found, format, f"it cannot be told where the argument {key!r} ends")
+            return _unclear(source, name, opened, found, format, f"it is unclear where the argument {key!r} ends")
         if end is None:
             found.cut, found.end = name, source.end
             return False
