@@ -240,15 +240,15 @@ def test_plain_mode_is_lines_in_and_lines_out(workspace):
 
 
 def test_nothing_can_hide_in_what_a_person_is_asked_about(workspace):
-    hiding = "echo hello \x1b]0;; rm -rf ~; echo \x07"
+    hiding = "echo hello \x1b]0;; rm -rf build; echo \x07"
     script = [call("shell", command=hiding), call("write", path="run.sh", content=f"{hiding}\n"), say("Well.")]
     with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
         terminal.enter("go")
         terminal.wait_for("Allow shell?")
-        screen = terminal.wait_for("hello \\x1b]0;; rm -rf ~; echo \\x07")
+        screen = terminal.wait_for("hello \\x1b]0;; rm -rf build; echo \\x07")
         terminal.enter("n")
         terminal.wait_for("Allow write?")
-        assert screen.count("rm -rf") < terminal.wait_for("+echo hello \\x1b]0;; rm -rf ~").count("rm -rf")
+        assert screen.count("rm -rf") < terminal.wait_for("+echo hello \\x1b]0;; rm -rf build").count("rm -rf")
         terminal.enter("n")
         terminal.wait_for("Well.")
 
