@@ -1,7 +1,7 @@
 # Every target sets up what it needs. Nothing here asks questions or needs a terminal.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup install check explore format docs demo record-demo pictures bench clean
+.PHONY: help setup install check check-long explore format docs demo record-demo pictures bench clean
 
 STAMP := .venv/.synced
 
@@ -13,8 +13,11 @@ setup: $(STAMP) ## Install uv if it is missing, and everything into .venv
 $(STAMP): pyproject.toml uv.lock
 	@uv="$$(scripts/ensure_uv)" && "$$uv" sync --frozen --quiet && touch $@
 
-check: setup ## Every check and test
+check: setup ## Every check, and the tests of every part
 	@scripts/check.sh
+
+check-long: setup ## The long tests: crash matrices, random rounds, real engines and images
+	@scripts/check.sh long
 
 explore: setup ## Every property test with new random examples
 	@.venv/bin/pytest -n auto -q -m hypothesis

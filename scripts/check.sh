@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every check and test, one after the other; all of them run, also after a failure. `make check` sets up before it.
+# Every check and the tests, one after the other; all of them run, also after a failure. `make check` sets up before it.
+# With the argument `long` only the tests marked as long: crash matrices, random rounds, real engines and images.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 uv="$(scripts/ensure_uv)" || exit 1
@@ -24,26 +25,34 @@ step() {
 "$bin/python" -c 'import platform, os; print("python", platform.python_version(), "on", platform.platform(), "·", os.cpu_count(), "cores")'
 
 scripts/ensure_programs
-step "lock file" "$uv" lock --check --quiet
-step "ruff" "$bin/ruff" check .
-step "format" "$bin/ruff" format --check --quiet .
-if "$bin/pyright" --version >/dev/null 2>&1; then
-    step "types" "$bin/pyright"
-else
-    skipped+=("types: pyright could not be started (its first start fetches it from the npm registry)")
-fi
-step "layers" "$bin/lint-imports"
-step "sizes" "$bin/python" scripts/check_sizes.py
-step "words" "$bin/python" scripts/check_words.py
-step "lines" "$bin/python" scripts/count_lines.py
-scripts/check_web.sh >/dev/null 2>&1
-if [ $? -eq 3 ]; then
-    skipped+=("types of the page: $(scripts/check_web.sh)")
-else
-    step "types of the page" scripts/check_web.sh
-fi
-if [ -f scripts/generate_docs.py ]; then
-    step "docs" "$bin/python" scripts/generate_docs.py --check
+long="${1:-}"
+checks() {
+    step "lock file" "$uv" lock --check --quiet
+    step "ruff" "$bin/ruff" check .
+    step "format" "$bin/ruff" format --check --quiet .
+    if "$bin/pyright" --version >/dev/null 2>&1; then
+        step "types" "$bin/pyright"
+    else
+        skipped+=("types: pyright could not be started (its first start fetches it from the npm registry)")
+    fi
+    step "layers" "$bin/lint-imports"
+    step "sizes" "$bin/python" scripts/check_sizes.py
+    step "words" "$bin/python" scripts/check_words.py
+    step "lines" "$bin/python" scripts/count_lines.py
+    scripts/check_web.sh >/dev/null 2>&1
+    if [ $? -eq 3 ]; then
+        skipped+=("types of the page: $(scripts/check_web.sh)")
+    else
+        step "types of the page" scripts/check_web.sh
+    fi
+    if [ -f scripts/generate_docs.py ]; then
+        step "docs" "$bin/python" scripts/generate_docs.py --check
+    fi
+}
+marked="long"
+if [ "$long" != long ]; then
+    checks
+    marked="not long"
 fi
 
 report="$(mktemp)"
@@ -52,16 +61,16 @@ trap 'rm -f "$report"' EXIT
 # what passes then is told apart in the summary, as a race to be found, in the program or in the test; what fails again has failed.
 # Property tests draw the same examples in each run here: what fails, fails on every machine. `make explore` draws new ones.
 tests() {
-    "$bin/pytest" -n auto -q --hypothesis-profile=ci --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
+    "$bin/pytest" -m "$marked" -n auto -q --hypothesis-profile=ci --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
     local code=${PIPESTATUS[0]} names
     [ "$code" -eq 1 ] || return "$code"
     mapfile -t names < <(grep -E '^(FAILED|ERROR) ' "$report")
     [ ${#names[@]} -gt 0 ] && [ ${#names[@]} -le 12 ] || return 1
     printf '\n-- %d failed: tried once more, alone\n' ${#names[@]}
-    "$bin/pytest" --last-failed --last-failed-no-failures none -q --hypothesis-profile=ci </dev/null || return 1
+    "$bin/pytest" -m "$marked" --last-failed --last-failed-no-failures none -q --hypothesis-profile=ci </dev/null || return 1
     unstable+=("${names[@]}")
 }
-step "tests" tests
+step "tests ($marked)" tests
 while IFS= read -r line; do skipped+=("test: ${line#SKIPPED }"); done < <(grep '^SKIPPED ' "$report")
 
 printf '\n== summary\n'

@@ -38,7 +38,7 @@ SCRIPT = {
     "second": [call("stamp", text="second"), report(summary="Saw it."), say("Reported.")],
 }
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 
 def logs_of(workspace: Path) -> dict[str, list[dict]]:

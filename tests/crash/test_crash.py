@@ -15,7 +15,7 @@ from lmagent.testing.script import call, calls, say, tool
 EVENTS = 34
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 
 def script():

@@ -25,6 +25,8 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, say, slow
 
+pytestmark = pytest.mark.long
+
 SECONDS = 40.0
 AUTO = {"PERMISSION_MODE": "auto", "SANDBOX": "off"}
 MANUAL = {**AUTO, "PERMISSION_MODE": "manual"}

@@ -31,7 +31,7 @@ VICTIM = Path(__file__).with_name("scheduler_victim.py")
 STEPS = 66
 """Steps of the whole, and some: the last ones kill nothing, which shows that every one was covered."""
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 
 def answer(received):

@@ -19,7 +19,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 TASKS = 12
 

@@ -28,7 +28,7 @@ from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, say, slow
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 MESSAGES, KILLS = 8, 5
 SECONDS = 60.0

@@ -27,6 +27,8 @@ from lmagent.engine.undo import change_for_user, user_change
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
+pytestmark = pytest.mark.long
+
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
 
 

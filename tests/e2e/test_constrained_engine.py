@@ -18,7 +18,7 @@ from lmagent.providers.transport import HttpTransport
 from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 WORD = {"type": "string", "maxLength": 20}
 TOOLS = (

@@ -17,6 +17,8 @@ from lmagent.testing.forced import ForcedAnswer, ForcedCalls, Option
 from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import call, calls, say, tool
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "Summarise all Python files in this workspace into SUMMARY.md"
 

@@ -38,6 +38,8 @@ from lmagent.testing.script import (
 )
 from lmagent.testing.server import ScriptedServer
 
+pytestmark = pytest.mark.long
+
 WRITE = call("write", path="OUT.txt", content="ok\n")
 DONE = say("OUT.txt is written.")
 ARGUMENTS = {"path": "OUT.txt", "content": "ok\n"}

@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import pages
 
+pytestmark = pytest.mark.long
+
 LETTERS = "abc xyz 019 ,;:(){}='\"\t.äß€漢🙂"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit import Bench, bench, call, extends, faults, say
@@ -17,6 +18,8 @@ from lmagent.core.commands import Compact, Continue, Interrupt, SetMode, SetMode
 from lmagent.core.errors import ServerFailure, Unreachable
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
+
+pytestmark = pytest.mark.long
 
 EXAMPLES = int(os.environ.get("LMAGENT_RANDOM_SESSIONS", "3000"))
 

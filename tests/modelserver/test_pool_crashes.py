@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from pool_kit import entry, memory_pool, refused, run, settled, status
 
 from lmagent.modelserver.spec import ModelServerError
+
+pytestmark = pytest.mark.long
 
 
 def test_a_load_that_fails_is_told_to_all_who_wait_and_not_tried_again_for_each():

@@ -22,7 +22,7 @@ DOCKERD = ROOT / "scripts" / "dockerd.sh"
 BASE, IMAGE, AGENT = "lmagent-test-base", "lmagent-server-test", "lmagent-agent-test"
 KEY = "a-key-of-the-test"
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker-image")]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker-image"), pytest.mark.long]
 
 
 def run(env: dict[str, str], *argv: str, check: bool = True) -> str:

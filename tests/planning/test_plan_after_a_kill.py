@@ -22,7 +22,7 @@ CRASH = Path(__file__).parents[1] / "crash"
 EVENTS = 64
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 SCRIPT = [
     call("read", path="notes.txt"),

@@ -10,6 +10,8 @@ import pytest
 
 from lmagent.policy.commands import read
 
+pytestmark = pytest.mark.long
+
 BASH = shutil.which("bash")
 
 

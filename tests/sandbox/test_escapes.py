@@ -29,6 +29,8 @@ from escape_run import Plan
 from lmagent.core.sandbox import Limits
 from lmagent.sandbox.limits import make_group
 
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 NOBODY = 1000

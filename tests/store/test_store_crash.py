@@ -16,6 +16,8 @@ from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy
 from lmagent.store.lock import is_held
 
+pytestmark = pytest.mark.long
+
 HOT_WRITER = """
 async def main():
     log = store.create(session)

@@ -18,6 +18,8 @@ from undo_kit import Lab, picture
 from lmagent.undo import UndoLimits
 from lmagent.undo.put import TEMPORARY
 
+pytestmark = pytest.mark.long
+
 NAMES = ["a", "node_modules", os.fsdecode(b"\xe9\xff"), "back\\slash"]  # few, so that they meet
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
 MODES = st.sampled_from([0o644, 0o600, 0o755, 0o444, 0o777, 0o711])

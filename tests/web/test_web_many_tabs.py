@@ -1,10 +1,13 @@
 """Many tabs of one browser: browsers keep six connections to one address, and a page must not take one for good."""
 
+import pytest
 from gateway_kit import gateway
 from panel_kit import holds
 from web_kit import ask, box, finished, session_of, talk
 
 from lmagent.testing.script import say, slow
+
+pytestmark = pytest.mark.long
 
 TABS = 8
 
