@@ -83,7 +83,7 @@ class Downloads:
 
         Raises:
             LmagentError: no model has this name.
-            ConfigError: the gateway is about to end.
+            ConfigError: this program is about to end.
         """
         for row in self._known.values():
             if row.state == "running" and (row.name, row.into, row.provider) == (name, into, provider):

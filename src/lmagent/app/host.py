@@ -55,7 +55,7 @@ WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 """Servers that are known to cache prompts."""
 
 
-class Left(Struct, frozen=True):
+class ReleasedSession(Struct, frozen=True):
     """The state of a released session that holds when this process opens it again.
 
     Attributes:
@@ -100,7 +100,7 @@ class Host(Struct):
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
     snapshots: KeptChanges | None = None
-    left: dict[str, Left] = field(default_factory=dict[str, Left])
+    left: dict[str, ReleasedSession] = field(default_factory=dict[str, ReleasedSession])
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
@@ -279,7 +279,9 @@ class Host(Struct):
             await self.registry.end_session(session)
             if isinstance(lane := known.wiring.provider, SessionProvider):
                 lane.conversation.in_turn = lambda: False  # if it is opened again, the session has another conversation
-                self.left[session] = Left(lane.conversation.number, known.state.mode, tuple(known.state.grants))
+                self.left[session] = ReleasedSession(
+                    lane.conversation.number, known.state.mode, tuple(known.state.grants)
+                )
             known.close()
             self.sessions.pop(session, None)
             self.released(session)

@@ -135,7 +135,7 @@ class Runner:
         """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
         await self._runs.wait()
         if self._is_ending:
-            raise ShuttingDown("the gateway is about to end", fix="try again in a moment")
+            raise ShuttingDown("this program is about to end", fix="try again in a moment")
         assert self._tasks is not None
         return self._tasks
 
