@@ -255,9 +255,9 @@ def test_a_write_over_a_file_that_became_another_is_refused(files: Beneath, work
     (workspace / "f").write_text("one")
     stamp = files.load("f").stamp
     (workspace / "f").write_text("two!")
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="changed by another program"):
         files.write_atomic("f", b"three", over=stamp)
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="changed by another program"):
         files.write_atomic("f", b"three", over=None)
     assert (workspace / "f").read_text() == "two!"
     assert os.listdir(workspace) == ["f"]
