@@ -2,8 +2,17 @@
 
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
 
-from web_kit import browser, no_leftovers, screen  # noqa: F401
+from web_kit import browser, chromium, no_leftovers, screen  # noqa: F401
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: Any) -> None:
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        chromium.stop()

@@ -11,6 +11,8 @@ from web_kit import shot
 
 from lmagent.testing.script import call, say
 
+pytestmark = pytest.mark.long
+
 ANSWER = "The sum is $\\sum_{i=1}^n i = \\frac{n(n+1)}{2}$.\n\n```mermaid\ngraph LR\n  A[Begin] --> B[Ship]\n```\n"
 AUTO = ["--permission", "auto"]
 

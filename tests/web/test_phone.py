@@ -13,6 +13,8 @@ from web_kit import PATIENCE, PHONE, ask, box, session_of
 
 from lmagent.testing.script import call, hang, say, think
 
+pytestmark = pytest.mark.long
+
 SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 TASK = "What is on this picture? Count the lines of notes.txt and write the number into count.txt"
 COUNT = "until [ -e closed ]; do sleep 0.05; done; wc -l < notes.txt > count.txt"

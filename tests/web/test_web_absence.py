@@ -1,11 +1,14 @@
 """What a person said, and what they look at, outlives an absence of the gateway, of the page, and of a conversation."""
 
+import pytest
 from gateway_kit import gateway
 from panel_kit import begun, go, region
 from seed_client import chatting
 from web_kit import ask, box, finished, session_of, talk
 
 from lmagent.testing.script import call, say
+
+pytestmark = pytest.mark.long
 
 AWAY = "The connection to the gateway is lost"
 

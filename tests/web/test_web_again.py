@@ -6,6 +6,8 @@ from web_kit import PHONE, ask, finished
 
 from lmagent.testing.script import say, slow, status
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("window", [{}, PHONE], ids=["desktop", "phone"])
 def test_a_failed_turn_is_tried_again_with_one_press(tmp_path, screen, window):

@@ -1,10 +1,13 @@
 """What somebody does in the moment between two drawings, or while the page draws anew, is neither lost nor undone."""
 
+import pytest
 from gateway_kit import gateway
 from panel_kit import begun, command, go, region, told
 from web_kit import ask, box, finished
 
 from lmagent.testing.script import say
+
+pytestmark = pytest.mark.long
 
 NO_FRAMES = "() => { window.requestAnimationFrame = () => 0; }"
 """As on a busy machine: what waits for a frame waits for long."""

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from gateway_kit import gateway
 from panel_kit import holds, until
 from web_kit import ask, box, finished, session_of
@@ -11,6 +12,8 @@ from lmagent.testing.script import call, say
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "agents"))
 from agents_kit import by_brief, report, use
+
+pytestmark = pytest.mark.long
 
 DELEGATED = {
     "": [use("delegate", objective="Write b.txt"), say("All done.")],

@@ -9,6 +9,8 @@ from web_kit import ask, finished, shot, talk
 
 from lmagent.testing.script import say
 
+pytestmark = pytest.mark.long
+
 FORMULAS = r"""The root is $\sqrt{b^2-4ac}$, and \(x_1 + y\) too, with $n$ terms of $f(x)$ or $2+2$.
 
 $$

@@ -8,6 +8,8 @@ from web_kit import ask, finished, long_of, session_of, talk
 
 from lmagent.testing.script import Reply, ScriptedCall, call, say
 
+pytestmark = pytest.mark.long
+
 INHERITED = ("constructor", "__proto__", "toString")
 """What every object of JavaScript has without being given it."""
 

@@ -6,11 +6,14 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
 from gateway_kit import gateway
 from web_kit import Screen, box
 
 from lmagent.gateway.http.static import WEB
 from lmagent.testing.script import say
+
+pytestmark = pytest.mark.long
 
 
 def test_the_manifest_names_icons_of_the_sizes_that_they_have() -> None:

@@ -10,6 +10,8 @@ from web_kit import PHONE, ask, box, finished, shot
 
 from lmagent.testing.script import call, say
 
+pytestmark = pytest.mark.long
+
 AXE = Path(__file__).parent / "vendor/axe.min.js"
 STEPS = [
     {"id": id, "description": text, "verification": "it is there", "risk": "it takes long", "dependencies": []}

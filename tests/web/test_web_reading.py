@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
 from gateway_kit import gateway, until
 from panel_kit import begun, holds, on_phone, region
 from web_kit import PHONE, ask, box, finished, shot
 
 from lmagent.testing.script import calls, say, status, tool
+
+pytestmark = pytest.mark.long
 
 PLAN = {"title": "Report", "goal": "a.txt says hello", "steps": [{"id": "one", "description": "write a.txt"}]}
 LONG = "n" * 200 + ".txt"

@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
 from gateway_kit import gateway
 from panel_kit import go, holds, until
 from web_kit import PHONE, ask, box, finished, session_of, shot, talk
 
 from lmagent.testing.script import call, calls, say, slow, tool
+
+pytestmark = pytest.mark.long
 
 LONG = "\n\n".join(f"Paragraph number {number} of a long answer." for number in range(120)) + "\n\nThe end."
 

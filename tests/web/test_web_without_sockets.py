@@ -6,6 +6,8 @@ from web_kit import ask, box, finished, shot
 
 from lmagent.testing.script import call, say, slow
 
+pytestmark = pytest.mark.long
+
 NEVER = """class extends EventTarget {
   static OPEN = 1;
   readyState = 0;

@@ -27,6 +27,9 @@ PATIENCE = 30_000
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
+USUAL = {**DESKTOP, "reduced_motion": "reduce", "service_workers": "block"}
+"""Of a window. A service worker would answer where a test lets the gateway be away."""
+OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--process-per-site"]
 
 EXPECTED = re.compile(
     r"status of (4\d\d|50[23])|net::ERR_|response code: (4\d\d|50[23])"
@@ -35,17 +38,60 @@ EXPECTED = re.compile(
 """What a browser logs of requests and sockets that fail: the page shows it, which its tests see. A 500 is a fault."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, once for the tests of a file: its client holds the thread's event loop until it is closed, and tests
-    of other files may want one of their own."""
-    if not CHROMIUM:
-        pytest.skip("chromium is not installed: scripts/ensure_programs installs it where apt can")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield browser
-        browser.close()
+class Chromium:
+    """One Chromium for the tests of a worker, with a window that most of them use one after the other.
+
+    A new window of its own costs two seconds of a processor for each test: a process, and the page's modules compiled
+    in it. Pages of one window share theirs, which stays while its first page does.
+    """
+
+    def __init__(self) -> None:
+        self._playwright: Any = None
+        self.browser: Any = None
+        self.window: Any = None
+
+    def start(self) -> Any:
+        if self.browser is None:
+            if not CHROMIUM:
+                pytest.skip("chromium is not installed: scripts/ensure_programs installs it where apt can")
+            sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+            self._playwright = sync_api.sync_playwright().start()
+            self.browser = self._playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        return self.browser
+
+    def page(self, url: str) -> Any:
+        """Return a new page of the shared window, on which nobody is logged in."""
+        if self.window is None:
+            self.window = self.browser.new_context(**USUAL)
+            self.window.new_page().goto(f"{url}/favicon.ico")
+        return self.window.new_page()
+
+    def clear(self) -> None:
+        """Close all that a test opened, and forget what the shared window keeps of it."""
+        for context in self.browser.contexts:
+            if context is not self.window:
+                context.close()
+        if self.window is not None:
+            _, *others = self.window.pages
+            for page in others:
+                page.close()
+            self.window.clear_cookies()
+            self.window.set_default_timeout(PATIENCE)
+
+    def stop(self) -> None:
+        """End it: Playwright holds the event loop of the thread, and tests of other folders want one of their own."""
+        if self.browser is not None:
+            self.browser.close()
+            self._playwright.stop()
+        self.browser = self.window = self._playwright = None
+
+
+chromium = Chromium()
+
+
+@pytest.fixture
+def browser() -> Any:
+    return chromium.start()
 
 
 Screen = Callable[..., Any]
@@ -56,21 +102,26 @@ def no_leftovers(browser: Any) -> Iterator[list[str]]:
     """What pages said that they should not have said, which fails the test."""
     wrong: list[str] = []
     yield wrong
-    for context in browser.contexts:
-        context.close()
+    chromium.clear()
     assert not wrong, wrong
 
 
 @pytest.fixture
 def screen(browser: Any, no_leftovers: list[str]) -> Screen:
-    """Opens a window on a gateway: `screen(running, login=True, **options of the context)`."""
+    """Opens a page on a gateway: `screen(running, login=True, **options of the window)`.
 
-    def opened(running: Running, *, login: bool = True, path: str = "", **options: Any) -> Any:
-        # A service worker would answer where a test lets the gateway be away.
-        usual = {**DESKTOP, "reduced_motion": "reduce", "service_workers": "block"}
-        context = browser.new_context(**{**usual, **options})
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
+    The first page of a test without options is one of the shared window; each other one has a window of its own, as
+    another person's browser.
+    """
+    opened: list[Any] = []
+
+    def open_page(running: Running, *, login: bool = True, path: str = "", **options: Any) -> Any:
+        if opened or options:
+            page = browser.new_context(**{**USUAL, **options}).new_page()
+        else:
+            page = chromium.page(running.url)
+        opened.append(page)
+        page.context.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: no_leftovers.append(f"error: {error}"))
         page.on("console", lambda said: _heard(said, no_leftovers))
         page.on("dialog", lambda shown: (no_leftovers.append(f"dialog: {shown.message}"), shown.dismiss()))
@@ -83,7 +134,7 @@ def screen(browser: Any, no_leftovers: list[str]) -> Screen:
             box(page).wait_for()
         return page
 
-    return opened
+    return open_page
 
 
 def _heard(said: Any, wrong: list[str]) -> None:
