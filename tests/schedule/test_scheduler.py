@@ -39,7 +39,11 @@ def test_a_session_that_waits_is_woken_at_its_time(workspace):
             assert "You waited until" in server.chats[1].body["messages"][-1]["content"]
             assert "the build" in server.chats[1].body["messages"][-1]["content"]
             assert server.prefix.breaks == []
-        woken = next(event for event in logs(workspace)[name] if event.get("job", "").startswith("wait:"))
+        woken = next(
+            event
+            for event in logs(workspace)[name]
+            if event.get("origin", {}) and event["type"] == "input.received" and event["origin"]["kind"] == "wait"
+        )
         assert 0 <= woken["ts"] - finished.until < 10
 
     run(check)
@@ -154,7 +158,7 @@ def test_a_cron_job_runs_when_it_is_due_and_its_times_are_on_record(workspace):
             assert entry["session"] == occurrence_session("tick", entry["at"])
             assert entry["outcome"] == "done"
             begun = next(event for event in logs(workspace)[entry["session"]] if event["type"] == "input.received")
-            assert begun["job"] == f"cron:tick:{entry['at']}"
+            assert begun["origin"] == {"kind": "cron", "key": f"tick:{entry['at']}"}
             assert 0 <= begun["ts"] - entry["at"] < 10
 
     run(check)

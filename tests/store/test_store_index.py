@@ -312,7 +312,7 @@ def test_a_copy_and_a_sub_agent_do_not_wait_by_themselves(tmp_path: Path) -> Non
 
 def test_a_turn_of_a_job_that_was_cut_off_is_listed_and_one_of_a_person_is_not(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="inbox:a")
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", origin=ev.Origin("inbox", "a"))
     added = ev.InputReceived(message=user("and this"), delivery="steer")
     for session, events in {
         "accepted": (asked,),
@@ -326,7 +326,7 @@ def test_a_turn_of_a_job_that_was_cut_off_is_listed_and_one_of_a_person_is_not(t
         if session == "ended":
             write_all(log, [ev.TurnFinished(outcome="done")])
         log.close()
-    assert [(row.session, row.job) for row in _unattended(store)] == [
+    assert [(row.session, str(row.origin)) for row in _unattended(store)] == [
         (name, "inbox:a") for name in ("accepted", "begun", "steered")
     ]
 
@@ -348,14 +348,14 @@ def test_an_index_of_an_older_version_is_filled_anew(tmp_path: Path) -> None:
 
 def test_what_a_page_sends_while_a_job_runs_does_not_take_its_turn_over_and_is_next(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="cron:a:1")
-    sent = ev.InputReceived(message=user("and this"), delivery="queue", job="web:x", by="web")
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", origin=ev.Origin("cron", "a:1"))
+    sent = ev.InputReceived(message=user("and this"), delivery="queue", origin=ev.Origin("web", "x"), by="web")
     a_session(store, SESSION, asked, ev.TurnStarted(turn=1), sent)
-    assert [(row.job, row.surface) for row in _unattended(store)] == [("cron:a:1", "web")]
+    assert [(str(row.origin), row.surface) for row in _unattended(store)] == [("cron:a:1", "web")]
     log = store.open(SESSION)
     write_all(log, [ev.TurnFinished(outcome="done"), ev.TurnStarted(turn=2)])
     log.close()
-    assert [row.job for row in _unattended(store)] == ["web:x"]
+    assert [str(row.origin) for row in _unattended(store)] == ["web:x"]
 
 
 def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:

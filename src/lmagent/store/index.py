@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
-from lmagent.core.events import SessionCreated, SessionForked
+from lmagent.core.events import Origin, SessionCreated, SessionForked
 from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
@@ -70,14 +70,14 @@ class Unattended(Struct, frozen=True):
     Attributes:
         until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
-        job: id of the job that submitted its newest input.
+        origin: of its newest input.
         surface: where it came from.
     """
 
     session: str
     until: float
     ended: str
-    job: str
+    origin: Origin
     surface: str = ""
 
 
@@ -137,8 +137,9 @@ class SessionIndex:
         """Return the sessions that continue without the user, the first to be due first. Refresh before."""
         return self._run(self._unattended)
 
-    def of_job(self, begin: str) -> list[str]:
-        """Return the ids of the sessions whose newest input is of a job with this prefix. Refresh before."""
+    def from_api(self, begin: str) -> list[str]:
+        """Return the sessions whose newest input is from the API, with a key that begins so. Refresh before."""
+        begin = str(Origin("api", begin))
         query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
         return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
@@ -310,7 +311,10 @@ class SessionIndex:
             "SELECT id, until, ended, job, surface FROM session WHERE child = 0 "
             "AND (until > 0 OR (job <> '' AND (turn_open OR waiting > 0))) ORDER BY until, id"
         )
-        return [Unattended(*row) for row in self._db.execute(query)]
+        return [
+            Unattended(session, until, ended, Origin.of(job), surface)
+            for session, until, ended, job, surface in self._db.execute(query)
+        ]
 
 
 def _tally(row: Sequence[object]) -> Tally:

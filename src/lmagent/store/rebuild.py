@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.events import (
+    Author,
     DurableEvent,
     InputReceived,
     MessageAdded,
-    Origin,
     Outcome,
     SessionCreated,
     StepFinished,
@@ -125,7 +125,7 @@ class _Builder:
                 self._begin_turn(user(NO_BEGINNING), "recovery")
             self._reply(item)
 
-    def _begin_turn(self, message: Message, origin: Origin) -> None:
+    def _begin_turn(self, message: Message, origin: Author) -> None:
         received = InputReceived(id=new_id(), message=message, delivery="submit", by="import")
         if origin == "input":
             self._put(received)

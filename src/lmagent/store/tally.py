@@ -13,6 +13,7 @@ from lmagent.core.events import (
     InputWithdrawn,
     MessageAdded,
     ModelChanged,
+    Origin,
     PlanDecided,
     PlanProposed,
     SessionCreated,
@@ -26,9 +27,6 @@ from lmagent.core.events import (
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
 
-PAGE = "web:"
-"""Prefix of the job of an input that a user sent through the gateway."""
-
 SETTINGS = "settings"
 """The `by` of plans approved unread: no surface, so the later turns belong to the surface that asked for the plan."""
 
@@ -40,9 +38,9 @@ class Tally(Struct):
         waiting: inputs that have not reached the model.
         until: Unix seconds at which a waiting session continues; 0 for none.
         ended: id of the event that ended the last turn.
-        job: id of the job that a turn is run for; empty for the user's own.
+        job: the text of the origin of the work.
         surface: where the newest input came from.
-        queued: id of the job that a user's page submitted while a turn for another job was open.
+        queued: the same for an input that a user sent while the turn of a job was open.
         asks: approvals that wait for the user.
         planned: a plan waits for the user.
         pinned: it is listed before all others.
@@ -123,7 +121,7 @@ class Tally(Struct):
             case InputReceived():
                 self.waiting += 1
                 self.surface = event.by if event.by != SETTINGS else self.surface
-                self._give(event.job)
+                self._give(event.origin)
                 self._name(event.message.text)
             case InputWithdrawn():
                 self.waiting = max(0, self.waiting - 1)
@@ -150,13 +148,13 @@ class Tally(Struct):
             case _:
                 pass
 
-    def _give(self, job: str) -> None:
-        """Note which job, or the user, an input is for; adding to a job's turn does not take it over."""
-        theirs = self.turn_open and self.job != "" and not self.job.startswith(PAGE)
-        if theirs and job.startswith(PAGE):
-            self.queued = job
-        elif job or not self.turn_open:
-            self.job, self.queued = job, ""
+    def _give(self, origin: Origin) -> None:
+        """Note the origin of the work; a user who adds to a job's turn does not take it over."""
+        of_job = self.turn_open and not Origin.of(self.job).is_user
+        if of_job and origin.kind in ("web", "api"):
+            self.queued = str(origin)
+        elif origin.key or not self.turn_open:
+            self.job, self.queued = str(origin), ""
 
     def _count(self, usage: Usage) -> None:
         self.steps += 1

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core import events as ev
+from lmagent.core.lines import grant_in_a_line, proof_line, stop_line
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
-from lmagent.core.toolevents import OWN_CALL
-from lmagent.core.view import is_filler, proof_line, spoken
+from lmagent.core.view import is_filler, spoken
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Terminal escapes (ECMA-48 control sequences, operating system commands) and all other control characters."""
@@ -83,7 +83,7 @@ class _TranscriptWriter:
         match event:
             case ev.MessageAdded():
                 self._message(event)
-            case ev.ToolStarted() if event.call_id.startswith(OWN_CALL):
+            case ev.ToolStarted() if event.call_id.startswith(ev.OWN_CALL):
                 self._calls[event.call_id] = len(self.transcript.entries)
                 shown = plain(event.summary)
                 self.put("tool", "", label=plain(event.tool), arguments=shown, status="pending", ts=event.ts)
@@ -175,7 +175,7 @@ class _TranscriptWriter:
 
     def _approval(self, event: ev.ApprovalResolved) -> None:
         answer = "approved" if event.approved else "denied"
-        rule = f" (always: {ev.grant_in_a_line(event.grant)})" if event.grant else ""
+        rule = f" (always: {grant_in_a_line(event.grant)})" if event.grant else ""
         self.note(f"{answer.capitalize()} by {event.by or 'the user'}{rule}", event.feedback)
 
     def _count(self, usage: Usage) -> None:
@@ -189,7 +189,7 @@ class _TranscriptWriter:
         if proof := proof_line(event):
             self.note(proof)
         if event.outcome == "interrupted":
-            self.note(ev.stop_line(event), event.fix)
+            self.note(stop_line(event), event.fix)
         elif event.outcome != "done":
             reason = f": {event.reason}" if event.reason else ""
             status = "error" if event.outcome == "error" else "ok"

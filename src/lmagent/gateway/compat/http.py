@@ -144,7 +144,7 @@ async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, pat
         plan = proposed.plan if proposed is not None else plan
         begun = None
         if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved by the settings
-            begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
+            begun = await gateway.runner.sent(session, ev.Origin("plan", proposed.id))
         steps, spent.steps = steps + spent.steps, 0  # each turn counts its own steps
         if begun is None:
             spent.steps = steps
