@@ -94,9 +94,8 @@ def _check(workspace: Path) -> None:
     logs = [path.read_text().splitlines() for path in workspace.glob(".lmagent/sessions/*/events.jsonl")]
     events = [[json.loads(line) for line in lines] for lines in logs]
     origins = [event["origin"] for log in events for event in log if event["type"] == "input.received"]
-    assert sorted(origin["kind"] for origin in origins if origin["key"]) == ["cron", "inbox", "wait"], (
-        "lost, or run twice"
-    )
+    kinds = sorted(origin["kind"] for origin in origins if origin["key"])
+    assert kinds == ["cron", "inbox", "wait"], "lost, or run twice"
     outcomes = [event["outcome"] for log in events for event in log if event["type"] == "turn.finished"]
     assert sorted(outcomes) == ["done", "done", "done", "waiting"]
     marks = (workspace / "stamps.txt").read_text().split("\n")[:-1]

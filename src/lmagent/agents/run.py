@@ -22,7 +22,7 @@ from lmagent.agents.shares import ChildShares
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import LmagentError, StoreError
-from lmagent.core.ids import new_session_id
+from lmagent.core.ids import InputOrigin, new_session_id
 from lmagent.core.live import SubagentEvent
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
@@ -126,7 +126,7 @@ class ChildRunner:
 
     async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
         state = child.state
-        origin = ev.Origin("agent", started.child)
+        origin = InputOrigin("agent", started.child)
         if origin in state.work.origins:
             if not state.turn_open and not state.inputs:
                 return self._last(child)

@@ -13,6 +13,7 @@ from lmagent.app.logs import unexpected
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt, Submit
 from lmagent.core.errors import LmagentError
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.ports import Clock, Postponed
 from lmagent.engine.lane import run_until_idle
@@ -66,7 +67,7 @@ class OpenSession:
         self.used_at = host.clock.monotonic()
         self.is_opening = False
         self.is_closing = False
-        self.inputs: dict[ev.Origin, ev.InputReceived] = {}
+        self.inputs: dict[InputOrigin, ev.InputReceived] = {}
         self.jobs = 0
         self.failure: LmagentError | None = None
         self._host = host
@@ -206,7 +207,7 @@ class OpenSession:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    async def run_job(self, job: ev.Origin, *, is_open: bool, patient_until: float) -> None:
+    async def run_job(self, job: InputOrigin, *, is_open: bool, patient_until: float) -> None:
         """Run the turn of a job whose input is in the log, to its end.
 
         Args:
@@ -227,7 +228,7 @@ class OpenSession:
                 raise self.failure or Postponed(AGAIN)
             await self._moved.wait()
 
-    def _is_over(self, job: ev.Origin) -> bool:
+    def _is_over(self, job: InputOrigin) -> bool:
         if any(input.origin == job for input in self.session.state.inputs.values()):
             return False
         return turn_of(self._host.store, self.id, job) != "open"
@@ -270,7 +271,7 @@ async def wake(session: Session, clock: Clock) -> bool:
     if wait is None or session.state.inputs:
         return False
     text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
-    return await session.send(Submit(message=user(text), by=SCHEDULER, origin=ev.Origin("wait", wait.id))) is not None
+    return await session.send(Submit(message=user(text), by=SCHEDULER, origin=InputOrigin("wait", wait.id))) is not None
 
 
 async def wake_in_time(session: Session, clock: Clock) -> bool:
@@ -284,7 +285,7 @@ async def wake_in_time(session: Session, clock: Clock) -> bool:
     return False
 
 
-def turn_of(store: JsonlStore, session: str, job: ev.Origin) -> ev.TurnFinished | Literal["open", ""]:
+def turn_of(store: JsonlStore, session: str, job: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
     """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
     input, turn, begun = "", 0, 0
     for event in store.read(session):

@@ -31,8 +31,8 @@ from lmagent.core.errors import (
     ShuttingDown,
     ungrouped,
 )
-from lmagent.core.events import DurableEvent, InputReceived, Origin
-from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.events import DurableEvent, InputReceived
+from lmagent.core.ids import InputOrigin, is_session_id, new_id
 from lmagent.core.messages import Message
 from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
@@ -337,7 +337,7 @@ class Runner:
             known.remember(event)
         return event
 
-    async def sent(self, session: str, origin: Origin) -> InputReceived | None:
+    async def sent(self, session: str, origin: InputOrigin) -> InputReceived | None:
         """Return the recorded input from an origin; None if there is no such input.
 
         Raises:
@@ -418,11 +418,11 @@ class Runner:
             raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
 
 
-def origin_of(id: str) -> Origin:
+def origin_of(id: str) -> InputOrigin:
     """Return the origin of an input with a sender's id. Raise ConfigError if the id is not valid."""
     if not _ID.fullmatch(id):
         raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
-    return Origin.of(f"web:{id}")
+    return InputOrigin.of(f"web:{id}")
 
 
 def is_there(store: JsonlStore, session: str) -> bool:
@@ -460,7 +460,7 @@ def _require_lock(store: JsonlStore, session: str) -> None:
         raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
 
 
-def _find_sent(store: JsonlStore, session: str, origin: Origin) -> InputReceived | None:
+def _find_sent(store: JsonlStore, session: str, origin: InputOrigin) -> InputReceived | None:
     events = store.read(session)
     return next((event for event in events if isinstance(event, InputReceived) and event.origin == origin), None)
 

@@ -25,7 +25,8 @@ from lmagent.app.runner import Runner
 from lmagent.app.upkeep import unattended
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
-from lmagent.core.events import Origin, TurnFinished
+from lmagent.core.events import TurnFinished
+from lmagent.core.ids import InputOrigin
 from lmagent.core.plurals import plural
 from lmagent.core.ports import DispatchJob, Postponed
 from lmagent.dispatch.embedded import EmbeddedDispatcher
@@ -170,7 +171,7 @@ class Scheduler:
             raise
         finally:
             self.table.close()
-        found = turn_of(self._host.store, session, Origin.of(job.id)) if session else None
+        found = turn_of(self._host.store, session, InputOrigin.of(job.id)) if session else None
         return found if isinstance(found, TurnFinished) else None
 
     async def _over(self, id: str, job: DispatchJob) -> CronRun | None:
@@ -190,7 +191,7 @@ class Scheduler:
         at = int(job.id.rpartition(":")[2])
         run = (await self.history(id)).runs[at]
         begun = self._work.has(run.session, job.id)
-        found = turn_of(self._host.store, run.session, Origin.of(job.id)) if begun else None
+        found = turn_of(self._host.store, run.session, InputOrigin.of(job.id)) if begun else None
         if run.stage == "claimed" and not isinstance(found, str):
             await self.note(id, "ran", at, run.session, found.ending if found else "withdrawn")
 

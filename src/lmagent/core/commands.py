@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from lmagent.core.events import Origin, PermissionMode, PlanDecision
+from lmagent.core.events import PermissionMode, PlanDecision
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Message
 from lmagent.core.model import SessionOptions
 from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
@@ -29,7 +30,7 @@ class Submit(_BaseCommand, frozen=True, tag="submit"):
     """
 
     message: Message
-    origin: Origin = Origin()
+    origin: InputOrigin = InputOrigin()
     way: Way | None = None
 
 
@@ -44,7 +45,7 @@ class Steer(_BaseCommand, frozen=True, tag="steer"):
 
     message: Message
     to: str = ""
-    origin: Origin = Origin()
+    origin: InputOrigin = InputOrigin()
 
 
 class Withdraw(_BaseCommand, frozen=True, tag="withdraw"):

@@ -17,18 +17,19 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from lmagent.core.changes import Change, UndoRefusal
 from lmagent.core.decoding import decode_json, decoder
-from lmagent.core.live import VERSION as VERSION
-from lmagent.core.live import Envelope, EphemeralEvent
-from lmagent.core.live import PrefillProgress as PrefillProgress
-from lmagent.core.live import RetryScheduled as RetryScheduled
-from lmagent.core.live import SubagentEvent as SubagentEvent
-from lmagent.core.live import TextDelta as TextDelta
-from lmagent.core.live import ThinkingDelta as ThinkingDelta
-from lmagent.core.live import ToolOutput as ToolOutput
+from lmagent.core.ids import InputOrigin
+from lmagent.core.live import (
+    Envelope,
+    PrefillProgress,
+    RetryScheduled,
+    SubagentEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolOutput,
+)
 from lmagent.core.live import innermost as innermost
 from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, SessionOptions, ToolSpec, Usage
@@ -40,20 +41,12 @@ Author = Literal["input", "steer", "note", "nudge", "model", "recovery"]
 PermissionMode = Literal["auto", "normal", "manual"]
 
 
-# --- the session -------------------------------------------------------------------------------------------
-
-
 class SessionCreated(Envelope, frozen=True, tag="session.created"):
     """The first event: everything that stays fixed, so that a resumed session sends the same bytes.
 
     Attributes:
-        session: the session's id.
         workspace: absolute path of the workspace.
-        agent: name of the agent.
-        system: the system text.
-        tools: the tool block.
         model: the model's name; empty lets the server choose.
-        mode: the permission mode.
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
         parent: the call and session whose sub-agent it is; None for a user's session.
@@ -131,58 +124,11 @@ class OptionsChanged(Envelope, frozen=True, tag="options.changed"):
     """The session has other options from the next model call on: they replace all options before.
 
     Attributes:
-        options: the new options.
         by: the surface.
     """
 
     options: SessionOptions
     by: str = ""
-
-
-# --- input ----------------------------------------------------------------------------------------------------
-
-
-class Origin(Struct, frozen=True):
-    """Where an input comes from. Its text, `kind:key`, is the id of its job; empty for the terminal.
-
-    Attributes:
-        kind: `web`: the page; `api`: a client of OpenAI's API; `plan`: a decided plan; `agent`: the parent session.
-        key: unique within the kind; an origin submits once. Empty for the terminal.
-    """
-
-    kind: Literal["cli", "web", "api", "cron", "inbox", "wait", "plan", "agent"] = "cli"
-    key: str = ""
-
-    @property
-    def is_attended(self) -> bool:
-        """Whether a user can answer questions of its turn."""
-        return self.kind not in ("cron", "inbox")
-
-    @property
-    def is_user(self) -> bool:
-        """Whether a user sent it, and no job of the program."""
-        return self.kind in ("cli", "web", "api")
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.key}" if self.key else ""
-
-    @classmethod
-    def of(cls, text: str) -> Origin:
-        """Return the origin with this text; earlier logs have `web:oai:…`, `plan-…`, and the id of a sub-agent too."""
-        kind, mark, key = text.partition(":")
-        if kind == "web" and key.startswith(("oai:", "oas:")):
-            return cls("api", key)
-        if mark and kind in ("web", "api", "cron", "inbox", "wait", "plan", "agent"):
-            return cls(kind, key)
-        if text.startswith("plan-"):
-            return cls("plan", text.removeprefix("plan-"))
-        return cls("agent", text) if text else cls()
-
-
-class _Job(Struct):
-    """The origin in logs of earlier versions."""
-
-    job: str
 
 
 class InputReceived(Envelope, frozen=True, tag="input.received"):
@@ -199,7 +145,7 @@ class InputReceived(Envelope, frozen=True, tag="input.received"):
     message: Message
     delivery: Delivery
     by: str = ""
-    origin: Origin = Origin()
+    origin: InputOrigin = InputOrigin()
     way: Way | None = None
 
 
@@ -207,9 +153,6 @@ class InputWithdrawn(Envelope, frozen=True, tag="input.withdrawn"):
     """A queued or steering input was taken back before it reached the model."""
 
     input: str
-
-
-# --- turns and steps -------------------------------------------------------------------------------------------
 
 
 class TurnStarted(Envelope, frozen=True, tag="turn.started"):
@@ -258,7 +201,6 @@ class MessageAdded(Envelope, frozen=True, tag="message.added"):
     """A message joined the conversation.
 
     Attributes:
-        message: the message.
         origin: its author.
         input: id of the `input.received` that it delivers.
         truncated: ids of calls that the token limit cut off; they are never run.
@@ -302,15 +244,10 @@ class StepFinished(Envelope, frozen=True, tag="step.finished"):
     model: str = ""
 
 
-# --- calls ---
-
-
 class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
     """A call waits for the user; `id` names the approval.
 
     Attributes:
-        call_id: the call.
-        tool: its tool.
         summary: the call in one line.
         preview: the coming change (a diff, the whole command).
         reason: why the gate asks.
@@ -330,7 +267,6 @@ class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
 
     Attributes:
         approval: id of the `approval.requested`.
-        call_id: the call.
         approved: whether it may run.
         scope: "once", or "session" when `grant` was added to the session's rules.
         by: the surface that answered, or "unattended" if no user could be asked.
@@ -365,7 +301,6 @@ class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
     """A call has its result; the model sees `content`.
 
     Attributes:
-        call_id: the call.
         tool: the name it was dispatched to.
         status: how it ended.
         content: the text for the model, capped.
@@ -390,7 +325,6 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
 
     Attributes:
         call_id: the call; of the user's own change, a name that no call has.
-        tool: its tool.
         count: number of paths.
         changes: the changes, in path order; empty if they are in `blob`.
         blob: SHA-256 of a blob with all changes as JSON, if they are many.
@@ -429,9 +363,6 @@ class FilesRestored(Envelope, frozen=True, tag="files.restored"):
     by: str = ""
 
 
-# --- context ----------------------------------------------------------------------------------------------------
-
-
 class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
     """The conversation was compacted: the only event that may change text that was sent before.
 
@@ -468,9 +399,6 @@ class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
     model: str
     reason: str
     lifted: bool = False
-
-
-# --- long work ---
 
 
 PlanDecision = Literal["approved", "revise", "rejected"]
@@ -552,7 +480,6 @@ class SubagentStarted(Envelope, frozen=True, tag="subagent.started"):
     """A call has started a sub-agent's session.
 
     Attributes:
-        call_id: the call.
         child: id of the session.
         task: the one of the call's tasks; empty if it has one.
         brief: its order.
@@ -641,6 +568,7 @@ DurableEvent: TypeAlias = (
     | ResultReported
     | Notice
 )
+EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled | SubagentEvent
 Event: TypeAlias = DurableEvent | EphemeralEvent
 
 _encoder = msgspec.json.Encoder()
@@ -664,5 +592,5 @@ def decode(line: bytes) -> DurableEvent:
         _decoder = decoder(DurableEvent)
     event = _decoder.decode(line)
     if isinstance(event, InputReceived) and b'"job":"' in line:
-        event = msgspec.structs.replace(event, origin=Origin.of(decode_json(line, _Job).job))
+        event = msgspec.structs.replace(event, origin=InputOrigin.of(decode_json(line, dict[str, Any])["job"]))
     return event

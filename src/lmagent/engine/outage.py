@@ -7,7 +7,8 @@ a job's turn, has no user to ask, and the server may start later than the gatewa
 from __future__ import annotations
 
 from lmagent.core.errors import ConnectionLost, ProviderError, Unavailable, Unreachable
-from lmagent.core.events import Notice, Origin, RetryScheduled
+from lmagent.core.events import Notice, RetryScheduled
+from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.model import ModelEvent, Progress, Retrying
 from lmagent.engine.session import Session
@@ -25,7 +26,7 @@ LOST = 5
 """Lost connections after which the request itself is assumed to crash the server, again and again."""
 
 
-def be_patient(session: Session, origin: Origin, until: float) -> None:
+def be_patient(session: Session, origin: InputOrigin, until: float) -> None:
     """Let the turn for an origin wait for its server; `until` is in Unix seconds."""
     session.patience[session.state.origin if origin.kind == "wait" else origin] = until
 

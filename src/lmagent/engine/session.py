@@ -44,7 +44,6 @@ from lmagent.core.events import (
     ModeChanged,
     ModelChanged,
     Notice,
-    Origin,
     PermissionMode,
     SessionCreated,
     SessionRenamed,
@@ -53,6 +52,7 @@ from lmagent.core.events import (
     ToolFinished,
     ToolOutput,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.model import ModelRequest, keeps_thoughts
 from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
 from lmagent.engine import approvals, undo
@@ -140,9 +140,9 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
-        self.adopted: set[Origin] = set()
+        self.adopted: set[InputOrigin] = set()
         """Origins whose turn a user has continued: that user answers its questions."""
-        self.patience: dict[Origin, float] = {}
+        self.patience: dict[InputOrigin, float] = {}
         """Unix times until which turns wait for an unreachable model server, by origin; see `outage`."""
         self.above: Session | None = None
         """The session that a sub-agent works for, while it works."""

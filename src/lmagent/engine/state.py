@@ -27,7 +27,6 @@ from lmagent.core.events import (
     MessageAdded,
     ModeChanged,
     ModelChanged,
-    Origin,
     PermissionMode,
     SessionCreated,
     SessionForked,
@@ -39,6 +38,7 @@ from lmagent.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.titles import title_of
@@ -110,7 +110,9 @@ class SessionState(Struct):
     calling: Calling = field(default_factory=Calling)
     last_outcome: str = ""
     wait: TurnFinished | None = None
-    origin: Origin = Origin()  # of the last turn's input; a turn that only woke the session keeps the previous one
+    origin: InputOrigin = (
+        InputOrigin()
+    )  # of the last turn's input; a turn that only woke the session keeps the previous one
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
     tried: Tried = field(default_factory=Tried)

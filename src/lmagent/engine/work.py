@@ -12,7 +12,6 @@ from lmagent.core.decoding import convert
 from lmagent.core.events import (
     CallsConstrained,
     OptionsChanged,
-    Origin,
     PlanDecided,
     PlanProposed,
     ResultReported,
@@ -22,6 +21,7 @@ from lmagent.core.events import (
     ToolFinished,
     WorkChanged,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 
@@ -91,7 +91,7 @@ class WorkState(Struct):
     child_steps: int = 0
     reported: ChildResult | None = None
     reported_in: int = 0
-    origins: set[Origin] = field(default_factory=set[Origin])
+    origins: set[InputOrigin] = field(default_factory=set[InputOrigin])
     calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
     others: list[TasksChanged] = field(default_factory=list[TasksChanged])
     decided: PlanDecided | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork, Submit
 from lmagent.core.errors import ConfigError
-from lmagent.core.events import DurableEvent, Origin, PlanDecided, TasksChanged, WorkChanged
+from lmagent.core.events import DurableEvent, PlanDecided, TasksChanged, WorkChanged
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Budget, Plan
 from lmagent.engine.session import Session
@@ -97,7 +98,7 @@ async def settle(session: Session) -> None:
         if work.mode == "plan":
             await session.record(WorkChanged(mode="normal", by=decided.by), sync=True)
         return
-    origin = Origin("plan", decided.proposal)
+    origin = InputOrigin("plan", decided.proposal)
     if origin in work.origins:
         return
     text = f"About your plan: {decided.feedback}\nAnswer with the whole plan, revised, as JSON."

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
-from lmagent.core.events import Origin, SessionCreated, SessionForked
-from lmagent.core.ids import is_session_id
+from lmagent.core.events import SessionCreated, SessionForked
+from lmagent.core.ids import InputOrigin, is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
@@ -77,7 +77,7 @@ class Unattended(Struct, frozen=True):
     session: str
     until: float
     ended: str
-    origin: Origin
+    origin: InputOrigin
     surface: str = ""
 
 
@@ -139,7 +139,7 @@ class SessionIndex:
 
     def from_api(self, begin: str) -> list[str]:
         """Return the sessions whose newest input is from the API, with a key that begins so. Refresh before."""
-        begin = str(Origin("api", begin))
+        begin = str(InputOrigin("api", begin))
         query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
         return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
@@ -312,7 +312,7 @@ class SessionIndex:
             "AND (until > 0 OR (job <> '' AND (turn_open OR waiting > 0))) ORDER BY until, id"
         )
         return [
-            Unattended(session, until, ended, Origin.of(job), surface)
+            Unattended(session, until, ended, InputOrigin.of(job), surface)
             for session, until, ended, job, surface in self._db.execute(query)
         ]
 

@@ -13,7 +13,6 @@ from lmagent.core.events import (
     InputWithdrawn,
     MessageAdded,
     ModelChanged,
-    Origin,
     PlanDecided,
     PlanProposed,
     SessionCreated,
@@ -24,6 +23,7 @@ from lmagent.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
 
@@ -148,9 +148,9 @@ class Tally(Struct):
             case _:
                 pass
 
-    def _give(self, origin: Origin) -> None:
+    def _give(self, origin: InputOrigin) -> None:
         """Note the origin of the work; a user who adds to a job's turn does not take it over."""
-        of_job = self.turn_open and not Origin.of(self.job).is_user
+        of_job = self.turn_open and not InputOrigin.of(self.job).is_user
         if of_job and origin.kind in ("web", "api"):
             self.queued = str(origin)
         elif origin.key or not self.turn_open:
