@@ -36,8 +36,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
 from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, LedgerEntry, What
 from lmagent.store.database import open_database
-from lmagent.store.failures import store_error
-from lmagent.store.files import make_private
+from lmagent.store.files import make_private, store_error
 from lmagent.store.index import Unattended
 from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
 

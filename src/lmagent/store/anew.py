@@ -13,8 +13,7 @@ from pathlib import Path
 from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import SessionCreated
 from lmagent.core.ports import Clock
-from lmagent.store.failures import store_error
-from lmagent.store.files import replace_whole
+from lmagent.store.files import replace_whole, store_error
 from lmagent.store.follow import last_seq
 from lmagent.store.fork import fork_log, take_away
 from lmagent.store.lock import hold

@@ -12,8 +12,7 @@ from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import SessionForked
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import link_blobs
-from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 from lmagent.store.lock import hold
 from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines

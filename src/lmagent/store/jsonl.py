@@ -18,7 +18,7 @@ from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
-from lmagent.store.failures import store_error
+from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
 from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
