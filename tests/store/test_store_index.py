@@ -18,8 +18,8 @@ from lmagent.core.messages import user
 from lmagent.core.work import Parent
 from lmagent.store.index import SessionIndex, Unattended
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.listed import SessionRow
 from lmagent.store.log import stamp
+from lmagent.store.tally import SessionRow
 
 
 def _rows(store: JsonlStore, search: str = "", limit: int = 20) -> list[SessionRow]:

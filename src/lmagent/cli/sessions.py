@@ -16,7 +16,7 @@ from lmagent.cli.options import completed_by, workspace_option
 from lmagent.cli.tables import show_table
 from lmagent.core.errors import LmagentError
 from lmagent.core.plurals import age
-from lmagent.store.listed import Shelf
+from lmagent.store.tally import Shelf
 from lmagent.tools.sanitize import one_line, printable
 
 TITLE = 40

@@ -22,19 +22,45 @@ from lmagent.core.ids import InputOrigin, is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
-from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.numbered import EventPlace, EventRow, number, numbered, numbering, place_of
 from lmagent.store.scan import LogLine, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
-from lmagent.store.tally import Tally, passage_of
+from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
 
 T = TypeVar("T")
+
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
+
+
+EventRow = tuple[str, int, float, str, int, int]
+"""Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
+
+_PLACE = (  # an event keeps its number wherever its line is now: a reader that has seen it must not get it again
+    "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (session, seq) DO UPDATE SET ts = excluded.ts, type = excluded.type, "
+    "start = excluded.start, size = excluded.size"
+)
+
+
+class EventPlace(Struct, frozen=True):
+    """Where an event is.
+
+    Attributes:
+        number: its number among all, from 1, rising.
+        seq: its place in that session.
+        start: where its line begins in the log, in bytes.
+        size: bytes of the line.
+    """
+
+    number: int
+    session: str
+    seq: int
+    start: int
+    size: int
 
 
 class _Gained(Struct):
@@ -52,7 +78,8 @@ class _Gained(Struct):
         self.tally.apply(line.event)
         self.account.apply(line.event, self.tally.model)
         self.tally.seq, self.tally.read_to = line.seq, line.end
-        self.places.append(place_of(self.tally.id, line.event, line))
+        tag = str(line.event.__struct_config__.tag)
+        self.places.append((self.tally.id, line.seq, line.event.ts, tag, line.start, len(line.raw)))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
         if isinstance(line.event, SessionCreated) and line.event.replaces:
@@ -156,11 +183,15 @@ class SessionIndex:
 
         Refresh before.
         """
-        return self._run(lambda: numbering(self._db))
+        given = "SELECT seq FROM sqlite_sequence WHERE name = 'event'"  # the last one may have been deleted since
+        query = f"SELECT mark, COALESCE(({given}), 0) FROM numbering"
+        mark, last = self._run(lambda: self._db.execute(query).fetchone())
+        return str(mark), int(last)
 
     def numbered(self, after: int, limit: int) -> list[EventPlace]:
         """Return the events after a number, in the order in which they were read. Refresh before."""
-        return self._run(lambda: numbered(self._db, after, limit))
+        query = "SELECT number, session, seq, start, size FROM event WHERE number > ? ORDER BY number LIMIT ?"
+        return [EventPlace(*row) for row in self._run(lambda: self._db.execute(query, (after, limit)).fetchall())]
 
     def refresh(self) -> None:
         """Read the new events of the logs, and forget deleted sessions.
@@ -255,7 +286,7 @@ class SessionIndex:
             gained.account.store(self._db)
             store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
             self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (tally.id, gained.begins))
-            number(self._db, gained.places)
+            self._db.executemany(_PLACE, gained.places)
             marks = ", ".join("?" * len(_COLUMNS))
             values = [getattr(tally, name) for name in _COLUMNS]
             self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)

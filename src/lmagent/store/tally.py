@@ -1,6 +1,8 @@
-"""Tally: a session's entry in the list of sessions, as a fold of its events."""
+"""Tally: a session's entry in the list of sessions, as a fold of its events, and the row that is shown."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from msgspec import Struct
 
@@ -202,3 +204,42 @@ def passage_of(event: DurableEvent) -> tuple[str, str] | None:
         case _:
             return None
     return (role, text) if text.strip() else None
+
+
+class SessionRow(Struct, frozen=True):
+    """A session in a list.
+
+
+    Attributes:
+        title: the user's title for it, or the first words of its first input.
+        created: Unix seconds of its first event; of a copy, of the moment in which it was made.
+        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
+        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
+        waiting_for: approval, plan, question or time; empty if it waits for nothing.
+        branch_turn: of a fork, the first turn that it does not share with its parent; else 0.
+    """
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    model: str
+    status: str
+    turns: int
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    parent: str
+    child: bool = False
+    waiting_for: str = ""
+    pinned: bool = False
+    archived: bool = False
+    branch_turn: int = 0
+
+
+Shelf = Literal["all", "open", "archived"]
+"""Which sessions to list."""
+
+ListPlace = tuple[bool, float, str]
+"""The place of a session in the list: whether it is pinned, when it was written last, its id."""
