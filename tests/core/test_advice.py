@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lmagent.core.errors import LmagentError
-from lmagent.core.events import Notice, TurnFinished, advice_line
+from lmagent.core.events import Notice, TurnFinished
+from lmagent.core.lines import advice_line
 
 SOURCE = Path(__file__).parents[2] / "src/lmagent"
 SHARED = ("agents", "core", "engine", "planning", "providers", "store", "undo")

@@ -16,9 +16,9 @@ from lmagent.core.messages import user
 from lmagent.core.titles import LONGEST, WORDS, title_of
 from lmagent.core.view import View, reduce
 from lmagent.engine.state import SessionState
+from lmagent.store.export import transcript_of
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.transcript import transcript_of
 
 NASTY = "\x1b]0;owned\x07 fix\u202ethe\u2066 \x00build\r\nnow\u2028please \ufeff\u200f \x9b31m👩\u200d💻"
 CLEAN = "]0;owned fixthe build now please 31m👩\u200d💻"

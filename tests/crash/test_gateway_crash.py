@@ -99,7 +99,7 @@ def is_idle(running: Running, session: str, inputs: int) -> bool:
 def once(running: Running, session: str, names: list[str]) -> None:
     """Each input was accepted once and reached the model once; each mark was left once, or cut off and not repeated."""
     received = events(running, session, "input.received")
-    assert [event["job"].removeprefix("web:") for event in received] == [name.removeprefix("web:") for name in names]
+    assert [event["origin"]["key"] for event in received] == names
     reached = [event["input"] for event in events(running, session, "message.added") if event["input"]]
     assert sorted(reached) == sorted(event["id"] for event in received)
     seqs = [event["seq"] for event in events(running, session)]
@@ -179,11 +179,11 @@ def test_a_message_that_was_accepted_while_a_job_ran_and_the_job_are_done_once(r
     if again:
         assert send(running, session, said("stamp b", "b")).json == first
     until(lambda: is_idle(running, session, 2), "the turns do not end")
-    jobs = [event["job"] for event in events(running, session, "input.received")]
-    assert jobs == [f"inbox:{session}~{task.name}", "web:b"]
+    origins = [event["origin"] for event in events(running, session, "input.received")]
+    assert origins == [{"kind": "inbox", "key": f"{session}~{task.name}"}, {"kind": "web", "key": "b"}]
     ended = events(running, session, "turn.finished")
     assert [event["outcome"] for event in ended] == ["done", "done"]
-    once(running, session, jobs)
+    once(running, session, [origin["key"] for origin in origins])
     until(lambda: not list((task.parent / "claimed").iterdir()), "the task is not settled")
 
 
@@ -244,7 +244,7 @@ def test_a_client_that_sends_on_through_several_crashes_loses_nothing_and_repeat
     for session in sessions:
         until(lambda: is_idle(running, session, len(sent[session])), "the turns do not end")  # noqa: B023
         received = events(running, session, "input.received")
-        assert [event["job"] for event in received] == [f"web:{name}" for name in sent[session]]
+        assert [event["origin"]["key"] for event in received] == sent[session]
         reached = [event["input"] for event in events(running, session, "message.added") if event["input"]]
         assert sorted(reached) == sorted(event["id"] for event in received)
     assert max(stamps(running).values()) == 1

@@ -93,8 +93,9 @@ def test_a_scheduler_that_is_killed_loses_nothing_and_nothing_runs_twice(tmp_pat
 def _check(workspace: Path) -> None:
     logs = [path.read_text().splitlines() for path in workspace.glob(".lmagent/sessions/*/events.jsonl")]
     events = [[json.loads(line) for line in lines] for lines in logs]
-    jobs = [event["job"] for log in events for event in log if event["type"] == "input.received" and event.get("job")]
-    assert sorted(job.partition(":")[0] for job in jobs) == ["cron", "inbox", "wait"], "lost, or run twice"
+    origins = [event["origin"] for log in events for event in log if event["type"] == "input.received"]
+    kinds = sorted(origin["kind"] for origin in origins if origin["key"])
+    assert kinds == ["cron", "inbox", "wait"], "lost, or run twice"
     outcomes = [event["outcome"] for log in events for event in log if event["type"] == "turn.finished"]
     assert sorted(outcomes) == ["done", "done", "done", "waiting"]
     marks = (workspace / "stamps.txt").read_text().split("\n")[:-1]

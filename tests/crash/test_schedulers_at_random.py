@@ -52,7 +52,7 @@ def outcomes(workspace: Path, kind: str) -> Counter[str]:
     return Counter(
         event["outcome"]
         for log in events_of(workspace)
-        if any(str(event.get("job", "")).startswith(kind) for event in log)
+        if any(event["origin"]["kind"] == kind for event in log if event["type"] == "input.received")
         for event in log
         if event["type"] == "turn.finished"
     )
@@ -109,7 +109,8 @@ def test_everything_is_done_once(tmp_path, seed):
         assert server.objections == []
     assert is_settled(workspace)
     assert outcomes(workspace, "inbox") == {"waiting": TASKS, "done": TASKS}
-    jobs = [event["job"] for log in events_of(workspace) for event in log if event.get("job")]
+    inputs = (event["origin"] for log in events_of(workspace) for event in log if event["type"] == "input.received")
+    jobs = [f"{origin['kind']}:{origin['key']}" for origin in inputs]
     assert len(jobs) == len(set(jobs)), "a job ran twice"
     assert Counter(job.partition(":")[0] for job in jobs)["wait"] == TASKS
     assert set(outcomes(workspace, "cron")) == {"done"}

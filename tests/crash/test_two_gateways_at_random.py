@@ -107,8 +107,8 @@ def assert_done_once(both: Both, session: str, names: list[str], marks: Counter[
     events = both.log(session)
     seqs = [event["seq"] for event in events]
     assert seqs == list(range(1, len(seqs) + 1))
-    inputs = {event["id"]: event["job"] for event in events if event["type"] == "input.received"}
-    assert list(inputs.values()) == [f"web:{name}" for name in names]
+    inputs = {event["id"]: event["origin"]["key"] for event in events if event["type"] == "input.received"}
+    assert list(inputs.values()) == names
     assert Counter(event["input"] for event in events if event.get("input")) == Counter(list(inputs))
     assert {event["outcome"] for event in events if event["type"] == "turn.finished"} == {"done"}
     cut_off = sum(event["type"] == "tool.finished" and event["status"] == "interrupted" for event in events)

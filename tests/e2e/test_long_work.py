@@ -156,6 +156,11 @@ def test_a_task_of_several_parts_a_wait_and_a_missed_night_come_out_right_under_
     _check(workspace)
 
 
+def _origins(log: list[dict]) -> list[str]:
+    inputs = (event["origin"] for event in log if event["type"] == "input.received")
+    return [f"{origin['kind']}:{origin['key']}" for origin in inputs]
+
+
 def _check(workspace: Path) -> None:
     files = {**dict(FILES.values()), "nightly.txt": "good night\n", "sum.txt": "2 fruits\n"}
     assert {name: (workspace / name).read_text() for name in files} == files
@@ -163,18 +168,18 @@ def _check(workspace: Path) -> None:
     assert {path.name for path in (workspace / ".lmagent" / "sessions").iterdir()} == {
         log[0]["session"] for log in logs
     }
-    (main,) = [log for log in logs if any(str(event.get("job", "")).startswith("inbox:") for event in log)]
+    (main,) = [log for log in logs if any(origin.startswith("inbox:") for origin in _origins(log))]
     assert [event["task"] for event in main if event["type"] == "subagent.started"] == ["collect", "sort", "print"]
     assert [event["result"]["status"] for event in main if event["type"] == "subagent.finished"] == ["ok"] * 3
     assert [event["outcome"] for event in main if event["type"] == "turn.finished"] == ["waiting", "done"]
     waited, woken = (
         next(event for event in main if event["type"] == "turn.finished"),
-        next(event for event in main if str(event.get("job", "")).startswith("wait:")),
+        next(event for event in main if event["type"] == "input.received" and event["origin"]["kind"] == "wait"),
     )
-    assert woken["job"] == f"wait:{waited['id']}"
+    assert woken["origin"]["key"] == waited["id"]
     assert woken["ts"] >= waited["until"]
-    jobs = [event["job"] for log in logs for event in log if ":" in event.get("job", "")]
-    assert Counter(job.partition(":")[0] for job in jobs) == {"inbox": 1, "wait": 1, "cron": 1}
+    kinds = Counter(origin.partition(":")[0] for log in logs for origin in _origins(log))
+    assert {kind: kinds[kind] for kind in ("inbox", "wait", "cron")} == {"inbox": 1, "wait": 1, "cron": 1}
     assert [entry["what"] for entry in ledger_of(workspace)] == ["on", "missed", "claimed", "ran"]
     assert ledger_of(workspace)[-1]["outcome"] == "done"
     ends = [[event["outcome"] for event in log if event["type"] == "turn.finished"] for log in logs]

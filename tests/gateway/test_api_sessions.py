@@ -161,11 +161,13 @@ def test_a_command_that_nothing_records_answers_the_last_event(running, type):
 
 def test_a_client_cannot_pretend_to_be_a_job(running):
     session = begun(running)
-    answer = command(running, session, "submit", message=said("hi"), job="cron:x:1", by="cron:x", id="mine")
+    answer = command(
+        running, session, "submit", message=said("hi"), origin={"kind": "cron", "key": "x:1"}, by="cron:x", id="mine"
+    )
     assert answer.status == 202
     logged = [event for event in running.logs() if event["id"] and event["type"] == "input.received"]
-    assert ("web:mine", "web") in [(event["job"], event["by"]) for event in logged]
-    assert "cron:x:1" not in [event["job"] for event in logged]
+    assert ({"kind": "web", "key": "mine"}, "web") in [(event["origin"], event["by"]) for event in logged]
+    assert "cron" not in [event["origin"]["kind"] for event in logged]
 
 
 def test_a_copy_is_a_session_of_its_own(running):

@@ -30,7 +30,7 @@ async def test_what_is_submitted_is_answered_and_watched(tmp_path):
             async with watcher(hub, desk.id) as seen:
                 event = await hub.runner.submit(desk.id, user("hi"), id="one")
                 await seen.until_type("turn.finished")
-                assert event.job == "web:one"
+                assert str(event.origin) == "web:one"
                 assert seen.seqs == [one.seq for one in recorded(hub, desk.id)]
                 assert seen.text() == "Hello there."
                 assert {one["session"] for one in seen.events} == {desk.id}

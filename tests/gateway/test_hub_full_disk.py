@@ -63,7 +63,7 @@ async def test_what_was_refused_for_a_full_disk_is_taken_as_soon_as_there_is_roo
                             await hub.runner.submit(session, user(LONG), id="two")
                 await hub.runner.submit(session, user(LONG), id="two")
                 await until(lambda: ends(hub, session) == ["done", "done"])
-            inputs = [event.job for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
+            inputs = [str(event.origin) for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
             assert inputs.count("web:two") == 1
 
 

@@ -77,7 +77,7 @@ def ends(hub: Gateway, session: str) -> list[tuple[str, str]]:
 
 
 def jobs(hub: Gateway, session: str) -> list[str]:
-    return [event.job.partition(":")[0] for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
+    return [event.origin.kind for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
 
 
 def claimed(workspace: Path) -> list[Path]:

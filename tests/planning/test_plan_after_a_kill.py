@@ -78,7 +78,7 @@ def test_no_task_is_lost_and_none_is_there_twice(tmp_path, kill_at, where):
     events = events_of(workspace)
     kinds = Counter(event["type"] for event in events)
     assert (kinds["plan.proposed"], kinds["plan.decided"]) == (1, 1)
-    begun = [event for event in events if event["type"] == "input.received" and event.get("job")]
+    begun = [event for event in events if event["type"] == "input.received" and event["origin"]["key"]]
     assert len(begun) == 1, "the work began twice, or never"
     _check_tasks([event for event in events if event["type"] == "tasks.changed"])
     assert list(workspace.glob(".lmagent/reports/*.md")), "deep work without a report"

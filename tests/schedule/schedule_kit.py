@@ -81,9 +81,9 @@ def endings(workspace: Path) -> list[str]:
 
 
 def inputs(workspace: Path) -> list[str]:
-    """Ids of the jobs that submitted an input, of all sessions."""
+    """The origins of the inputs of all sessions."""
     return [
-        event.get("job", "")
+        f"{event['origin']['kind']}:{event['origin']['key']}"
         for events in logs(workspace).values()
         for event in events
         if event["type"] == "input.received"

@@ -39,7 +39,8 @@ def test_a_session_that_waits_is_woken_at_its_time(workspace):
             assert "You waited until" in server.chats[1].body["messages"][-1]["content"]
             assert "the build" in server.chats[1].body["messages"][-1]["content"]
             assert server.prefix.breaks == []
-        woken = next(event for event in logs(workspace)[name] if event.get("job", "").startswith("wait:"))
+        received = (event for event in logs(workspace)[name] if event["type"] == "input.received")
+        woken = next(event for event in received if event["origin"]["kind"] == "wait")
         assert 0 <= woken["ts"] - finished.until < 10
 
     run(check)
@@ -74,7 +75,7 @@ def test_a_session_that_a_person_went_on_with_is_not_woken(workspace):
                     host.clock.shift = 4 * 3600.0
                     await until(lambda: scheduler.table.counts() == {"done": 1})
         assert endings(workspace) == ["waiting", "done"]
-        assert inputs(workspace) == ["", ""]
+        assert inputs(workspace) == ["cli:", "cli:"]
 
     run(check)
 
@@ -154,7 +155,7 @@ def test_a_cron_job_runs_when_it_is_due_and_its_times_are_on_record(workspace):
             assert entry["session"] == occurrence_session("tick", entry["at"])
             assert entry["outcome"] == "done"
             begun = next(event for event in logs(workspace)[entry["session"]] if event["type"] == "input.received")
-            assert begun["job"] == f"cron:tick:{entry['at']}"
+            assert begun["origin"] == {"kind": "cron", "key": f"tick:{entry['at']}"}
             assert 0 <= begun["ts"] - entry["at"] < 10
 
     run(check)

@@ -17,8 +17,7 @@ from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
 from lmagent.core.messages import Image, Thinking
 from lmagent.engine.state import SessionState
-from lmagent.store.compat import ImportedSession, read_session
-from lmagent.store.rebuild import NO_BEGINNING, RESULT_CAP
+from lmagent.store.compat import NO_BEGINNING, RESULT_CAP, ImportedSession, read_session
 
 OURS = "20270101_000000_000000"
 PIXEL = "iVBORw0KGgo="

@@ -13,12 +13,13 @@ import pytest
 from store_kit import SESSION, StepClock, a_session, a_turn, created, path_of, run, start, store_in, write_all
 
 from lmagent.core import events as ev
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Parent
 from lmagent.store.index import SessionIndex, Unattended
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.listed import SessionRow
 from lmagent.store.log import stamp
+from lmagent.store.tally import SessionRow
 
 
 def _rows(store: JsonlStore, search: str = "", limit: int = 20) -> list[SessionRow]:
@@ -292,7 +293,7 @@ def test_a_session_that_waits_is_listed_until_it_goes_on(tmp_path: Path) -> None
     store = store_in(tmp_path)
     wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
     a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
-    assert _unattended(store) == [Unattended(SESSION, 2e9, "wait1", "", "test")]
+    assert _unattended(store) == [Unattended(SESSION, 2e9, "wait1", InputOrigin(), "test")]
     log = store.open(SESSION)
     write_all(log, [ev.TurnStarted(turn=3)])
     log.close()
@@ -312,7 +313,7 @@ def test_a_copy_and_a_sub_agent_do_not_wait_by_themselves(tmp_path: Path) -> Non
 
 def test_a_turn_of_a_job_that_was_cut_off_is_listed_and_one_of_a_person_is_not(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="inbox:a")
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", origin=InputOrigin("inbox", "a"))
     added = ev.InputReceived(message=user("and this"), delivery="steer")
     for session, events in {
         "accepted": (asked,),
@@ -326,7 +327,7 @@ def test_a_turn_of_a_job_that_was_cut_off_is_listed_and_one_of_a_person_is_not(t
         if session == "ended":
             write_all(log, [ev.TurnFinished(outcome="done")])
         log.close()
-    assert [(row.session, row.job) for row in _unattended(store)] == [
+    assert [(row.session, str(row.origin)) for row in _unattended(store)] == [
         (name, "inbox:a") for name in ("accepted", "begun", "steered")
     ]
 
@@ -348,14 +349,14 @@ def test_an_index_of_an_older_version_is_filled_anew(tmp_path: Path) -> None:
 
 def test_what_a_page_sends_while_a_job_runs_does_not_take_its_turn_over_and_is_next(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="cron:a:1")
-    sent = ev.InputReceived(message=user("and this"), delivery="queue", job="web:x", by="web")
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", origin=InputOrigin("cron", "a:1"))
+    sent = ev.InputReceived(message=user("and this"), delivery="queue", origin=InputOrigin("web", "x"), by="web")
     a_session(store, SESSION, asked, ev.TurnStarted(turn=1), sent)
-    assert [(row.job, row.surface) for row in _unattended(store)] == [("cron:a:1", "web")]
+    assert [(str(row.origin), row.surface) for row in _unattended(store)] == [("cron:a:1", "web")]
     log = store.open(SESSION)
     write_all(log, [ev.TurnFinished(outcome="done"), ev.TurnStarted(turn=2)])
     log.close()
-    assert [row.job for row in _unattended(store)] == ["web:x"]
+    assert [str(row.origin) for row in _unattended(store)] == ["web:x"]
 
 
 def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:

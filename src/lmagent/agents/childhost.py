@@ -9,9 +9,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from lmagent.agents.feature import AgentBounds
-from lmagent.core.events import DurableEvent
+from lmagent.core.events import DurableEvent, SubagentStarted
 from lmagent.core.ports import Clock
-from lmagent.core.workevents import SubagentStarted
 from lmagent.engine.session import Session
 
 

@@ -9,9 +9,9 @@ import msgspec
 from lmagent.agents import deliver
 from lmagent.agents.feature import ReportArgs
 from lmagent.core.errors import ToolError
+from lmagent.core.events import ResultReported
 from lmagent.core.tool import ToolOutput
 from lmagent.core.work import Brief, ChildResult
-from lmagent.core.workevents import ResultReported
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 

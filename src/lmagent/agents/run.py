@@ -22,7 +22,7 @@ from lmagent.agents.shares import ChildShares
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import LmagentError, StoreError
-from lmagent.core.ids import new_session_id
+from lmagent.core.ids import InputOrigin, new_session_id
 from lmagent.core.live import SubagentEvent
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
@@ -126,7 +126,8 @@ class ChildRunner:
 
     async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
         state = child.state
-        if started.child in state.work.jobs:
+        origin = InputOrigin("agent", started.child)
+        if origin in state.work.origins:
             if not state.turn_open and not state.inputs:
                 return self._last(child)
             await child.send(Continue(by="parent"))
@@ -134,7 +135,7 @@ class ChildRunner:
             await self._keep(parent, partial(briefs.write_brief, self._host.workspace, started.child, started.brief))
             place = PromptPlace(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
-            await child.send(Submit(message=user(text), by="parent", job=started.child))
+            await child.send(Submit(message=user(text), by="parent", origin=origin))
         finished = await run_until_idle(child, resumable=True)
         await _withdraw(child)
         return finished or self._last(child)

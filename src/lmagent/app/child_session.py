@@ -60,7 +60,7 @@ async def open_child(
             title = " ".join(started.brief.objective.split())[:TITLE]
             session.opening.append(await session.record(SessionRenamed(title=title)))
         session.window, session.stated_window = parent.window, parent.stated_window
-        if home.inherits and not session.state.messages and started.child not in session.state.work.jobs:
+        if home.inherits and not session.state.messages and not session.state.work.origins:
             session.opening.append(await session.record(_inherited(parent, started.call_id)))
         session.wiring.provider = await _lane(host, parent, session)
         for grant in parent.state.grants:

@@ -20,7 +20,6 @@ from lmagent.app.slash import (
     SlashResult,
     all_commands,
 )
-from lmagent.core.ages import age
 from lmagent.core.commands import Compact, Continue, Mark, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
@@ -28,9 +27,10 @@ from lmagent.core.events import (
     FilesRestored,
     StepFinished,
     StepStarted,
-    grant_in_a_line,
 )
+from lmagent.core.lines import grant_in_a_line
 from lmagent.core.model import ModelReply, TextChunk
+from lmagent.core.plurals import age
 from lmagent.core.titles import title_of
 from lmagent.core.view import TextBlock, View, reduce
 from lmagent.engine.aside import ask_aside

@@ -11,7 +11,8 @@ from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import SETTINGS, Choice, SlashContext, SlashResult
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ConfigError, ProviderError
-from lmagent.core.events import PermissionMode, grant_in_a_line
+from lmagent.core.events import PermissionMode
+from lmagent.core.lines import grant_in_a_line
 from lmagent.core.model import PROVIDER_NAMES
 
 MODES: dict[PermissionMode, str] = {

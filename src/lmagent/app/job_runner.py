@@ -20,6 +20,7 @@ from lmagent.app.upkeep import unattended
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import user
 from lmagent.core.ports import DispatchJob, Postponed
@@ -113,7 +114,7 @@ class JobRunner:
             async with self._opened(job.lane) as known:
                 session = known.session
                 wait = session.state.wait
-                if job.id not in session.state.work.jobs:
+                if InputOrigin.of(job.id) not in session.state.work.origins:
                     if wait is None or wait.id != event or not await wake(session, self._host.clock):
                         return  # it was continued meanwhile
                     self._say(f"{job.lane}: wakes, as it wanted")
@@ -137,8 +138,8 @@ class JobRunner:
             return  # done by another process, or no task
         async with self._opened(claimed.session) as known:
             await entitle(known.session, rights, "inbox")
-            if job.id not in known.session.state.work.jobs:
-                await known.session.send(Submit(message=user(text), by="inbox", job=job.id))
+            if InputOrigin.of(job.id) not in known.session.state.work.origins:
+                await known.session.send(Submit(message=user(text), by="inbox", origin=InputOrigin.of(job.id)))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
             await self._to_its_end(known, job.id)
             self._inbox.done(claimed)  # a free session can be deleted: then no other record shows that the task is done
@@ -172,9 +173,9 @@ class JobRunner:
         session = known.session
         if cron is not None:
             await entitle(session, cron.rights, f"cron:{cron.id}")
-        if job.id not in session.state.work.jobs:
+        if InputOrigin.of(job.id) not in session.state.work.origins:
             assert cron is not None
-            await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", job=job.id))
+            await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", origin=InputOrigin.of(job.id)))
             self._say(f"cron {cron.id}: due {local(run.at)}, runs in {session.state.session}")
         return await self._to_its_end(known, job.id)
 
@@ -195,16 +196,16 @@ class JobRunner:
 
     async def _to_its_end(self, known: OpenSession, job: str) -> ev.TurnFinished | None:
         """Run or resume the job's turn to its end; return that, or None if the turn never began."""
-        session, store = known.session, self._host.store
-        found = turn_of(store, known.id, job)
+        session, store, origin = known.session, self._host.store, InputOrigin.of(job)
+        found = turn_of(store, known.id, origin)
         if not isinstance(found, ev.TurnFinished):
-            until = self._given_at(session, job) + PATIENCE if self._patient else 0.0
+            until = self._given_at(session, origin) + PATIENCE if self._patient else 0.0
             unlisten = session.listen(self._report_outage(known.id))
             try:
-                await known.run_job(job, is_open=found == "open", patient_until=until)
+                await known.run_job(origin, is_open=found == "open", patient_until=until)
             finally:
                 unlisten()
-            found = turn_of(store, known.id, job)
+            found = turn_of(store, known.id, origin)
             if isinstance(found, ev.TurnFinished):
                 reason = f": {found.reason}" if found.reason else ""
                 self._say(f"{known.id}: {found.ending}{reason}")
@@ -220,9 +221,9 @@ class JobRunner:
 
         return listen
 
-    def _given_at(self, session: Session, job: str) -> float:
-        events = self._host.store.read(session.state.session)
-        return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
+    def _given_at(self, session: Session, origin: InputOrigin) -> float:
+        inputs = (one for one in self._host.store.read(session.state.session) if isinstance(one, ev.InputReceived))
+        return next((one.ts for one in inputs if one.origin == origin), 0.0)
 
     @asynccontextmanager
     async def _opened(self, id: str, waiting: str = "") -> AsyncGenerator[OpenSession]:
@@ -247,13 +248,15 @@ class JobRunner:
 
     def has(self, session: str, job: str) -> bool:
         """Return whether a session's log has the input of a job."""
+        origin = InputOrigin.of(job)
         return is_there(self._host.store, session) and any(
-            isinstance(event, ev.InputReceived) and event.job == job for event in self._host.store.read(session)
+            isinstance(event, ev.InputReceived) and event.origin == origin for event in self._host.store.read(session)
         )
 
     def _still_waits(self, job: DispatchJob) -> bool:
         rows = unattended(self._host.store.root)
-        return any(row.session == job.lane and (f"wait:{row.ended}" == job.id or row.job == job.id) for row in rows)
+        ours = (row for row in rows if row.session == job.lane)
+        return any(job.id in (f"wait:{row.ended}", str(row.origin)) for row in ours)
 
 
 def occurrence_session(job: str, at: int) -> str:

@@ -13,8 +13,9 @@ from lmagent.app.logs import unexpected
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt, Submit
 from lmagent.core.errors import LmagentError
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
-from lmagent.core.ports import UNATTENDED, WAKING, Clock, Postponed
+from lmagent.core.ports import Clock, Postponed
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
@@ -47,7 +48,7 @@ class OpenSession:
         used_at: monotonic seconds at which a client last asked for it.
         is_opening: the runner is still looking at work that an earlier process left in it.
         is_closing: it is about to be released.
-        inputs: the inputs that were sent here, by the sender's id.
+        inputs: the inputs that were sent here, by their origin.
         jobs: the number of scheduled jobs that work in it or wait for their turn.
         failure: the error that ended its work, if one did.
     """
@@ -66,7 +67,7 @@ class OpenSession:
         self.used_at = host.clock.monotonic()
         self.is_opening = False
         self.is_closing = False
-        self.inputs: dict[str, ev.InputReceived] = {}
+        self.inputs: dict[InputOrigin, ev.InputReceived] = {}
         self.jobs = 0
         self.failure: LmagentError | None = None
         self._host = host
@@ -113,8 +114,8 @@ class OpenSession:
     def touch(self) -> None:
         self.used_at = self._host.clock.monotonic()
 
-    def remember(self, id: str, event: ev.InputReceived) -> None:
-        self.inputs[id] = event
+    def remember(self, event: ev.InputReceived) -> None:
+        self.inputs[event.origin] = event
         if len(self.inputs) > REMEMBERED:
             self.inputs.pop(next(iter(self.inputs)))
 
@@ -206,7 +207,7 @@ class OpenSession:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    async def run_job(self, job: str, *, is_open: bool, patient_until: float) -> None:
+    async def run_job(self, job: InputOrigin, *, is_open: bool, patient_until: float) -> None:
         """Run the turn of a job whose input is in the log, to its end.
 
         Args:
@@ -227,8 +228,8 @@ class OpenSession:
                 raise self.failure or Postponed(AGAIN)
             await self._moved.wait()
 
-    def _is_over(self, job: str) -> bool:
-        if any(input.job == job for input in self.session.state.inputs.values()):
+    def _is_over(self, job: InputOrigin) -> bool:
+        if any(input.origin == job for input in self.session.state.inputs.values()):
             return False
         return turn_of(self._host.store, self.id, job) != "open"
 
@@ -245,7 +246,7 @@ class OpenSession:
 
     def sleep(self) -> None:
         """Wake the session at the time that it waits for. Sessions that wait for a job are woken by the scheduler."""
-        if self.session.state.job.startswith(UNATTENDED):
+        if not self.session.state.origin.is_attended:
             return
         if self.session.state.wait is not None and not (self._is_asleep or self._is_stopped):
             self._is_asleep = True
@@ -260,7 +261,7 @@ class OpenSession:
         finally:
             self._is_asleep = False
         if woken:
-            be_patient(self.session, WAKING, self._host.clock.now() + PATIENCE)
+            be_patient(self.session, self.session.state.origin, self._host.clock.now() + PATIENCE)
             self.work()
 
 
@@ -270,7 +271,7 @@ async def wake(session: Session, clock: Clock) -> bool:
     if wait is None or session.state.inputs:
         return False
     text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
-    return await session.send(Submit(message=user(text), by=SCHEDULER, job=f"{WAKING}{wait.id}")) is not None
+    return await session.send(Submit(message=user(text), by=SCHEDULER, origin=InputOrigin("wait", wait.id))) is not None
 
 
 async def wake_in_time(session: Session, clock: Clock) -> bool:
@@ -284,12 +285,12 @@ async def wake_in_time(session: Session, clock: Clock) -> bool:
     return False
 
 
-def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | Literal["open", ""]:
+def turn_of(store: JsonlStore, session: str, job: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
     """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
     input, turn, begun = "", 0, 0
     for event in store.read(session):
         match event:
-            case ev.InputReceived() if event.job == job:
+            case ev.InputReceived() if event.origin == job:
                 input = event.id
             case ev.TurnStarted() if input and not turn:
                 begun = event.turn

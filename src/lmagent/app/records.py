@@ -23,7 +23,7 @@ from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import compat, export
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.listed import ListPlace, SessionRow, Shelf
+from lmagent.store.tally import ListPlace, SessionRow, Shelf
 
 
 class ImportedReport(Struct, frozen=True):

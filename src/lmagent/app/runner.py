@@ -32,13 +32,12 @@ from lmagent.core.errors import (
     ungrouped,
 )
 from lmagent.core.events import DurableEvent, InputReceived
-from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.ids import InputOrigin, is_session_id, new_id
 from lmagent.core.messages import Message
 from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
-from lmagent.store.tally import PAGE
 
 if TYPE_CHECKING:
     from lmagent.app.records import WorkspaceRecords
@@ -320,36 +319,36 @@ class Runner:
             SessionNotFound, SessionBusy: see `open`; the sub-agent that is meant is not at work.
             ConfigError: the id is not valid.
         """
-        by, job = by or self.surface, job_of(id or new_id())
+        by, origin = by or self.surface, origin_of(id or new_id())
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
             raise _not_at_work(to)
-        if id and (sent := await self.sent(to or session, job)) is not None:
+        if id and (sent := await self.sent(to or session, origin)) is not None:
             if self._sub_agent(session) is None:
                 (await self.open(session)).work()  # an earlier process may have died before it ran
             return sent
-        command = Submit(message=message, by=by, job=job, way=way)
-        event = await self.send(session, Steer(message=message, by=by, job=job, to=to) if steer else command)
+        command = Submit(message=message, by=by, origin=origin, way=way)
+        event = await self.send(session, Steer(message=message, by=by, origin=origin, to=to) if steer else command)
         if event is None:  # the same input came twice at once
-            if (sent := await self.sent(to or session, job)) is None:
+            if (sent := await self.sent(to or session, origin)) is None:
                 raise _not_at_work(to)
             return sent
         assert isinstance(event, InputReceived)
         if (known := self.usable(to or session)) is not None:
-            known.remember(job, event)
+            known.remember(event)
         return event
 
-    async def sent(self, session: str, job: str) -> InputReceived | None:
-        """Return the input that is recorded under a job, see `job_of`; None if no input is.
+    async def sent(self, session: str, origin: InputOrigin) -> InputReceived | None:
+        """Return the recorded input from an origin; None if there is no such input.
 
         Raises:
             SessionNotFound: no session has this id.
         """
         if (known := self.usable(session)) is not None:
-            if job not in known.session.state.work.jobs:
+            if origin not in known.session.state.work.origins:
                 return None
-            if job in known.inputs:
-                return known.inputs[job]
-        return await anyio.to_thread.run_sync(_find_sent, self.host.store, session, job)
+            if origin in known.inputs:
+                return known.inputs[origin]
+        return await anyio.to_thread.run_sync(_find_sent, self.host.store, session, origin)
 
     async def stop(self, session: str, by: str = "") -> Stopped:
         """Withdraw the messages that wait in a session, then end the running turn.
@@ -419,11 +418,11 @@ class Runner:
             raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
 
 
-def job_of(id: str) -> str:
-    """Return the job under which an input with a sender's id is recorded. Raise ConfigError if the id is not valid."""
+def origin_of(id: str) -> InputOrigin:
+    """Return the origin of an input with a sender's id. Raise ConfigError if the id is not valid."""
     if not _ID.fullmatch(id):
         raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
-    return PAGE + id
+    return InputOrigin.of(f"web:{id}")
 
 
 def is_there(store: JsonlStore, session: str) -> bool:
@@ -461,9 +460,9 @@ def _require_lock(store: JsonlStore, session: str) -> None:
         raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
 
 
-def _find_sent(store: JsonlStore, session: str, job: str) -> InputReceived | None:
+def _find_sent(store: JsonlStore, session: str, origin: InputOrigin) -> InputReceived | None:
     events = store.read(session)
-    return next((event for event in events if isinstance(event, InputReceived) and event.job == job), None)
+    return next((event for event in events if isinstance(event, InputReceived) and event.origin == origin), None)
 
 
 def _not_at_work(child: str) -> SessionBusy:

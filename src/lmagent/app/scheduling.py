@@ -26,6 +26,7 @@ from lmagent.app.upkeep import unattended
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
+from lmagent.core.ids import InputOrigin
 from lmagent.core.plurals import plural
 from lmagent.core.ports import DispatchJob, Postponed
 from lmagent.dispatch.embedded import EmbeddedDispatcher
@@ -35,8 +36,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
 from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, LedgerEntry, What
 from lmagent.store.database import open_database
-from lmagent.store.failures import store_error
-from lmagent.store.files import make_private
+from lmagent.store.files import make_private, store_error
 from lmagent.store.index import Unattended
 from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
 
@@ -170,7 +170,7 @@ class Scheduler:
             raise
         finally:
             self.table.close()
-        found = turn_of(self._host.store, session, job.id) if session else None
+        found = turn_of(self._host.store, session, InputOrigin.of(job.id)) if session else None
         return found if isinstance(found, TurnFinished) else None
 
     async def _over(self, id: str, job: DispatchJob) -> CronRun | None:
@@ -190,7 +190,7 @@ class Scheduler:
         at = int(job.id.rpartition(":")[2])
         run = (await self.history(id)).runs[at]
         begun = self._work.has(run.session, job.id)
-        found = turn_of(self._host.store, run.session, job.id) if begun else None
+        found = turn_of(self._host.store, run.session, InputOrigin.of(job.id)) if begun else None
         if run.stage == "claimed" and not isinstance(found, str):
             await self.note(id, "ran", at, run.session, found.ending if found else "withdrawn")
 
@@ -224,12 +224,12 @@ class Scheduler:
         for row in await anyio.to_thread.run_sync(unattended, self._host.store.root):
             if row.session in self._host.sessions and row.session not in self._runner.sessions:
                 continue  # the process that has it open, with a conversation or a sub-agent, continues it
-            if not row.until and row.job.partition(":")[0] not in KINDS:
+            if not row.until and row.origin.kind not in KINDS:
                 continue  # a gateway continues inputs that came through a gateway
             if row.until:
                 await self._wait(Waits(row.session, row.ended, row.until))
             elif self._trusted:
-                await self.dispatcher.submit(DispatchJob(row.job, self._lane_of(row)))
+                await self.dispatcher.submit(DispatchJob(str(row.origin), self._lane_of(row)))
 
     async def _look_at_jobs(self) -> None:
         await self._read_files()
@@ -343,8 +343,8 @@ class Scheduler:
         return DispatchJob(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
 
     def _lane_of(self, row: Unattended) -> str:
-        name, _, at = row.job.removeprefix("cron:").rpartition(":")
-        own = row.job.startswith("cron:") and at.isdigit() and row.session == occurrence_session(name, int(at))
+        name, _, at = row.origin.key.rpartition(":")
+        own = row.origin.kind == "cron" and at.isdigit() and row.session == occurrence_session(name, int(at))
         return f"cron:{name}" if own else row.session
 
     def _pause(self) -> float:

@@ -13,11 +13,9 @@ from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
 from lmagent.core.commands import Continue
 from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, StoreError
-from lmagent.core.ports import UNATTENDED, WAKING
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.session import SCHEDULER
 from lmagent.store.index import SessionIndex, Unattended
-from lmagent.store.tally import PAGE
 
 if TYPE_CHECKING:
     from lmagent.app.runner import Runner
@@ -90,7 +88,7 @@ class Upkeep:
         for row in rows:
             if row.session in self._host.sessions or not _from_a_user(row):
                 continue
-            key = (row.session, row.ended if row.until else row.job)
+            key = (row.session, row.ended if row.until else str(row.origin))
             due = not row.until or row.until - self._host.clock.now() < SOON
             if due and key not in self._continued and await self._continue(row.session):
                 self._continued.add(key)
@@ -138,12 +136,12 @@ class Upkeep:
         if not (state.turn_open or state.inputs) or not await self._is_left(known.id):
             return
         until = self._host.clock.now() + PATIENCE
-        open_turn = (state.job,) if state.turn_open else ()
-        for job in (*open_turn, *(input.job for input in state.inputs.values())):
-            be_patient(known.session, job, until)
+        open_turn = (state.origin,) if state.turn_open else ()
+        for origin in (*open_turn, *(input.origin for input in state.inputs.values())):
+            be_patient(known.session, origin, until)
         turn = (known.id, state.turn)
         if state.turn_open and turn not in self._taken_up:
-            by = SCHEDULER if state.job.startswith(UNATTENDED) else self._runner.surface
+            by = self._runner.surface if state.origin.is_attended else SCHEDULER
             await known.session.send(Continue(by=by))
             self._taken_up.add(turn)
         known.work()
@@ -157,7 +155,7 @@ class Upkeep:
         return any(
             row.session == session
             and not row.until
-            and (_from_a_user(row) or row.job.startswith((*UNATTENDED, WAKING)))
+            and (_from_a_user(row) or row.origin.kind in ("cron", "inbox", "wait"))
             for row in rows
         )
 
@@ -197,4 +195,4 @@ def unattended(root: Path) -> list[Unattended]:
 
 
 def _from_a_user(row: Unattended) -> bool:
-    return row.job.startswith(PAGE) or (row.job.startswith("plan-") and row.surface == "web")
+    return row.origin.kind in ("web", "api") or (row.origin.kind == "plan" and row.surface == "web")

@@ -26,10 +26,10 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.errors import WorkspaceError
+from lmagent.core.events import OWN_CALL
 from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import Sampling, split_name
-from lmagent.core.toolevents import OWN_CALL
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Rules, check_rule

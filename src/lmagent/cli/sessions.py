@@ -14,9 +14,9 @@ from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import completed_by, workspace_option
 from lmagent.cli.tables import show_table
-from lmagent.core.ages import age
 from lmagent.core.errors import LmagentError
-from lmagent.store.listed import Shelf
+from lmagent.core.plurals import age
+from lmagent.store.tally import Shelf
 from lmagent.tools.sanitize import one_line, printable
 
 TITLE = 40

@@ -6,11 +6,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from lmagent.core.events import PermissionMode
+from lmagent.core.events import PermissionMode, PlanDecision
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Message
 from lmagent.core.model import SessionOptions
 from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
-from lmagent.core.workevents import PlanDecision
 
 
 class _BaseCommand(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -24,13 +24,13 @@ class Submit(_BaseCommand, frozen=True, tag="submit"):
 
     Attributes:
         message: the message to the model.
-        job: id of the job that submits it; a repeated submission of the same job is ignored. Empty for the user.
+        origin: where it comes from; a repeated submission of the same origin is ignored.
         way: the session's mode of work from the beginning of that turn on; None leaves it. Earlier turns are
             unaffected.
     """
 
     message: Message
-    job: str = ""
+    origin: InputOrigin = InputOrigin()
     way: Way | None = None
 
 
@@ -40,12 +40,12 @@ class Steer(_BaseCommand, frozen=True, tag="steer"):
     Attributes:
         message: the message to the model.
         to: id of the sub-agent's session that should get it; empty for this one.
-        job: as in Submit.
+        origin: as in Submit.
     """
 
     message: Message
     to: str = ""
-    job: str = ""
+    origin: InputOrigin = InputOrigin()
 
 
 class Withdraw(_BaseCommand, frozen=True, tag="withdraw"):

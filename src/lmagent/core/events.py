@@ -14,59 +14,39 @@ Only `message.added`, `tool.finished` and `context.inherited` add to the model's
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from lmagent.core.decoding import decoder
-from lmagent.core.live import VERSION as VERSION
-from lmagent.core.live import Envelope, EphemeralEvent
-from lmagent.core.live import PrefillProgress as PrefillProgress
-from lmagent.core.live import RetryScheduled as RetryScheduled
-from lmagent.core.live import SubagentEvent as SubagentEvent
-from lmagent.core.live import TextDelta as TextDelta
-from lmagent.core.live import ThinkingDelta as ThinkingDelta
-from lmagent.core.live import ToolOutput as ToolOutput
+from lmagent.core.changes import Change, UndoRefusal
+from lmagent.core.decoding import decode_json, decoder
+from lmagent.core.ids import InputOrigin
+from lmagent.core.live import (
+    Envelope,
+    PrefillProgress,
+    RetryScheduled,
+    SubagentEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolOutput,
+)
 from lmagent.core.live import innermost as innermost
-from lmagent.core.messages import Message
+from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, SessionOptions, ToolSpec, Usage
-from lmagent.core.toolevents import ApprovalRequested as ApprovalRequested
-from lmagent.core.toolevents import ApprovalResolved as ApprovalResolved
-from lmagent.core.toolevents import FilesChanged as FilesChanged
-from lmagent.core.toolevents import FilesRestored as FilesRestored
-from lmagent.core.toolevents import ToolFinished as ToolFinished
-from lmagent.core.toolevents import ToolStarted as ToolStarted
-from lmagent.core.toolevents import grant_in_a_line as grant_in_a_line
-from lmagent.core.work import Parent, Proof, Way
-from lmagent.core.workevents import ContextInherited as ContextInherited
-from lmagent.core.workevents import PlanDecided as PlanDecided
-from lmagent.core.workevents import PlanProposed as PlanProposed
-from lmagent.core.workevents import ResultReported as ResultReported
-from lmagent.core.workevents import SubagentFinished as SubagentFinished
-from lmagent.core.workevents import SubagentStarted as SubagentStarted
-from lmagent.core.workevents import TasksChanged as TasksChanged
-from lmagent.core.workevents import WorkChanged as WorkChanged
+from lmagent.core.work import Brief, Budget, ChildResult, Parent, Plan, Proof, Task, TaskState, Way, WorkMode
 
 Outcome = Literal["done", "blocked", "waiting", "question", "limit", "interrupted", "error"]
 Delivery = Literal["submit", "steer", "queue"]
-Origin = Literal["input", "steer", "note", "nudge", "model", "recovery"]
+Author = Literal["input", "steer", "note", "nudge", "model", "recovery"]
 PermissionMode = Literal["auto", "normal", "manual"]
-
-
-# --- the session -------------------------------------------------------------------------------------------
 
 
 class SessionCreated(Envelope, frozen=True, tag="session.created"):
     """The first event: everything that stays fixed, so that a resumed session sends the same bytes.
 
     Attributes:
-        session: the session's id.
         workspace: absolute path of the workspace.
-        agent: name of the agent.
-        system: the system text.
-        tools: the tool block.
         model: the model's name; empty lets the server choose.
-        mode: the permission mode.
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
         parent: the call and session whose sub-agent it is; None for a user's session.
@@ -144,15 +124,11 @@ class OptionsChanged(Envelope, frozen=True, tag="options.changed"):
     """The session has other options from the next model call on: they replace all options before.
 
     Attributes:
-        options: the new options.
         by: the surface.
     """
 
     options: SessionOptions
     by: str = ""
-
-
-# --- input ----------------------------------------------------------------------------------------------------
 
 
 class InputReceived(Envelope, frozen=True, tag="input.received"):
@@ -162,14 +138,14 @@ class InputReceived(Envelope, frozen=True, tag="input.received"):
         message: its content.
         delivery: when the model sees it.
         by: the surface, or the schedule that it came from.
-        job: id of the job that submitted it; a job submits once. Empty for the user.
+        origin: where it comes from.
         way: the session's mode of work from the turn that answers it; None leaves it.
     """
 
     message: Message
     delivery: Delivery
     by: str = ""
-    job: str = ""
+    origin: InputOrigin = InputOrigin()
     way: Way | None = None
 
 
@@ -177,9 +153,6 @@ class InputWithdrawn(Envelope, frozen=True, tag="input.withdrawn"):
     """A queued or steering input was taken back before it reached the model."""
 
     input: str
-
-
-# --- turns and steps -------------------------------------------------------------------------------------------
 
 
 class TurnStarted(Envelope, frozen=True, tag="turn.started"):
@@ -228,7 +201,6 @@ class MessageAdded(Envelope, frozen=True, tag="message.added"):
     """A message joined the conversation.
 
     Attributes:
-        message: the message.
         origin: its author.
         input: id of the `input.received` that it delivers.
         truncated: ids of calls that the token limit cut off; they are never run.
@@ -237,7 +209,7 @@ class MessageAdded(Envelope, frozen=True, tag="message.added"):
     """
 
     message: Message
-    origin: Origin
+    origin: Author
     input: str | None = None
     truncated: tuple[str, ...] = ()
     apart: bool = False
@@ -272,7 +244,123 @@ class StepFinished(Envelope, frozen=True, tag="step.finished"):
     model: str = ""
 
 
-# --- context ----------------------------------------------------------------------------------------------------
+class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
+    """A call waits for the user; `id` names the approval.
+
+    Attributes:
+        summary: the call in one line.
+        preview: the coming change (a diff, the whole command).
+        reason: why the gate asks.
+        grant: the rules that "always" would add, exactly, one a line.
+    """
+
+    call_id: str
+    tool: str
+    summary: str
+    preview: str = ""
+    reason: str = ""
+    grant: str = ""
+
+
+class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
+    """An approval was answered.
+
+    Attributes:
+        approval: id of the `approval.requested`.
+        approved: whether it may run.
+        scope: "once", or "session" when `grant` was added to the session's rules.
+        by: the surface that answered, or "unattended" if no user could be asked.
+        grant: the rules added, one a line.
+        feedback: text for the model.
+    """
+
+    approval: str
+    call_id: str
+    approved: bool
+    scope: Literal["once", "session"] = "once"
+    by: str = ""
+    grant: str = ""
+    feedback: str = ""
+
+
+OWN_CALL = "lmagent-"
+"""Begins the id of a call that lmagent makes itself, such as the check of the work."""
+
+
+class ToolStarted(Envelope, frozen=True, tag="tool.started"):
+    """A call is about to act. On disk before it does."""
+
+    call_id: str
+    tool: str
+    effect: str
+    summary: str = ""
+    replay_safe: bool = False
+
+
+class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
+    """A call has its result; the model sees `content`.
+
+    Attributes:
+        tool: the name it was dispatched to.
+        status: how it ended.
+        content: the text for the model, capped.
+        artifact: blob of the whole output, when `content` is capped.
+        size: bytes of the whole output.
+        data: facts for surfaces and for the ledger (`path`, `sha256`, `diff` …).
+        duration: seconds.
+    """
+
+    call_id: str
+    tool: str
+    status: ToolStatus
+    content: str
+    artifact: str | None = None
+    size: int = 0
+    data: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    duration: float = 0.0
+
+
+class FilesChanged(Envelope, frozen=True, tag="files.changed"):
+    """The changes of a call, or of the user, in the workspace, recorded so that they can be undone.
+
+    Attributes:
+        call_id: the call; of the user's own change, a name that no call has.
+        count: number of paths.
+        changes: the changes, in path order; empty if they are in `blob`.
+        blob: SHA-256 of a blob with all changes as JSON, if they are many.
+        unkept: paths whose earlier content could not be kept.
+        seconds: for how long all changes in the workspace, by any program, counted as the call's.
+        interrupted: the call's process died; changes by any program until this was recorded are included.
+        by: the surface through which the user made the change; empty for a call.
+    """
+
+    call_id: str
+    tool: str
+    count: int
+    changes: tuple[Change, ...] = ()
+    blob: str = ""
+    unkept: tuple[str, ...] = ()
+    seconds: float = 0.0
+    interrupted: bool = False
+    by: str = ""
+
+
+class FilesRestored(Envelope, frozen=True, tag="files.restored"):
+    """Changes were undone, or redone.
+
+    Attributes:
+        events: ids of the `files.changed` events, in the order of the log.
+        to: `before` when they were undone, `after` when they were redone.
+        paths: restored to that state.
+        refused: left unchanged, and why.
+        by: the surface.
+    """
+
+    events: tuple[str, ...]
+    to: Literal["before", "after"]
+    paths: tuple[str, ...] = ()
+    refused: tuple[UndoRefusal, ...] = ()
+    by: str = ""
 
 
 class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
@@ -313,6 +401,122 @@ class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
     lifted: bool = False
 
 
+PlanDecision = Literal["approved", "revise", "rejected"]
+
+
+class TasksChanged(Envelope, frozen=True, tag="tasks.changed"):
+    """The store of tasks changed.
+
+    Attributes:
+        items: tasks that are new or different, whole; in the order in which new ones are added.
+        removed: ids of removed tasks.
+        state: the task state, if it changed; an empty one clears it.
+        by: `model`, or the surface through which the user did it.
+        call: the model's call that did it; a call that a crash has repeated changes nothing a second time.
+    """
+
+    items: tuple[Task, ...] = ()
+    removed: tuple[str, ...] = ()
+    state: TaskState | None = None
+    by: str = "model"
+    call: str = ""
+
+
+class PlanProposed(Envelope, frozen=True, tag="plan.proposed"):
+    """The model proposes a plan; `id` names it. It waits for the user, across restarts."""
+
+    plan: Plan
+
+
+class PlanDecided(Envelope, frozen=True, tag="plan.decided"):
+    """A plan was decided on.
+
+    Attributes:
+        proposal: id of the `plan.proposed`.
+        decision: `approved`, `revise` (the model tries again with the feedback) or `rejected`.
+        plan: the approved plan, with the user's edits.
+        feedback: text for the model.
+        by: the surface.
+    """
+
+    proposal: str
+    decision: PlanDecision
+    plan: Plan | None = None
+    feedback: str = ""
+    by: str = ""
+
+
+class WorkChanged(Envelope, frozen=True, tag="work.changed"):
+    """The session works in another mode.
+
+    Attributes:
+        mode: `plan` reads only; `deep` has a budget that is a hard total; `bounded` has few steps a turn.
+        budget: from here on; a total that was set with plan mode continues when the plan is approved.
+        then: the mode that follows when a plan is approved.
+        by: the surface.
+    """
+
+    mode: WorkMode
+    budget: Budget = Budget()
+    then: WorkMode = "normal"
+    by: str = ""
+
+
+class ContextInherited(Envelope, frozen=True, tag="context.inherited"):
+    """A sub-agent begins with its parent's conversation, so that a server that has read it need not read it again.
+
+    Attributes:
+        messages: the parent's conversation in its sent form, up to the call, with results for its calls.
+        notes: the notes at the tail of the parent's conversation, by name.
+        nonce: the parent's; see `ModelRequest.nonce`. Empty in logs of earlier versions.
+    """
+
+    messages: tuple[Message, ...]
+    notes: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    nonce: str = ""
+
+
+class SubagentStarted(Envelope, frozen=True, tag="subagent.started"):
+    """A call has started a sub-agent's session.
+
+    Attributes:
+        child: id of the session.
+        task: the one of the call's tasks; empty if it has one.
+        brief: its order.
+    """
+
+    call_id: str
+    child: str
+    brief: Brief
+    task: str = ""
+
+
+class SubagentFinished(Envelope, frozen=True, tag="subagent.finished"):
+    """A sub-agent's session ended.
+
+    Attributes:
+        call_id: the call that started it.
+        child: id of the session.
+        result: its report, checked against the disk.
+        usage: its tokens, and those of its own children; they count for the parent's budget.
+        steps: model calls, likewise.
+        task: the one of the call's tasks.
+    """
+
+    call_id: str
+    child: str
+    result: ChildResult
+    usage: Usage = Usage()
+    steps: int = 0
+    task: str = ""
+
+
+class ResultReported(Envelope, frozen=True, tag="result.reported"):
+    """A sub-agent reported; its turn ends with it."""
+
+    result: ChildResult
+
+
 class Notice(Envelope, frozen=True, tag="notice"):
     """Information for the user: a damaged log line, a recovered crash, a withheld repeat.
 
@@ -329,47 +533,6 @@ class Notice(Envelope, frozen=True, tag="notice"):
     text: str
     fix: str = ""
     terminal: str = ""
-
-
-def advice_line(event: TurnFinished | Notice) -> str:
-    """Return the line by which a terminal says what to do next, with the break before it; empty for nothing."""
-    return f"\n  → {event.terminal or event.fix}" if event.terminal or event.fix else ""
-
-
-def stop_line(event: TurnFinished) -> str:
-    """Return the notice of a stopped turn: the user knows that they stopped it, so only another reason is included."""
-    return "Stopped" if event.reason in ("", BY_USER) else f"Stopped: {event.reason}"
-
-
-def ending_line(event: TurnFinished) -> str:
-    """Return the terminal's line about how a turn ended; empty if it is simply done."""
-    if event.cause == "permission" and event.outcome == "done":
-        return "denied: a call needed an approval, and no user was there to give it" + advice_line(event)
-    if event.outcome == "done":
-        return ""
-    if event.outcome == "interrupted":
-        return stop_line(event) + advice_line(event)
-    if event.cause != "permission" and event.answer.startswith("BLOCKED:") and event.outcome == "blocked":
-        return ""  # the answer, above this line, says so itself
-    words = event.reason if event.reason.startswith(event.outcome) else f"{event.outcome}: {event.reason}"
-    if not event.reason or event.reason in event.answer:
-        words = event.outcome
-    if event.cause == "permission":
-        words += "; a call was denied because no user was there to approve it"
-    return words + advice_line(event)
-
-
-def retry_line(event: RetryScheduled) -> str:
-    """Return why a call is made again, and when."""
-    wait = f" in {event.delay:.0f} s" if event.delay >= 1 else ""
-    return f"{event.reason}; trying again{wait}"
-
-
-def failure_line(event: ToolFinished) -> str:
-    """Return why a call did not work, for a user: a denial in a few words, else the result."""
-    if event.status == "denied" and isinstance(why := event.data.get("why"), str):
-        return f"denied: {why}" if why != "by the user" else "denied"
-    return event.content
 
 
 DurableEvent: TypeAlias = (
@@ -405,6 +568,7 @@ DurableEvent: TypeAlias = (
     | ResultReported
     | Notice
 )
+EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled | SubagentEvent
 Event: TypeAlias = DurableEvent | EphemeralEvent
 
 _encoder = msgspec.json.Encoder()
@@ -426,4 +590,7 @@ def decode(line: bytes) -> DurableEvent:
     global _decoder
     if _decoder is None:  # built on first use: a one-shot run never reads a log
         _decoder = decoder(DurableEvent)
-    return _decoder.decode(line)
+    event = _decoder.decode(line)
+    if isinstance(event, InputReceived) and b'"job":"' in line:
+        event = msgspec.structs.replace(event, origin=InputOrigin.of(decode_json(line, dict[str, Any])["job"]))
+    return event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -92,6 +92,3 @@ def innermost(event: Any) -> tuple[str, Any]:
     while isinstance(event, SubagentEvent):
         child, event = event.child, event.event
     return child, event
-
-
-EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled | SubagentEvent

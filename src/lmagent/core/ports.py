@@ -211,18 +211,11 @@ class EventStore(Protocol):
         ...
 
 
-WAKING = "wait:"
-"""Prefix of the id of a job that wakes a session: it works for the same user or job as before."""
-
-UNATTENDED = ("inbox:", "cron:")
-"""Prefixes of the ids of jobs whose turns have no user to answer questions."""
-
-
 class DispatchJob(Struct, frozen=True):
     """A piece of work. Its id names its subject; the logs and the files of the schedule are the truth.
 
     Attributes:
-        id: unique; submitting the same id twice is one job. `wait:EVENT`, `inbox:FILE` or `cron:JOB:UNIXTIME`.
+        id: the text of an origin, `wait:EVENT`, `inbox:FILE` or `cron:JOB:UNIXTIME`; submitting it twice is one job.
         lane: jobs of a lane run one at a time, in the order in which they were submitted.
         run_at: Unix time before which it does not run, and holds up nothing in its lane.
     """

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core import events as ev
+from lmagent.core.lines import proof_line, stop_line
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolStatus
 from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.pace import Pace
 from lmagent.core.titles import title_of
-from lmagent.core.toolevents import OWN_CALL
 from lmagent.core.work import Task
 
 State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
@@ -224,7 +224,7 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 event.duration,
             )
         return _with(view, blocks=tuple(blocks), state="running")
-    if isinstance(event, ev.ToolStarted) and event.call_id.startswith(OWN_CALL):
+    if isinstance(event, ev.ToolStarted) and event.call_id.startswith(ev.OWN_CALL):
         return _add(view, ToolBlock(event.call_id, event.tool, event.summary, "running"), state="running")
     return view  # the user's own change of a file is no call
 
@@ -268,7 +268,7 @@ def _ending(event: ev.TurnFinished) -> NoticeBlock | None:
     if event.outcome == "done" or event.cause == "plan" or not event.reason:
         return None
     if event.outcome == "interrupted":
-        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", ev.stop_line(event))
+        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", stop_line(event))
     if event.outcome == "error":  # its level says so
         return NoticeBlock("error", f"{event.reason}\n{event.fix}".strip())
     return NoticeBlock("warning", f"{event.outcome.capitalize()}: {event.reason}\n{event.fix}".strip())
@@ -339,18 +339,3 @@ def _session(view: View, event: ev.Event) -> View:
             return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()), state=state)
         case _:
             return view
-
-
-def proof_line(event: ev.TurnFinished) -> str:
-    """Say whether the turn's changes are verified, and by which check; empty if it changed nothing."""
-    return f"{event.proof}: {event.proof_reason}" if event.proof else ""
-
-
-def command_end(event: ev.ToolFinished) -> str:
-    """Say how a command ended, if it failed: the call itself is no failure, but the user wants to know."""
-    reason, code = event.data.get("reason", "exit"), event.data.get("exit_code", 0)
-    if reason != "exit":
-        return {"timeout": "timed out", "memory": "out of memory"}.get(str(reason), str(reason))
-    if event.data.get("status") == "error":
-        return "the code raised an error"
-    return f"exit {code}" if code else ""

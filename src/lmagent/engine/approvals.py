@@ -12,7 +12,6 @@ import anyio
 
 from lmagent.core.commands import Approve
 from lmagent.core.events import ApprovalRequested, ApprovalResolved, DurableEvent
-from lmagent.core.ports import UNATTENDED
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
@@ -29,7 +28,7 @@ def is_attended(session: Session) -> bool:
     """Return whether a user can answer questions of the turn: in a job only if the user has continued it."""
     if not session.wiring.attended or (session.above is not None and not is_attended(session.above)):
         return False
-    return session.state.job in session.adopted or not session.state.job.startswith(UNATTENDED)
+    return session.state.origin.is_attended or session.state.origin in session.adopted
 
 
 async def answer(session: Session, command: Approve) -> DurableEvent | None:

@@ -1,9 +1,9 @@
 """Loop guard: notice a model that goes round in circles.
 
 The guard compares tool, arguments and result, never the tool's name alone: eleven reads of eleven files are work. A new
-result or a new content of a file is progress, and progress is not stopped. Repetitions are counted in four ways: the
-same call with the same result; a cycle of several steps; the same failure, whichever call it comes from; the same
-result of calls that are spelled differently. Each gets a hint first and is stopped within six steps.
+result or a new content of a file is progress, and progress is not stopped. Repetitions are counted in three ways: the
+same call with the same result; a cycle of several steps; the same result, whichever call it comes from. Each gets a
+hint first and is stopped within six steps.
 
 Two calls are the same if they differ only in blanks, quotes, the spelling of a path or bare numbers. Two results are
 the same if they differ only in durations and in noise that each run makes anew: the time, process ids, names of
@@ -65,13 +65,7 @@ _NUMBER = r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b"
 _PLACE = r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])"
 _UP = r"[\w.\-]{1,80}/\.\./"
 _TARGET = r"[\w.\-]{0,80}/[\w./\-]{1,200}|[\w\-]{1,80}\.[A-Za-z]\w{0,7}\b"
-_DIGITS = r"\d+"
 _EXIT = r"\[(?:exit code \d+|Found \d+.*)\]\s*\Z"
-_TROUBLES = {
-    "missing": r"no such file|not found|does not exist|cannot find|FileNotFound|ENOENT|cannot open",
-    "permission": r"permission denied|EACCES|PermissionError|not permitted|read-only",
-    "connection": r"connection refused|unreachable|could not resolve|timed out|ECONNREFUSED",
-}
 
 
 class Alarm(Struct, frozen=True):
@@ -95,17 +89,15 @@ class LoopGuard(Struct):
         steps: the calls and results of the steps, oldest first.
         now: calls of this step and their results.
         cycling: steps since a cycle was recognised; 0 without a cycle.
-        failures: how often a failure has come since a file changed, by its text and by its cause.
+        same: how often a result has come: a failure since a file changed, any other result in a row.
+        echo: the latest result that is no failure.
         targets: paths that calls named so far.
-        echoes: how often one result has come in a row from different calls.
-        echo: that result.
-        echoers: the calls that it came from.
         news: the number of new results and files.
         heard: the value of `news` when a call was last made.
         hint: a text for the model, sent with the next result.
         errors: replies in a row in which every call failed.
         outcomes: the statuses of this step's calls.
-        counted: failures and echoes of this step; only repetitions that the model has seen count.
+        counted: results of this step in `same`; only repetitions that the model has seen count.
         useless: empty replies in a row, and endless ones.
         stale_steps: steps in a row that brought nothing new.
         fresh: this step brought something new.
@@ -121,11 +113,9 @@ class LoopGuard(Struct):
     steps: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     now: list[str] = field(default_factory=list[str])
     cycling: int = 0
-    failures: Counter[str] = field(default_factory=Counter[str])
-    targets: set[str] = field(default_factory=set[str])
-    echoes: int = 0
+    same: Counter[str] = field(default_factory=Counter[str])
     echo: str = ""
-    echoers: set[str] = field(default_factory=set[str])
+    targets: set[str] = field(default_factory=set[str])
     news: int = 0
     heard: dict[str, int] = field(default_factory=dict[str, int])
     hint: str = ""
@@ -175,14 +165,16 @@ class LoopGuard(Struct):
         if status == "ok":
             self.results[digest] = call.id
         self.outcomes.add(status)
-        alarm = self._failure(call, content) if failed and not moved else None
-        echo = self._echo(call, digest, len(content)) if not failed else None
+        if failed:
+            same = None if moved else self._same_failure(content)
+        else:
+            same = self._same_answer(call, digest, len(content))
         repeated = None
         if self.attempts[key] == self.limits.repeats:
             repeated = _hint(f"You have made this same call {self.attempts[key]} times with the same result.")
         hint, self.hint = (_hint(self.hint) if self.hint else None), ""
-        found = [one for one in (hint, repeated, alarm, echo) if one is not None]
-        return next((one for one in found if one.action == "stop"), found[0] if found else None)
+        found = [alarm for alarm in (hint, repeated, same) if alarm is not None]
+        return next((alarm for alarm in found if alarm.action == "stop"), found[0] if found else None)
 
     def step_done(self) -> Alarm | None:
         self.useless.clear()
@@ -211,7 +203,7 @@ class LoopGuard(Struct):
         ]
         for digest in gone:
             del self.results[digest]
-        self.echo, self.echoes = "", 0
+        self.echo = ""
 
     def useless_reply(self, kind: Literal["empty", "endless"]) -> Alarm | None:
         """Take in a reply that had neither text nor calls, or did not end."""
@@ -231,7 +223,7 @@ class LoopGuard(Struct):
         self.world.update(after)
         if moved:
             self.attempts.clear()
-            self.failures.clear()
+            self.same.clear()
             self.renewed.clear()
         return moved
 
@@ -251,52 +243,34 @@ class LoopGuard(Struct):
         self.last[key] = digest
         self.now.append(pair)
 
-    def _failure(self, call: ToolCall, content: str) -> Alarm | None:
-        """Count a failure, by its text and by its cause, whichever call it comes from."""
+    def _same_failure(self, content: str) -> Alarm | None:
         body = re.sub(_EXIT, "", content).strip()
-        if not body:
-            return None
-        signs = [_digest(re.sub(_DIGITS, "#", re.sub(_NOISE, "#", body[-LONGEST:])))]
-        about = {
-            target.rpartition("/")[2] for target in re.findall(_TARGET, _spelled(call.arguments)) if target in content
-        }
-        signs += [
-            f"{kind} {name}"
-            for kind, form in _TROUBLES.items()
-            if re.search(form, body, re.I)
-            for name in sorted(about)
-        ]
-        for sign in signs:
-            self.failures[sign] += sign not in self.counted
-        if self.counted.issuperset(signs):
-            return None
-        self.counted.update(signs)
-        times = max(self.failures[sign] for sign in signs)
-        if times >= self.limits.repeats * 3:
-            return Alarm("stop", "loop", f"the same failure came {times} times: {body.splitlines()[-1][:200]}")
-        if times == self.limits.repeats:
-            return _hint(f"This same failure has come {times} times.")
-        return None
+        sign = _digest(re.sub(r"\d+", "#", re.sub(_NOISE, "#", body[-LONGEST:])))
+        return self._again(sign, "failure", body.splitlines()[-1][:200]) if body else None
 
-    def _echo(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
-        """Count the same long result in a row from different calls; the same result of another file is no echo."""
+    def _same_answer(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
+        """Count the same long result in a row; the same result of another file is none."""
         targets = set(re.findall(_TARGET, _spelled(call.arguments)))
         novel = bool(targets - self.targets)
         self.fresh = self.fresh or novel  # it is also news that another file is the same
         self.targets |= targets
-        if size < LONG or digest != self.echo or (novel and self.echoes > 0):
-            self.echo, self.echoes, self.echoers = digest, 1, {_call_key(call)}
-            return None
-        self.echoers.add(_call_key(call))
-        if digest in self.counted:
-            return None
-        self.counted.add(digest)
-        self.echoes += 1
-        if self.echoes >= self.limits.repeats * 3 and len(self.echoers) > 1:
-            return Alarm("stop", "loop", f"the same result came {self.echoes} times in a row, by other words")
-        if self.echoes == self.limits.repeats:
-            return _hint(f"This same result has come {self.echoes} times in a row.")
+        if size >= LONG and digest == self.echo and not (novel and self.same[digest] > 1):
+            return self._again(digest, "result", f"the last time from {call.name}")
+        self.same[self.echo] = 0
+        self.echo, self.same[digest] = digest, 1
         return None
+
+    def _again(self, sign: str, what: str, which: str) -> Alarm | None:
+        """Count a result that came again, once a step."""
+        if sign in self.counted:
+            return None
+        self.counted.add(sign)
+        self.same[sign] += 1
+        times = self.same[sign]
+        if times >= self.limits.repeats * 3:
+            return Alarm("stop", "loop", f"the same {what} came {times} times: {which}")
+        in_a_row = " in a row" if what == "result" else ""
+        return _hint(f"This same {what} has come {times} times{in_a_row}.") if times == self.limits.repeats else None
 
     def _circle(self) -> Alarm | None:
         """Recognise a cycle of several steps, each with its earlier results."""

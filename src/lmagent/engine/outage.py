@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from lmagent.core.errors import ConnectionLost, ProviderError, Unavailable, Unreachable
 from lmagent.core.events import Notice, RetryScheduled
+from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.model import ModelEvent, Progress, Retrying
-from lmagent.core.ports import WAKING
 from lmagent.engine.session import Session
 
 PATIENCE = 86_400.0
@@ -26,16 +26,16 @@ LOST = 5
 """Lost connections after which the request itself is assumed to crash the server, again and again."""
 
 
-def be_patient(session: Session, job: str, until: float) -> None:
-    """Let the turn for a job wait for its server; `until` is in Unix seconds."""
-    session.patience[session.state.job if job.startswith(WAKING) else job] = until
+def be_patient(session: Session, origin: InputOrigin, until: float) -> None:
+    """Let the turn for an origin wait for its server; `until` is in Unix seconds."""
+    session.patience[session.state.origin if origin.kind == "wait" else origin] = until
 
 
 def waits_until(session: Session) -> float:
     """Return the Unix time until which the turn waits; 0 to fail at once. A sub-agent waits like its parent."""
     while session.above is not None:
         session = session.above
-    return session.patience.get(session.state.job, 0.0) if session.state.turn_open else 0.0
+    return session.patience.get(session.state.origin, 0.0) if session.state.turn_open else 0.0
 
 
 def is_outage(failure: ProviderError) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
+from lmagent.core.events import OWN_CALL, ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
 from lmagent.core.messages import STOPPED, ToolCall, assistant
-from lmagent.core.toolevents import OWN_CALL
 from lmagent.engine import undo
 from lmagent.engine.session import Session
 

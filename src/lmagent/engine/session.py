@@ -52,6 +52,7 @@ from lmagent.core.events import (
     ToolFinished,
     ToolOutput,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.model import ModelRequest, keeps_thoughts
 from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
 from lmagent.engine import approvals, undo
@@ -139,10 +140,10 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
-        self.adopted: set[str] = set()
-        """Jobs whose turn a user has continued: that user answers its questions."""
-        self.patience: dict[str, float] = {}
-        """Unix times until which turns wait for an unreachable model server, by job; see `outage`."""
+        self.adopted: set[InputOrigin] = set()
+        """Origins whose turn a user has continued: that user answers its questions."""
+        self.patience: dict[InputOrigin, float] = {}
+        """Unix times until which turns wait for an unreachable model server, by origin; see `outage`."""
         self.above: Session | None = None
         """The session that a sub-agent works for, while it works."""
         self.children: dict[str, Session] = {}
@@ -319,14 +320,14 @@ class Session:
         return stored
 
     async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
-        if command.job and command.job in self.state.work.jobs:
+        if command.origin in self.state.work.origins:
             return None  # on record already: the submitter died before it knew
         if isinstance(command, Steer):
             delivery = "steer" if self.running else "submit"
         else:
             delivery = "queue" if self.running else "submit"
         way = command.way if isinstance(command, Submit) else None
-        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=command.job, way=way)
+        event = InputReceived(message=command.message, delivery=delivery, by=command.by, origin=command.origin, way=way)
         return await self.record(event, sync=True)
 
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:
@@ -369,7 +370,7 @@ class Session:
     def _go_on(self, by: str) -> None:
         self.wants_resume = True
         if by != SCHEDULER and not self.running:
-            self.adopted.add(self.state.job)
+            self.adopted.add(self.state.origin)
 
     def _interrupt(self) -> None:
         if self.above is not None:

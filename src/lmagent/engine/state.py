@@ -38,9 +38,9 @@ from lmagent.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
-from lmagent.core.ports import WAKING
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
 from lmagent.engine.filemarks import FileMarks
@@ -110,7 +110,9 @@ class SessionState(Struct):
     calling: Calling = field(default_factory=Calling)
     last_outcome: str = ""
     wait: TurnFinished | None = None
-    job: str = ""  # of the last turn's input; a turn that only woke the session keeps the previous one
+    origin: InputOrigin = (
+        InputOrigin()
+    )  # of the last turn's input; a turn that only woke the session keeps the previous one
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
     tried: Tried = field(default_factory=Tried)
@@ -230,8 +232,8 @@ class SessionState(Struct):
         match event:
             case InputReceived():
                 self.inputs[event.id] = event
-                if event.job:
-                    self.work.jobs.add(event.job)
+                if event.origin.key:
+                    self.work.origins.add(event.origin)
             case InputWithdrawn():
                 self.inputs.pop(event.input, None)
             case TurnStarted():
@@ -265,8 +267,8 @@ class SessionState(Struct):
         if self.awaits_reply:  # in an undamaged log, the end of a turn has answered
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
         self._join(message, apart=event.apart)
-        if event.origin == "input" and said is not None and not said.job.startswith(WAKING):
-            self.job = said.job
+        if event.origin == "input" and said is not None and said.origin.kind != "wait":
+            self.origin = said.origin
         if event.origin in ("input", "steer"):
             # An input too long for the window is delivered cut: demands in its middle count all the same.
             whole = said.message.text if said is not None else ""

@@ -9,18 +9,21 @@ from msgspec import Struct, ValidationError, field
 from msgspec.structs import replace
 
 from lmagent.core.decoding import convert
-from lmagent.core.events import CallsConstrained, OptionsChanged, ToolFinished
-from lmagent.core.model import SessionOptions, Usage
-from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
-from lmagent.core.workevents import (
+from lmagent.core.events import (
+    CallsConstrained,
+    OptionsChanged,
     PlanDecided,
     PlanProposed,
     ResultReported,
     SubagentFinished,
     SubagentStarted,
     TasksChanged,
+    ToolFinished,
     WorkChanged,
 )
+from lmagent.core.ids import InputOrigin
+from lmagent.core.model import SessionOptions, Usage
+from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 
 WorkEvent = (
     TasksChanged
@@ -64,7 +67,7 @@ class WorkState(Struct):
         child_steps: model calls of the sub-agents.
         reported: the latest report of this session as a sub-agent.
         reported_in: the turn of that report; later input opens another turn, with a new report.
-        jobs: ids of the jobs that have submitted an input.
+        origins: origins, other than the terminal, that have submitted an input.
         calls: changes of the tasks by the model's calls, by call.
         others: changes of the tasks by others than the model, in order.
         decided: the latest decision on a plan.
@@ -88,7 +91,7 @@ class WorkState(Struct):
     child_steps: int = 0
     reported: ChildResult | None = None
     reported_in: int = 0
-    jobs: set[str] = field(default_factory=set[str])
+    origins: set[InputOrigin] = field(default_factory=set[InputOrigin])
     calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
     others: list[TasksChanged] = field(default_factory=list[TasksChanged])
     decided: PlanDecided | None = None

@@ -1,9 +1,9 @@
 """Resume: find the session of a conversation that the client sends whole with each request.
 
 Clients of OpenAI's API keep the conversation, not an id. An input without a named session is therefore recorded under a
-digest of the whole request, keyed by the caller (`input.received.job`). A request with the same conversation, the exact
-answer and one more message resumes that session. On any doubt a new session begins with the conversation: a different
-text, caller or model, a different answer, two matching sessions, or one that has continued or is running.
+digest of the whole request, keyed by the caller (`input.received.origin`). A request with the same conversation, the
+exact answer and one more message resumes that session. On any doubt a new session begins with the conversation: a
+different text, caller or model, a different answer, two matching sessions, or one that has continued or is running.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from lmagent.app.open_session import OpenSession
-from lmagent.app.runner import job_of
 from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.ids import new_id
@@ -87,7 +86,7 @@ async def taking(mark: str) -> AsyncGenerator[None]:
 
 def expect(session: str, input: ev.InputReceived) -> None:
     """Note that the client may repeat the request if it stops waiting."""
-    _note(input, (session, input.job))
+    _note(input, (session, input.origin.key))
 
 
 def settle(input: ev.InputReceived) -> None:
@@ -104,7 +103,7 @@ def _note(input: ev.InputReceived, place: tuple[str, str]) -> None:
 
 
 def _asked_here() -> dict[str, tuple[str, str]]:
-    """Return session and job by the input's id, or `_SETTLED`."""
+    """Return session and key by the input's id, or `_SETTLED`."""
     if (asked := _asked.get(None)) is None:
         asked = dict[str, tuple[str, str]]()
         _asked.set(asked)
@@ -117,9 +116,8 @@ async def repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.I
     A retry does not name its first try, which may never have arrived. So inputs with a delivered answer do not count.
     `session` is empty if the request names none.
     """
-    mark = job_of(mark)
     since, asked = gateway.host.clock.now() - RETRIED, _asked_here()
-    here = [session for session, job in asked.values() if job.startswith(mark)]
+    here = [session for session, key in asked.values() if key.startswith(mark)]
     found = await to_thread.run_sync(_taken_in, gateway.host.store, mark, [session] if session else here, since)
     found = [(name, input) for name, input in found if asked.get(input.id) != _SETTLED]
     if len(found) != 1:
@@ -132,7 +130,7 @@ def _taken_in(
     store: JsonlStore, mark: str, sessions: Sequence[str], since: float
 ) -> list[tuple[str, ev.InputReceived]]:
     found: list[tuple[str, ev.InputReceived]] = []
-    for session in sorted({*sessions} or {*_of_job(store, mark)}):
+    for session in sorted({*sessions} or {*_from_api(store, mark)}):
         with suppress(SessionNotFound):
             found += [(session, input) for input in _unanswered(store, session, mark)[-1:] if input.ts >= since]
     return found
@@ -144,7 +142,7 @@ def _unanswered(store: JsonlStore, session: str, mark: str) -> list[ev.InputRece
     turns: dict[str, int] = {}
     for event in store.read(session):
         match event:
-            case ev.InputReceived() if event.job.startswith(mark):
+            case ev.InputReceived() if event.origin.key.startswith(mark):
                 found[event.id] = event
             case ev.MessageAdded(input=str(given)) if given in found:
                 turns[given] = event.turn
@@ -156,10 +154,10 @@ def _unanswered(store: JsonlStore, session: str, mark: str) -> list[ev.InputRece
     return list(found.values())
 
 
-def _of_job(store: JsonlStore, mark: str) -> list[str]:
+def _from_api(store: JsonlStore, mark: str) -> list[str]:
     with SessionIndex(store.root) as index:
         index.refresh()
-        return index.of_job(mark)
+        return index.from_api(mark)
 
 
 @asynccontextmanager
@@ -194,7 +192,7 @@ async def _open(gateway: Gateway, session: str, mark: str) -> OpenSession | None
     except (SessionNotFound, SessionBusy):
         return None
     state = known.session.state
-    has_ended_so = state.job.startswith(job_of(mark)) and not (state.turn_open or state.inputs)
+    has_ended_so = state.origin.key.startswith(mark) and not (state.turn_open or state.inputs)
     return known if has_ended_so else None
 
 
@@ -205,11 +203,10 @@ def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, st
 
 def _ended_so(store: JsonlStore, mark: str, answer: str) -> list[str]:
     """Return the sessions whose last turn was for an input of this mark and had this answer."""
-    job = job_of(mark)
-    return [session for session in _of_job(store, job) if answer in _told(store, session, job)]
+    return [session for session in _from_api(store, mark) if answer in _told(store, session, mark)]
 
 
-def _told(store: JsonlStore, session: str, job: str) -> tuple[str, ...]:
+def _told(store: JsonlStore, session: str, mark: str) -> tuple[str, ...]:
     """Return the last turn's answer as sent whole and as streamed; empty while it runs."""
     last: ev.InputReceived | None = None
     answering, is_over = Answering(), False
@@ -227,6 +224,6 @@ def _told(store: JsonlStore, session: str, job: str) -> tuple[str, ...]:
             answering.take(event)
     except SessionNotFound:  # deleted meanwhile
         return ()
-    if last is None or not last.job.startswith(job) or not is_over:
+    if last is None or not last.origin.key.startswith(mark) or not is_over:
         return ()
     return answering.answer.strip(), answering.said.strip()

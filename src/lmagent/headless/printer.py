@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
+from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
 from lmagent.core.messages import NO_WORDS
 from lmagent.tools.sanitize import printable, visible
 
@@ -153,11 +154,11 @@ class TextPrinter:
                 self._tool(event)
             case ev.RetryScheduled():
                 self._broke_off()
-                self._say("yellow", ev.retry_line(event))
+                self._say("yellow", retry_line(event))
             case ev.CompactionDone():
                 self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
             case ev.Notice():
-                self._say("yellow" if event.level != "error" else "red", event.text + ev.advice_line(event))
+                self._say("yellow" if event.level != "error" else "red", event.text + advice_line(event))
             case ev.TurnFinished():
                 self._ending(event)
             case _:
@@ -218,8 +219,6 @@ class TextPrinter:
         self._out.flush()
 
     def _tool(self, event: ev.ToolFinished) -> None:
-        from lmagent.core.view import command_end  # few runs need the view
-
         summary = self._summaries.pop(event.call_id, "") or str(event.data.get("summary") or event.tool)
         took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
         if event.status == "ok" and (end := command_end(event)):
@@ -227,15 +226,13 @@ class TextPrinter:
         elif event.status == "ok":
             self._say("dim", f"✓ {summary}{took}")
         else:
-            first = ev.failure_line(event).partition("\n")[0][:200]
+            first = failure_line(event).partition("\n")[0][:200]
             self._say("red", f"✗ {summary}: {first}")
 
     def _ending(self, event: ev.TurnFinished) -> None:
         if event.proof:
-            from lmagent.core.view import proof_line
-
             self._say("dim" if event.proof == "verified" else "yellow", proof_line(event))
-        if line := ev.ending_line(event):
+        if line := ending_line(event):
             self._say("red" if event.outcome == "error" else "yellow", line)
 
     def _say(self, color: str, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork, Submit
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent, PlanDecided, TasksChanged, WorkChanged
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Budget, Plan
 from lmagent.engine.session import Session
@@ -97,15 +98,15 @@ async def settle(session: Session) -> None:
         if work.mode == "plan":
             await session.record(WorkChanged(mode="normal", by=decided.by), sync=True)
         return
-    job = f"plan-{decided.proposal}"
-    if job in work.jobs:
+    origin = InputOrigin("plan", decided.proposal)
+    if origin in work.origins:
         return
     text = f"About your plan: {decided.feedback}\nAnswer with the whole plan, revised, as JSON."
     if decided.decision == "approved":
         assert work.plan is not None
         await _take_over(session, work.plan, decided.by)
         text = f"{BEGIN}\n{decided.feedback}" if decided.feedback else BEGIN
-    await session.send(Submit(message=user(text), job=job, by=decided.by))
+    await session.send(Submit(message=user(text), origin=origin, by=decided.by))
 
 
 async def _take_over(session: Session, plan: Plan, by: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from lmagent.core import events as ev
+from lmagent.core.events import OWN_CALL
 from lmagent.core.messages import ToolCall
-from lmagent.core.toolevents import OWN_CALL
 from lmagent.proof.runners import is_looking
 
 TOP: dict[str, object] = {"cwd": ".", "exports": {}}

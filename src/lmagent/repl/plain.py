@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import anyio
 
 from lmagent.app.slash import Choice
-from lmagent.core.events import grant_in_a_line
+from lmagent.core.lines import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
 

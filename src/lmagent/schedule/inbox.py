@@ -20,8 +20,7 @@ from msgspec import Struct
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id, new_session_id
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart, written
-from lmagent.store.failures import store_error
-from lmagent.store.files import OPEN_FLAGS, make_private, sync_folder, write_new
+from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_folder, write_new
 
 SUFFIX = ".task"
 CLAIMED, FAILED = "claimed", "failed"

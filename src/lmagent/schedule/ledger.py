@@ -22,8 +22,7 @@ from lmagent.schedule.entries import JobHistory as JobHistory
 from lmagent.schedule.entries import LedgerEntry as LedgerEntry
 from lmagent.schedule.entries import What as What
 from lmagent.schedule.locks import locked
-from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 
 WRONG_CLOCK = 600.0
 """Seconds a horizon may lie in the future; beyond that the clock must have been wrong."""

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.core.errors import SessionBusy, StoreError
-from lmagent.store.failures import store_error
-from lmagent.store.files import make_private
+from lmagent.store.files import make_private, store_error
 from lmagent.store.lock import hold
 
 PATIENCE, PAUSE = 10.0, 0.01

@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
-from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 
 _HANDLE = re.compile(r"[0-9a-f]{8,64}")
 

@@ -14,30 +14,41 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import StoreError
-from lmagent.core.events import DurableEvent, SessionCreated
-from lmagent.core.ids import is_session_id
-from lmagent.core.messages import Image, Part, Text, Thinking, ToolCall
+from lmagent.core.events import (
+    Author,
+    DurableEvent,
+    InputReceived,
+    MessageAdded,
+    SessionCreated,
+    StepFinished,
+    StepStarted,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+)
+from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolStatus, user
 from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
-from lmagent.store.failures import store_error
-from lmagent.store.rebuild import ImportedMessage, rebuild
+from lmagent.store.files import store_error
+
+RESULT_CAP = 8000
+"""Characters of an imported tool result: about the 2,000 tokens to which results are capped at intake."""
+
+NO_BEGINNING = "[The beginning of this conversation is missing: it was not in the imported file.]"
+NO_RESULT = "Interrupted: the imported session holds no result of this call. It may have acted, fully or in part."
 
 _OWN_ID = re.compile(r"(\d{8})_(\d{6})_[0-9a-f]{6}")
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
 class ImportedSession(Struct, frozen=True):
-    """The content of an imported file.
-
-    Attributes:
-        session: the file's own id if it is usable, else the caller's.
-        events: to be appended in this order; the first is `session.created`.
-        taken: descriptions of the imported parts.
-        left: the other parts, with reasons.
-    """
+    """The content of an imported file: events for a new log, and what was taken and what was left out, in words."""
 
     session: str
     events: tuple[DurableEvent, ...]
@@ -45,16 +56,23 @@ class ImportedSession(Struct, frozen=True):
     left: tuple[str, ...]
 
 
+class _Said(Struct, frozen=True):
+    """One message of the file; ids of calls may be empty or used before, `name` is the tool of a result."""
+
+    role: str
+    parts: tuple[Part, ...]
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
+    at: float = 0.0
+    usage: Usage | None = None
+
+
 def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
     """Read a session of LMAgent (`.json`) or agent_computer (`.jsonl`).
 
-    Raises StoreError if the file cannot be read, or holds no conversation.
-
-    Args:
-        path: the file; it is only read.
-        opening: the first event of the new session: its system text and tools (theirs are not kept), its workspace and
-            mode, and an id in case the file's own cannot be used.
-        now: Unix seconds, for messages that have no time.
+    The new session has the system text, tools, workspace and mode of `opening`, and its id if the file's own cannot be
+    used. Messages without a time get `now`. Raises StoreError if the file cannot be read, or holds no conversation.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -62,10 +80,9 @@ def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSes
         raise store_error(error, "the session could not be read", path) from error
     left: list[str] = []
     metadata, raw = _parse(text, left)
-    session = _session_id(path, metadata, opening)
+    names = (metadata.get("id"), path.stem)
+    session = next((name for name in names if isinstance(name, str) and is_session_id(name)), opening.session)
     said = _messages(raw, left)
-    first_at = next((item.at for item in said if item.at), 0.0)
-    started = _time(metadata.get("created")) or first_at or _time_of_id(session) or now
     if not any(item.role in ("user", "assistant") for item in said):
         raise StoreError(
             f"there is no conversation in {path}",
@@ -73,19 +90,13 @@ def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSes
         )
     if path.with_suffix(".tasks.json").exists():
         left.append(f"the task list {path.stem}.tasks.json")
-    first = SessionCreated(
-        session=session,
-        workspace=opening.workspace,
-        agent=opening.agent,
-        system=opening.system,
-        tools=opening.tools,
-        model=opening.model,
-        mode=opening.mode,
-        app_version=opening.app_version,
-        imported_from=str(path),
-    )
-    events, taken = rebuild(first, said, left, started)
-    return ImportedSession(session, events, taken, tuple(left))
+    first_at = next((item.at for item in said if item.at), 0.0)
+    started = _time(metadata.get("created")) or first_at or _time_of_id(session) or now
+    log = _Rebuilt(replace(opening, session=session, imported_from=str(path)), started)
+    for item in said:
+        log.add(item)
+    log.end_turn()
+    return ImportedSession(session, tuple(log.events), log.taken(), (*left, *log.left()))
 
 
 # --- the two file formats ---------------------------------------------------------------------------------------
@@ -93,10 +104,7 @@ def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSes
 
 def _parse(text: str, left: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return metadata and raw messages; other entries are noted in `left`."""
-    try:
-        whole: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        whole = None
+    whole = _json(text)
     if isinstance(whole, dict) and "messages" in whole:
         document = cast("dict[str, Any]", whole)
         return _object(document.get("metadata")), _objects(document["messages"], left)
@@ -104,28 +112,28 @@ def _parse(text: str, left: list[str]) -> tuple[dict[str, Any], list[dict[str, A
         return {}, _objects(whole, left)
     found: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            entry: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            left.append(f"line {number}: damaged, not JSON ({plural(len(line), 'character')})")
-            continue
+        entry = _json(line)
         if isinstance(entry, dict) and "role" in entry:
             found.append(_unwrapped(cast("dict[str, Any]", entry)))
-        else:
+        elif entry is None and line.strip():
+            left.append(f"line {number}: damaged, not JSON ({plural(len(line), 'character')})")
+        elif line.strip():
             left.append(f"line {number}: not a message")
     return {}, found
 
 
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _objects(value: Any, left: list[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
     entries: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
-    for number, entry in enumerate(entries, 1):
-        if isinstance(entry, dict) and "role" in entry:
-            found.append(cast("dict[str, Any]", entry))
-        else:
-            left.append(f"message {number}: not a message")
+    found = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict) and "role" in entry]
+    if len(found) < len(entries):
+        left.append(f"{len(entries) - len(found)} entries that are no messages")
     return found
 
 
@@ -141,18 +149,11 @@ def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _session_id(path: Path, metadata: dict[str, Any], opening: SessionCreated) -> str:
-    for candidate in (metadata.get("id"), path.stem):
-        if isinstance(candidate, str) and is_session_id(candidate):
-            return candidate
-    return opening.session
-
-
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[ImportedMessage]:
-    said: list[ImportedMessage] = []
+def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[_Said]:
+    said: list[_Said] = []
     dropped: Counter[str] = Counter()
     for entry in raw:
         role, at = entry["role"], _time(entry.get("timestamp"))
@@ -162,19 +163,16 @@ def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[ImportedMessag
             parts = (*_thought(entry, role), *_parts(entry.get("content"), dropped))
             calls = tuple(_calls(entry)) if role == "assistant" else ()
             if parts or calls:
-                said.append(ImportedMessage(role, parts, calls, at=at))
+                said.append(_Said(role, parts, calls, at=at))
             else:
                 dropped[f"empty {role} message"] += 1
         elif role == "tool":
             name = _text(entry, "tool_name") or _text(entry, "name")
-            said.append(
-                ImportedMessage(
-                    "tool", _parts(entry.get("content"), dropped), (), _text(entry, "tool_call_id"), name, at
-                )
-            )
+            parts = _parts(entry.get("content"), dropped)
+            said.append(_Said("tool", parts, (), _text(entry, "tool_call_id"), name, at))
         else:
             dropped["system or injected message" if role in ("system", "developer") else f"{role!r} message"] += 1
-    left.extend(f"{count} {what}{'s' if count > 1 else ''}" for what, count in dropped.items())
+    left.extend(plural(count, what) for what, count in dropped.items())
     return said
 
 
@@ -223,20 +221,23 @@ def _text(entry: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _note_usage(said: list[ImportedMessage], entry: dict[str, Any]) -> None:
-    """Usage belongs to the reply before it."""
-    usage = _object(_object(entry.get("content")).get("usage"))
+def _note_usage(said: list[_Said], entry: dict[str, Any]) -> None:
+    """Add the usage to the reply before it. It counts as estimated: another prompt was counted."""
+    counts = _object(_object(entry.get("content")).get("usage"))
     prompt, completion = (
-        value if isinstance(value := usage.get(key), int) else 0 for key in ("prompt_tokens", "completion_tokens")
+        value if isinstance(value := counts.get(key), int) else 0 for key in ("prompt_tokens", "completion_tokens")
     )
     for position in range(len(said) - 1, -1, -1):
-        item = said[position]
-        if item.role == "assistant":
-            before = item.usage or Usage()
-            # "Estimated": another prompt was counted, so nothing may be concluded for ours.
-            total = Usage(before.prompt_tokens + prompt, before.completion_tokens + completion, estimated=True)
-            said[position] = ImportedMessage(item.role, item.parts, item.calls, at=item.at, usage=total)
+        if said[position].role == "assistant":
+            usage = _sum(said[position].usage, Usage(prompt, completion))
+            said[position] = replace(said[position], usage=usage)
             return
+
+
+def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
+    known = [usage for usage in (first, second) if usage is not None]
+    prompt, completion = sum(one.prompt_tokens for one in known), sum(one.completion_tokens for one in known)
+    return Usage(prompt, completion, estimated=True) if known else None
 
 
 def _time(value: Any) -> float:
@@ -254,3 +255,126 @@ def _time(value: Any) -> float:
 def _time_of_id(session: str) -> float:
     match = _OWN_ID.fullmatch(session)
     return _time(f"{match.group(1)}T{match.group(2)}") if match else 0.0
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+class _Rebuilt:
+    """A conversation with turns, steps and a result for every call; no event is earlier than the one before it."""
+
+    def __init__(self, opening: SessionCreated, started: float) -> None:
+        self.events: list[DurableEvent] = []
+        self._now = started
+        self._turn = self._step = 0
+        self._in_turn = False
+        self._open: dict[str, tuple[ToolCall, str]] = {}  # with the id of the call in the file
+        self._used: set[str] = set()
+        self._answer: str | None = None
+        self._held: _Said | None = None  # a reply without calls: if another one follows, they become one
+        self._counts: Counter[str] = Counter()
+        self._put(opening)
+
+    def _put(self, event: DurableEvent) -> None:
+        turn = self._turn if self._in_turn else 0
+        self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
+
+    def add(self, item: _Said) -> None:
+        self._now = max(self._now, item.at)
+        if item.role == "tool":
+            self._result(item)
+        elif item.role == "user":
+            self.end_turn()
+            self._begin_turn(Message("user", item.parts), "input")
+            self._counts["users"] += 1
+        else:
+            if self._held is not None:  # chat templates insist on alternation
+                between = (Text("\n\n"),) if self._held.parts and item.parts else ()
+                parts, usage = (*self._held.parts, *between, *item.parts), _sum(self._held.usage, item.usage)
+                item = replace(item, parts=parts, usage=usage)
+            self._held = item
+            self._counts["replies"] += 1
+            if item.calls:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._held is None:
+            return
+        item, self._held = self._held, None
+        if not self._in_turn:
+            self._begin_turn(user(NO_BEGINNING), "recovery")
+        self._close_calls()
+        self._step += 1
+        calls = [self._unique(call) for call in item.calls]
+        message = Message("assistant", (*item.parts, *calls))
+        self._put(StepStarted(step=self._step, model="", prompt_bytes=0, prompt_tokens=0))
+        self._put(MessageAdded(message=message, origin="model"))
+        usage, reason = item.usage or Usage(estimated=True), "tool_calls" if calls else "stop"
+        self._put(StepFinished(step=self._step, usage=usage, finish_reason=reason, first_token_s=0.0, total_s=0.0))
+        self._open = {call.id: (call, given.id) for call, given in zip(calls, item.calls, strict=True)}
+        self._answer = None if calls else message.text
+        self._counts["measured"] += item.usage is not None
+
+    def _unique(self, call: ToolCall) -> ToolCall:
+        id = f"call_{new_id()}" if call.id in self._used or not call.id else call.id
+        self._used.add(id)
+        return replace(call, id=id)
+
+    def _begin_turn(self, message: Message, origin: Author) -> None:
+        received = InputReceived(id=new_id(), message=message, delivery="submit", by="import")
+        if origin == "input":
+            self._put(received)
+        self._turn, self._step, self._in_turn, self._answer = self._turn + 1, 0, True, None
+        self._put(TurnStarted())
+        self._put(MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
+
+    def _result(self, item: _Said) -> None:
+        fitting = (
+            call
+            for call, given in self._open.values()
+            if (given == item.call_id if item.call_id else item.name in ("", call.name))
+        )
+        if (call := next(fitting, None)) is None:
+            self._counts["orphans"] += 1
+            return
+        content = "".join(part.text for part in item.parts if isinstance(part, Text))
+        size, half = len(content.encode("utf-8", "replace")), RESULT_CAP // 2
+        if len(content) > RESULT_CAP:
+            self._counts["shortened"] += 1
+            cut = len(content) - 2 * half
+            content = f"{content[:half]}\n[… {cut} characters left out at import …]\n{content[-half:]}"
+        head = content[:200].replace(" ", "")  # both systems answer a failed call with a JSON object that says so
+        self._finish(call, "error" if head.startswith(('{"success":false', '{"error":')) else "ok", content, size)
+        self._counts["results"] += 1
+
+    def _finish(self, call: ToolCall, status: ToolStatus, content: str, size: int) -> None:
+        del self._open[call.id]
+        self._put(ToolFinished(call_id=call.id, tool=call.name, status=status, content=content, size=size))
+
+    def _close_calls(self) -> None:
+        for call, _ in list(self._open.values()):
+            self._counts["unanswered"] += 1
+            self._finish(call, "interrupted", NO_RESULT, len(NO_RESULT))
+
+    def end_turn(self) -> None:
+        self._flush()
+        if self._in_turn:
+            self._close_calls()
+            outcome = "interrupted" if self._answer is None else "done"
+            self._put(TurnFinished(outcome=outcome, cause="import", answer=self._answer or "", steps=self._step))
+            self._in_turn = False
+
+    def taken(self) -> tuple[str, ...]:
+        nouns = {"users": "user message", "replies": "reply", "results": "tool result", "measured": "token count"}
+        many = {"replies": "replies"}
+        return tuple(
+            plural(self._counts[name], noun, many.get(name, "")) for name, noun in nouns.items() if self._counts[name]
+        )
+
+    def left(self) -> list[str]:
+        words = {
+            "orphans": "tool result(s) that belong to no call",
+            "shortened": f"the middle of tool result(s) longer than {RESULT_CAP} characters",
+            "unanswered": "call(s) without a result: reported to the model as interrupted",
+        }
+        return [f"{self._counts[name]} {what}" for name, what in words.items() if self._counts[name]]

@@ -6,14 +6,222 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
+from typing import Literal
 
-from lmagent.core.events import DurableEvent, encode
+import msgspec
+from msgspec import Struct
+
+from lmagent.core import events as ev
+from lmagent.core.lines import grant_in_a_line, proof_line, stop_line
+from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
+from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
-from lmagent.store.transcript import Transcript, TranscriptEntry, transcript_of
+from lmagent.core.titles import title_of
+from lmagent.core.view import is_filler, spoken
 
 _TICKS = re.compile(r"`+")
 _SAFE_IMAGE = re.compile(r"image/(png|jpeg|gif|webp)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Terminal escapes (ECMA-48 control sequences, operating system commands) and all other control characters."""
+
+_ORIGINS = {
+    "steer": "User (while it worked)",
+    "note": "Note to the model",
+    "nudge": "Reminder to the model",
+    "recovery": "Added when the session was recovered",
+}
+
+
+class TranscriptEntry(Struct, frozen=True):
+    """One message, call or note.
+
+    Attributes:
+        kind: of the entry.
+        text: its content; of a tool its result.
+        label: a heading; of a tool its name.
+        arguments: of a tool: as the model wrote them.
+        status: of a tool how it ended, "pending" without a result; of a note its level.
+        images: media type and base64 data of each image.
+        ts: Unix seconds.
+        for_model: a note that only the model reads.
+    """
+
+    kind: Literal["user", "assistant", "thinking", "tool", "note"]
+    text: str = ""
+    label: str = ""
+    arguments: str = ""
+    status: str = "ok"
+    images: tuple[tuple[str, str], ...] = ()
+    ts: float = 0.0
+    for_model: bool = False
+
+
+class Transcript(Struct):
+    session: str = ""
+    title: str = ""
+    workspace: str = ""
+    model: str = ""
+    system: str = ""
+    created: float = 0.0
+    turns: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    entries: list[TranscriptEntry] = []
+
+
+class _TranscriptWriter:
+    """Folds events into a transcript; the result of a call is placed with the call."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self._calls: dict[str, int] = {}
+        self._inputs: dict[str, ev.InputReceived] = {}
+
+    def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
+        self.transcript.entries.append(msgspec.structs.replace(TranscriptEntry(kind, plain(text)), **facts))
+
+    def note(self, label: str, text: str = "", status: str = "ok") -> None:
+        self.put("note", text, label=plain(label), status=status)
+
+    def apply(self, event: ev.DurableEvent) -> None:
+        match event:
+            case ev.MessageAdded():
+                self._message(event)
+            case ev.ToolStarted() if event.call_id.startswith(ev.OWN_CALL):
+                self._calls[event.call_id] = len(self.transcript.entries)
+                shown = plain(event.summary)
+                self.put("tool", "", label=plain(event.tool), arguments=shown, status="pending", ts=event.ts)
+            case ev.ToolFinished():
+                self._result(event)
+            case ev.StepFinished():
+                self._count(event.usage)
+                self.transcript.model = plain(event.model) or self.transcript.model
+            case ev.InputReceived():
+                self._inputs[event.id] = event
+            case ev.InputWithdrawn():
+                self._inputs.pop(event.input, None)
+            case ev.TurnFinished():
+                self._end(event)
+            case ev.ApprovalResolved():
+                self._approval(event)
+            case ev.CompactionDone():
+                sizes = f"{event.before_tokens:,} → {event.after_tokens:,} tokens"
+                self.note(f"The conversation was shortened: {sizes}", event.summary)
+                if event.usage is not None:
+                    self._count(event.usage)
+            case ev.Notice():
+                self.note(event.text, event.fix, event.level)
+            case _:
+                self._describe(event)
+
+    def _describe(self, event: ev.DurableEvent) -> None:
+        transcript = self.transcript
+        match event:
+            case ev.SessionCreated():
+                transcript.session, transcript.created = event.session, event.ts
+                transcript.workspace, transcript.system = plain(event.workspace), plain(event.system)
+                transcript.model = plain(event.model)
+                if event.imported_from:
+                    self.note(f"Imported from {event.imported_from}")
+            case ev.SessionForked():
+                transcript.session = event.session
+                self._inputs.clear()
+                self.note(f"Forked from {event.parent}")
+            case ev.SessionRenamed():
+                transcript.title = title_of(event.title, None)
+            case ev.ModeChanged():
+                self.note(f"Permission mode: {event.mode}")
+            case ev.ModelChanged():
+                self.note(f"Model: {event.model}")
+            case _:
+                pass
+
+    def _message(self, event: ev.MessageAdded) -> None:
+        message = spoken(event)
+        if event.input is not None:
+            self._inputs.pop(event.input, None)
+        if is_filler(event):
+            return
+        if message.role == "assistant":
+            self._assistant(message, event.ts)
+        elif event.origin in ("input", "steer"):
+            self._user(message, _ORIGINS.get(event.origin, ""), event.ts)
+        else:
+            self.put("note", message.text, label=_ORIGINS.get(event.origin, event.origin), for_model=True)
+
+    def _user(self, message: Message, label: str, ts: float) -> None:
+        images = tuple((part.media_type, part.data) for part in message.parts if isinstance(part, Image))
+        self.put("user", message.text, label=label, images=images, ts=ts)
+        self.transcript.title = self.transcript.title or title_of(message.text)
+
+    def _assistant(self, message: Message, ts: float) -> None:
+        for part in message.parts:
+            match part:
+                case Thinking(text=text) if text.strip():
+                    self.put("thinking", text, ts=ts)
+                case Text(text=text) if text.strip():
+                    self.put("assistant", text, ts=ts)
+                case ToolCall(id=call, name=name, arguments=arguments):
+                    self._calls[call] = len(self.transcript.entries)
+                    self.put("tool", "", label=plain(name), arguments=plain(arguments), status="pending", ts=ts)
+                case _:
+                    pass
+
+    def _result(self, event: ev.ToolFinished) -> None:
+        position = self._calls.get(event.call_id)
+        if position is None:
+            self.put("tool", event.content, label=plain(event.tool), status=event.status, ts=event.ts)
+            return
+        entry = self.transcript.entries[position]
+        diff = event.data.get("diff")
+        text = f"{event.content}\n\n{diff}" if isinstance(diff, str) and diff else event.content
+        self.transcript.entries[position] = msgspec.structs.replace(entry, text=plain(text), status=event.status)
+
+    def _approval(self, event: ev.ApprovalResolved) -> None:
+        answer = "approved" if event.approved else "denied"
+        rule = f" (always: {grant_in_a_line(event.grant)})" if event.grant else ""
+        self.note(f"{answer.capitalize()} by {event.by or 'the user'}{rule}", event.feedback)
+
+    def _count(self, usage: Usage) -> None:
+        transcript = self.transcript
+        transcript.steps += 1
+        transcript.prompt_tokens += usage.prompt_tokens
+        transcript.completion_tokens += usage.completion_tokens
+
+    def _end(self, event: ev.TurnFinished) -> None:
+        self.transcript.turns += 1
+        if proof := proof_line(event):
+            self.note(proof)
+        if event.outcome == "interrupted":
+            self.note(stop_line(event), event.fix)
+        elif event.outcome != "done":
+            reason = f": {event.reason}" if event.reason else ""
+            status = "error" if event.outcome == "error" else "ok"
+            self.note(f"The turn ended: {event.outcome}{reason}", event.fix, status)
+
+    def finish(self) -> Transcript:
+        """Return the transcript, with messages that still wait for the model at its end."""
+        for event in self._inputs.values():
+            self._user(event.message, "User (not delivered yet)", event.ts)
+        return self.transcript
+
+
+def transcript_of(events: Iterable[ev.DurableEvent]) -> Transcript:
+    writer = _TranscriptWriter()
+    for event in events:
+        writer.apply(event)
+    return writer.finish()
+
+
+def plain(text: str) -> str:
+    """Return the text without terminal escapes and control characters; line ends and tabs stay."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+
+
+# --- the three forms ---------------------------------------------------------------------------------------------
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #d0d0d8; --soft: #f4f4f7; --text: #1c1c22; --page: #fff; --dim: #5c5c68;
@@ -34,19 +242,16 @@ img { max-width: 100%; }
 """
 
 
-def to_jsonl(events: Iterable[DurableEvent]) -> str:
-    return "".join(f"{encode(event).decode()}\n" for event in events)
+def to_jsonl(events: Iterable[ev.DurableEvent]) -> str:
+    return "".join(f"{ev.encode(event).decode()}\n" for event in events)
 
 
-# --- Markdown ---------------------------------------------------------------------------------------------------
-
-
-def to_markdown(events: Iterable[DurableEvent]) -> str:
+def to_markdown(events: Iterable[ev.DurableEvent]) -> str:
     """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
     return _as_markdown(transcript_of(events))
 
 
-def to_talk(events: Iterable[DurableEvent]) -> str:
+def to_talk(events: Iterable[ev.DurableEvent]) -> str:
     """Format the session as Markdown, without the notes that only the model reads."""
     transcript = transcript_of(events)
     transcript.entries = [entry for entry in transcript.entries if not entry.for_model]
@@ -99,10 +304,7 @@ def _longest_run(text: str) -> int:
     return max((len(run) for run in _TICKS.findall(text)), default=0)
 
 
-# --- HTML ----------------------------------------------------------------------------------------------------------
-
-
-def to_html(events: Iterable[DurableEvent]) -> str:
+def to_html(events: Iterable[ev.DurableEvent]) -> str:
     """Format the session as one HTML page: no scripts, nothing from outside, everything escaped."""
     transcript = transcript_of(events)
     title = escape(transcript.title or transcript.session)
@@ -153,9 +355,6 @@ def _image(image: tuple[str, str]) -> str:
     if not _SAFE_IMAGE.fullmatch(media_type) or not _BASE64.fullmatch(data):
         return f'<p class="dim">(an image of type {escape(media_type)})</p>'
     return f'<img alt="attached image" src="data:{media_type};base64,{"".join(data.split())}">'
-
-
-# --- both ----------------------------------------------------------------------------------------------------------
 
 
 def _facts(transcript: Transcript) -> list[str]:

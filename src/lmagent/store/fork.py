@@ -1,42 +1,58 @@
-"""Forking: a new session that begins as a copy of another one, which another process may be running."""
+"""Copies of logs, and logs that continue the numbers of another one.
+
+A log that replaces another one, or that a deleted session's name gets again, is numbered from the last event of the
+other. So a client that has seen the other log up to some event, and asks for later ones, gets the whole new log.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionNotFound, StoreError
-from lmagent.core.events import SessionForked
+from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import link_blobs
-from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import (
+    FILE_MODE,
+    OPEN_FLAGS,
+    make_private,
+    replace_whole,
+    store_error,
+    sync_file,
+    sync_folder,
+    write_whole,
+)
+from lmagent.store.follow import last_seq
 from lmagent.store.lock import hold
-from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
+from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, stamp
 from lmagent.store.scan import in_order, lines
 
 _NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
 """How a line names a blob, by the beginning of its hash; ids of events look alike, and name none."""
 
+HIGHEST = 2**48
+"""Higher numbers are ignored: the file can come with a checkout, and a page counts exactly up to 2^53 only."""
+
+_FLAGS = OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0)
+"""Opening a pipe in the file's place must not block."""
+
 
 def fork_log(
     source: Path, target: Path, through_seq: int | None, clock: Clock, *, moved: bool = False
 ) -> SessionForked:
-    """Copy the events of a session, unchanged line by line, and add an event that says so.
+    """Copy the events of a session up to one of them, unchanged line by line, and add an event that says so.
 
-    The new session appears all at once: a fork that is killed half-way leaves no session.
-
-    Raises SessionNotFound or StoreError.
-
-    Args:
-        source: folder of the session to copy; it is only read.
-        target: folder of the new session.
-        through_seq: the last event to copy; None for all.
-        clock: for the new event.
-        moved: the source is about to be deleted, so its events count as the copy's own.
+    The new session appears all at once: a fork that is killed half-way leaves no session. `moved`: the source is about
+    to be deleted, so its events count as the copy's own. Raises SessionNotFound or StoreError.
     """
     try:
         with (source / EVENTS).open("rb") as stream:
@@ -50,7 +66,7 @@ def fork_log(
                     for folder in (target, *parents):
                         sync_folder(folder)
                 except BaseException:
-                    take_away(target)
+                    _take_away(target)
                     raise
             finally:
                 lock.release()
@@ -95,10 +111,68 @@ def _copy(
     return forked
 
 
-def take_away(target: Path) -> None:
+def _take_away(target: Path) -> None:
     """Remove a failed copy; its log, without which it is no session, goes first."""
-    import shutil  # rare, and not light
-
     with contextlib.suppress(OSError):
         (target / EVENTS).unlink(missing_ok=True)
         shutil.rmtree(target)
+
+
+def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> JsonlLog:
+    """Keep a session's log as the session `aside`, and put a new one in its place, atomically.
+
+    A process killed in between leaves the session unchanged, and perhaps a copy of it. The lock is held throughout and
+    passes to the new log. Raises SessionNotFound, SessionBusy or StoreError.
+    """
+    try:
+        lock = hold(folder / LOCK, folder.name)
+        try:
+            fork_log(folder, aside, None, clock, moved=True)
+            old = os.stat(folder / EVENTS).st_ino
+            try:
+                _, line = stamp(opening, last_seq(folder / EVENTS) + 1, clock)
+                replace_whole(folder / EVENTS, folder / f"{EVENTS}.new", line)
+            except BaseException:
+                if os.stat(folder / EVENTS).st_ino == old:  # else the copy is all that there is
+                    _take_away(aside)
+                raise
+            shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has the blobs that it needs
+            return JsonlLog.open(folder, clock, lock)
+        except BaseException:
+            lock.release()
+            raise
+    except FileNotFoundError:
+        raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list") from None
+    except OSError as error:
+        raise store_error(error, f"session {folder.name} could not be begun anew", folder) from error
+
+
+class DeletedSession(Struct, frozen=True):
+    session: str
+    seq: int
+
+
+def note_gone(root: Path, session: str, seq: int) -> None:
+    """Record that a session with this last event is about to be deleted; raises OSError."""
+    fd = os.open(root.parent / GONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, FILE_MODE)
+    try:
+        write_whole(fd, msgspec.json.encode(DeletedSession(session, seq)) + b"\n")
+        sync_file(fd)
+    finally:
+        os.close(fd)
+
+
+def last_gone(root: Path, session: str) -> int:
+    """Return the last event number of deleted sessions with this name; 0 if none was deleted."""
+    try:
+        with open(os.open(root.parent / GONE, os.O_RDONLY | _FLAGS), "rb") as stream:
+            content = stream.read() or b""
+    except OSError:
+        return 0
+    last, named = 0, f'"{session}"'.encode()
+    for line in content.splitlines() if named in content else ():
+        with contextlib.suppress(ValueError):  # half a line, from when the disk was full
+            gone = decode_json(line, DeletedSession)
+            if gone.session == session and last < gone.seq < HIGHEST:
+                last = gone.seq
+    return last

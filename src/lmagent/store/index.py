@@ -18,23 +18,49 @@ from msgspec import Struct, field
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
 from lmagent.core.events import SessionCreated, SessionForked
-from lmagent.core.ids import is_session_id
+from lmagent.core.ids import InputOrigin, is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
-from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.numbered import EventPlace, EventRow, number, numbered, numbering, place_of
 from lmagent.store.scan import LogLine, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
-from lmagent.store.tally import Tally, passage_of
+from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
 
 T = TypeVar("T")
+
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
+
+
+EventRow = tuple[str, int, float, str, int, int]
+"""Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
+
+_PLACE = (  # an event keeps its number wherever its line is now: a reader that has seen it must not get it again
+    "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (session, seq) DO UPDATE SET ts = excluded.ts, type = excluded.type, "
+    "start = excluded.start, size = excluded.size"
+)
+
+
+class EventPlace(Struct, frozen=True):
+    """Where an event is.
+
+    Attributes:
+        number: its number among all, from 1, rising.
+        seq: its place in that session.
+        start: where its line begins in the log, in bytes.
+        size: bytes of the line.
+    """
+
+    number: int
+    session: str
+    seq: int
+    start: int
+    size: int
 
 
 class _Gained(Struct):
@@ -52,7 +78,8 @@ class _Gained(Struct):
         self.tally.apply(line.event)
         self.account.apply(line.event, self.tally.model)
         self.tally.seq, self.tally.read_to = line.seq, line.end
-        self.places.append(place_of(self.tally.id, line.event, line))
+        tag = str(line.event.__struct_config__.tag)
+        self.places.append((self.tally.id, line.seq, line.event.ts, tag, line.start, len(line.raw)))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
         if isinstance(line.event, SessionCreated) and line.event.replaces:
@@ -70,14 +97,14 @@ class Unattended(Struct, frozen=True):
     Attributes:
         until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
-        job: id of the job that submitted its newest input.
+        origin: of its newest input.
         surface: where it came from.
     """
 
     session: str
     until: float
     ended: str
-    job: str
+    origin: InputOrigin
     surface: str = ""
 
 
@@ -137,8 +164,9 @@ class SessionIndex:
         """Return the sessions that continue without the user, the first to be due first. Refresh before."""
         return self._run(self._unattended)
 
-    def of_job(self, begin: str) -> list[str]:
-        """Return the ids of the sessions whose newest input is of a job with this prefix. Refresh before."""
+    def from_api(self, begin: str) -> list[str]:
+        """Return the sessions whose newest input is from the API, with a key that begins so. Refresh before."""
+        begin = str(InputOrigin("api", begin))
         query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
         return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
@@ -155,11 +183,15 @@ class SessionIndex:
 
         Refresh before.
         """
-        return self._run(lambda: numbering(self._db))
+        given = "SELECT seq FROM sqlite_sequence WHERE name = 'event'"  # the last one may have been deleted since
+        query = f"SELECT mark, COALESCE(({given}), 0) FROM numbering"
+        mark, last = self._run(lambda: self._db.execute(query).fetchone())
+        return str(mark), int(last)
 
     def numbered(self, after: int, limit: int) -> list[EventPlace]:
         """Return the events after a number, in the order in which they were read. Refresh before."""
-        return self._run(lambda: numbered(self._db, after, limit))
+        query = "SELECT number, session, seq, start, size FROM event WHERE number > ? ORDER BY number LIMIT ?"
+        return [EventPlace(*row) for row in self._run(lambda: self._db.execute(query, (after, limit)).fetchall())]
 
     def refresh(self) -> None:
         """Read the new events of the logs, and forget deleted sessions.
@@ -254,7 +286,7 @@ class SessionIndex:
             gained.account.store(self._db)
             store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
             self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (tally.id, gained.begins))
-            number(self._db, gained.places)
+            self._db.executemany(_PLACE, gained.places)
             marks = ", ".join("?" * len(_COLUMNS))
             values = [getattr(tally, name) for name in _COLUMNS]
             self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
@@ -310,7 +342,10 @@ class SessionIndex:
             "SELECT id, until, ended, job, surface FROM session WHERE child = 0 "
             "AND (until > 0 OR (job <> '' AND (turn_open OR waiting > 0))) ORDER BY until, id"
         )
-        return [Unattended(*row) for row in self._db.execute(query)]
+        return [
+            Unattended(session, until, ended, InputOrigin.of(job), surface)
+            for session, until, ended, job, surface in self._db.execute(query)
+        ]
 
 
 def _tally(row: Sequence[object]) -> Tally:

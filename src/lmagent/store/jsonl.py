@@ -18,7 +18,7 @@ from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
-from lmagent.store.failures import store_error
+from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
 from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
@@ -57,7 +57,7 @@ class JsonlStore:
             raise StoreError(f"there is a session {session} already: {folder}", terminal=f"lmagent --resume {session}")
         last = 0
         if os.path.lexists(self.root.parent / GONE):
-            from lmagent.store.gone import last_gone  # users rarely delete sessions
+            from lmagent.store.fork import last_gone  # users rarely delete sessions
 
             last = last_gone(self.root, session)
         return JsonlLog(folder, self._clock, last)
@@ -81,11 +81,11 @@ class JsonlStore:
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
     def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
-        """Keep a session's log as the session `aside`, and open a new one in its place. See `store.anew`.
+        """Keep a session's log as the session `aside`, and open a new one in its place.
 
         Raises SessionNotFound, SessionBusy or StoreError.
         """
-        from lmagent.store.anew import begin_anew  # rare
+        from lmagent.store.fork import begin_anew  # rare
 
         return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
@@ -94,7 +94,7 @@ class JsonlStore:
         import shutil  # rare, and not light
 
         from lmagent.store.follow import last_seq
-        from lmagent.store.gone import note_gone
+        from lmagent.store.fork import note_gone
 
         folder = self._known(session)
         try:

@@ -23,8 +23,7 @@ from lmagent.core.events import DurableEvent, SessionCreated, decode, encode
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock, Damage
 from lmagent.store.blobs import Blobs
-from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import LogLine, in_order, lines
 

@@ -10,7 +10,8 @@ from typing import BinaryIO, Literal, get_args
 from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.events import VERSION, DurableEvent, decode
+from lmagent.core.events import DurableEvent, decode
+from lmagent.core.live import VERSION
 
 NEWER = "written by a newer version of lmagent"
 

@@ -1,6 +1,8 @@
-"""Tally: a session's entry in the list of sessions, as a fold of its events."""
+"""Tally: a session's entry in the list of sessions, as a fold of its events, and the row that is shown."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from msgspec import Struct
 
@@ -23,11 +25,9 @@ from lmagent.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from lmagent.core.ids import InputOrigin
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
-
-PAGE = "web:"
-"""Prefix of the job of an input that a user sent through the gateway."""
 
 SETTINGS = "settings"
 """The `by` of plans approved unread: no surface, so the later turns belong to the surface that asked for the plan."""
@@ -40,9 +40,9 @@ class Tally(Struct):
         waiting: inputs that have not reached the model.
         until: Unix seconds at which a waiting session continues; 0 for none.
         ended: id of the event that ended the last turn.
-        job: id of the job that a turn is run for; empty for the user's own.
+        job: the text of the origin of the work.
         surface: where the newest input came from.
-        queued: id of the job that a user's page submitted while a turn for another job was open.
+        queued: the same for an input that a user sent while the turn of a job was open.
         asks: approvals that wait for the user.
         planned: a plan waits for the user.
         pinned: it is listed before all others.
@@ -123,7 +123,7 @@ class Tally(Struct):
             case InputReceived():
                 self.waiting += 1
                 self.surface = event.by if event.by != SETTINGS else self.surface
-                self._give(event.job)
+                self._give(event.origin)
                 self._name(event.message.text)
             case InputWithdrawn():
                 self.waiting = max(0, self.waiting - 1)
@@ -150,13 +150,13 @@ class Tally(Struct):
             case _:
                 pass
 
-    def _give(self, job: str) -> None:
-        """Note which job, or the user, an input is for; adding to a job's turn does not take it over."""
-        theirs = self.turn_open and self.job != "" and not self.job.startswith(PAGE)
-        if theirs and job.startswith(PAGE):
-            self.queued = job
-        elif job or not self.turn_open:
-            self.job, self.queued = job, ""
+    def _give(self, origin: InputOrigin) -> None:
+        """Note the origin of the work; a user who adds to a job's turn does not take it over."""
+        of_job = self.turn_open and not InputOrigin.of(self.job).is_user
+        if of_job and origin.kind in ("web", "api"):
+            self.queued = str(origin)
+        elif origin.key or not self.turn_open:
+            self.job, self.queued = str(origin), ""
 
     def _count(self, usage: Usage) -> None:
         self.steps += 1
@@ -204,3 +204,42 @@ def passage_of(event: DurableEvent) -> tuple[str, str] | None:
         case _:
             return None
     return (role, text) if text.strip() else None
+
+
+class SessionRow(Struct, frozen=True):
+    """A session in a list.
+
+
+    Attributes:
+        title: the user's title for it, or the first words of its first input.
+        created: Unix seconds of its first event; of a copy, of the moment in which it was made.
+        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
+        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
+        waiting_for: approval, plan, question or time; empty if it waits for nothing.
+        branch_turn: of a fork, the first turn that it does not share with its parent; else 0.
+    """
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    model: str
+    status: str
+    turns: int
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    parent: str
+    child: bool = False
+    waiting_for: str = ""
+    pinned: bool = False
+    archived: bool = False
+    branch_turn: int = 0
+
+
+Shelf = Literal["all", "open", "archived"]
+"""Which sessions to list."""
+
+ListPlace = tuple[bool, float, str]
+"""The place of a session in the list: whether it is pinned, when it was written last, its id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmagent.core.events import grant_in_a_line
+from lmagent.core.lines import grant_in_a_line
 from lmagent.tools.sanitize import visible
 
 PLAN = "Approve the plan? y yes · e edit · n no · or say what should be otherwise: "

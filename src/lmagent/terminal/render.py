@@ -7,9 +7,10 @@ from collections.abc import Callable
 from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
+from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
 from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.plurals import plural
-from lmagent.core.view import command_end, is_filler, proof_line, spoken
+from lmagent.core.view import is_filler, spoken
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import TextStyle
@@ -82,11 +83,11 @@ class Renderer:
             case ev.RetryScheduled():
                 self._blocks.drop()
                 self.words.drop()
-                self._say(ev.retry_line(event), "warning")
+                self._say(retry_line(event), "warning")
             case ev.CompactionDone():
                 self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
             case ev.Notice():
-                self._say(event.text + ev.advice_line(event), "warning")
+                self._say(event.text + advice_line(event), "warning")
             case ev.TurnFinished():
                 self._ending(event)
                 if self._terminal and (line := self._tally.line(event)):
@@ -172,7 +173,7 @@ class Renderer:
             if isinstance(diff, str) and event.call_id not in self.previewed:
                 self._diff(diff)
         else:
-            self._say(f"✗ {summary}: {one_line(printable(ev.failure_line(event)), 200)}", "fault")
+            self._say(f"✗ {summary}: {one_line(printable(failure_line(event)), 200)}", "fault")
             return
         self._last_lines(lines)
 
@@ -217,7 +218,7 @@ class Renderer:
         self.output.forget_running()
         if proof := proof_line(event):
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
-        if line := ev.ending_line(event):
+        if line := ending_line(event):
             self._say(line, "fault" if event.outcome == "error" else "warning")
 
     def _print_blocks(self, blocks: list[str]) -> None:

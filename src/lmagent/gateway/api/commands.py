@@ -9,7 +9,7 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from lmagent.app.runner import job_of
+from lmagent.app.runner import origin_of
 from lmagent.core import commands as core_commands
 from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
@@ -127,7 +127,7 @@ async def _said(gateway: Gateway, message: Message) -> Message:
 
 
 async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
-    if not (body.id and await gateway.runner.sent(session, job_of(body.id))):
+    if not (body.id and await gateway.runner.sent(session, origin_of(body.id))):
         state = (await gateway.runner.open(session)).session.state
         if state.turn_open or state.inputs or state.last_outcome != "question":
             raise Refusal(409, "no_question", "no question waits in this session", fix='send it as "submit"')

@@ -20,7 +20,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.store.branches import Fork, forks_of
 from lmagent.store.index import SessionIndex
-from lmagent.store.listed import ListPlace, SessionRow, Shelf
+from lmagent.store.tally import ListPlace, SessionRow, Shelf
 
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
 """Content types of the export formats."""

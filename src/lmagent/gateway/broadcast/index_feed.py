@@ -16,9 +16,8 @@ from lmagent.core.errors import LmagentError
 from lmagent.gateway.broadcast.frames import Frame, framed
 from lmagent.gateway.broadcast.watchers import Reader, Stream, Watcher
 from lmagent.gateway.http.errors import Refusal
-from lmagent.store.index import SessionIndex
+from lmagent.store.index import EventPlace, SessionIndex
 from lmagent.store.log import EVENTS
-from lmagent.store.numbered import EventPlace
 
 PAUSE = 0.1
 """Shortest time between two reads of the logs, in seconds: faster events are sent together."""

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from lmagent.core import events as ev
+from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.view import is_filler, spoken
 from lmagent.core.work import Plan
@@ -144,7 +145,7 @@ async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, pat
         plan = proposed.plan if proposed is not None else plan
         begun = None
         if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved by the settings
-            begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
+            begun = await gateway.runner.sent(session, InputOrigin("plan", proposed.id))
         steps, spent.steps = steps + spent.steps, 0  # each turn counts its own steps
         if begun is None:
             spent.steps = steps

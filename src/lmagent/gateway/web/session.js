@@ -181,7 +181,7 @@ export class Session {
       this.outputs.value = new Map([...this.outputs.peek()].filter(([call]) => call !== event.call_id));
     } else if (event.type === "retrying") this.retry.value = event;
     else if (this.retry.peek() && event.seq) this.retry.value = null;
-    if (event.type === "input.received" && event.job?.startsWith("web:")) this.sent(event.job.slice(4));
+    if (event.type === "input.received" && event.origin?.kind === "web") this.sent(event.origin.key);
   }
 
   /** Its id has begun a new conversation: nothing that was here belongs to it. */
