@@ -66,16 +66,7 @@ class Finding(Struct, frozen=True):
 
 
 class Battery:
-    """Examines one model.
-
-    Args:
-        model: empty for the server's choice.
-        assumed: tokens of the window if the server does not say.
-
-    Attributes:
-        measured: findings for the model's profile; without those that could not be examined.
-        answered: the model has answered at least once.
-    """
+    """Examines one model."""
 
     def __init__(self, served: Served, model: str, assumed: int) -> None:
         self._served = served

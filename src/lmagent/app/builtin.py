@@ -63,12 +63,7 @@ def _library(settings: Settings) -> Library:
 
 
 async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
-    """Return our own model server, and settings that name it; None if the engine or a model is missing.
-
-    Raises:
-        ConfigError: the settings name a model that is not in the library.
-        LmagentError: the server does not start.
-    """
+    """Return our own model server, and settings that name it; None if the engine or a model is missing."""
     if not is_installed():
         return None
     from lmagent.app.ownserver import OwnServer

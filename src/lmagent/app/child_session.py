@@ -35,12 +35,7 @@ LATER = "Not run yet."
 async def open_child(
     host: Host, parent: Session, started: SubagentStarted, bounds: AgentBounds, home: PromptPlace
 ) -> Session:
-    """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it.
-
-    Raises:
-        SessionBusy: it is open already, here or in another process.
-        StoreError: it cannot be read or written.
-    """
+    """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it."""
     if started.child in host.sessions:
         raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, then continue")
     wiring = host.wiring(started.child)

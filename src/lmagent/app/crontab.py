@@ -113,11 +113,7 @@ def cron_list(workspace: Path) -> CronList:
 
 
 def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], str]:
-    """Return the next times of a schedule in Unix seconds, and its time zone.
-
-    Raises:
-        ValueError: it is no schedule, or the time zone is unknown.
-    """
+    """Return the next times of a schedule in Unix seconds, and its time zone."""
     from itertools import islice
 
     from lmagent.schedule.times import local_zone, parse_schedule
@@ -127,11 +123,7 @@ def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], s
 
 
 def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[HistoryRow]:
-    """Return the runs and missed times of one job or all, the newest first; of removed jobs too.
-
-    Raises:
-        ConfigError: no such job exists or has existed.
-    """
+    """Return the runs and missed times of one job or all, the newest first; of removed jobs too."""
     from lmagent.schedule.jobs import find_job
 
     ledger = _ledger(workspace)

@@ -27,13 +27,7 @@ TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
 
 
 class DeliveredResult(Struct, frozen=True):
-    """The result to deliver; a webhook gets it as JSON.
-
-    Attributes:
-        run: names this run; a repeated delivery has the same name.
-        scheduled: the time it was due, Unix seconds.
-        outcome: how the turn ended.
-    """
+    """The result to deliver; a webhook gets it as JSON."""
 
     job: str
     run: str

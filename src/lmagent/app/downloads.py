@@ -79,12 +79,7 @@ class Downloads:
         return [*known, *(row for row in unfinished(self.library) if row.file not in files)]
 
     def start(self, name: str, into: Into, provider: str = "") -> Download:
-        """Begin or resume a download; return the existing one if it runs.
-
-        Raises:
-            LmagentError: no model has this name.
-            ConfigError: this program is about to end.
-        """
+        """Begin or resume a download; return the existing one if it runs."""
         for row in self._known.values():
             if row.state == "running" and (row.name, row.into, row.provider) == (name, into, provider):
                 return row

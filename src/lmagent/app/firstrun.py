@@ -28,14 +28,7 @@ PATIENCE = 3.0
 
 
 class Person(Struct, frozen=True):
-    """The user at the terminal.
-
-    Attributes:
-        ask: shows a question and the default for Enter; returns the answer.
-        confirm: shows a question; returns whether the answer is yes, the default.
-        download: fetches a model into the library, with a progress bar; returns its name there.
-        demo: shows the demo, and ends the program.
-    """
+    """The user at the terminal."""
 
     ask: Callable[[str, str], str]
     confirm: Callable[[str], bool]

@@ -56,11 +56,7 @@ WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 
 
 class ReleasedSession(Struct, frozen=True):
-    """The state of a released session that holds when this process opens it again.
-
-    Attributes:
-        grants: calls that it may make without asking.
-    """
+    """The state of a released session that holds when this process opens it again."""
 
     lane: int
     mode: PermissionMode
@@ -71,18 +67,13 @@ class Host(Struct):
     """The services of a surface; `wiring.open_host` builds it.
 
     Attributes:
-        settings: as at the start of the program.
         transport: for questions to the server other than model calls.
-        sessions: sessions that this host has open for writing, by id.
         initial_commands: commands for each resumed session: mode and model of the command line.
-        attended: a user can answer approvals.
         unattended: ids of sessions without approvals, even on an attended surface.
-        snapshots: keeps the files that calls change; None if switched off.
         left: states of released sessions, for opening them again.
         opened: called with each session that is opened.
         released: called with each session id that is no longer open.
         replay: the cassette that plays the model's side; the server gets no request then.
-        config: the source of the settings.
     """
 
     workspace: Path
@@ -167,10 +158,6 @@ class Host(Struct):
     async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
         """Run a command that the user typed, in the folder and with the variables of the session's own commands; `emit`
         shows pieces of the output meanwhile.
-
-        Raises:
-            SandboxError: this machine has no sandbox; nothing was run.
-            ToolError: it is no command.
         """
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
         context = ToolContext(session, "person", self.workspace, {}, emit)
@@ -227,12 +214,7 @@ class Host(Struct):
         )
 
     async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:
-        """Open a session by id or unique prefix; `log` is its log, if that is open already.
-
-        Raises:
-            SessionNotFound: no session, or several, have this name.
-            SessionBusy: another process writes it.
-        """
+        """Open a session by id or unique prefix; `log` is its log, if that is open already."""
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             if session_id in self.unattended:
@@ -262,11 +244,7 @@ class Host(Struct):
         return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
-        """Return a new session that begins as a copy of another, up to and including `through_seq`.
-
-        Raises:
-            SessionNotFound: no session, or several, have this name.
-        """
+        """Return a new session that begins as a copy of another, up to and including `through_seq`."""
         source = self.store.resolve(name)
         fork = new_session_id(self.clock.now())
         await self.store.fork(source, fork, through_seq)

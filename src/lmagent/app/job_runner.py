@@ -60,8 +60,6 @@ class JobRunner:
     """Runs the scheduler's jobs.
 
     Args:
-        history: returns the ledger's history of a cron job.
-        waits: receives each session that a turn has left waiting for a time.
         patient: whether a job waits for a model server that cannot be reached, and for a file that is being rewritten.
     """
 
@@ -87,12 +85,7 @@ class JobRunner:
         self._reported_busy: set[str] = set()
 
     async def do(self, job: DispatchJob) -> None:
-        """Complete a job.
-
-        Raises:
-            Postponed: another process has its session open, or the session was closed meanwhile.
-            LmagentError: it failed; it may be tried again.
-        """
+        """Complete a job."""
         kind = job.id.partition(":")[0]
         if kind == "wait":
             await self._wake(job)
@@ -230,9 +223,6 @@ class JobRunner:
 
         Args:
             waiting: the name to report as waiting if another process has the session open; empty to report nothing.
-
-        Raises:
-            Postponed: another process has it open.
         """
         async with AsyncExitStack() as stack:
             try:

@@ -21,13 +21,7 @@ LONGEST = 500
 
 
 class UserCall(Struct, frozen=True):
-    """A reason to call the user.
-
-    Attributes:
-        kind: an approval or a plan waits, or a turn has ended.
-        text: the subject, in a line or a few.
-        outcome: how the turn ended; empty for `kind` approval or plan.
-    """
+    """A reason to call the user."""
 
     kind: Kind
     text: str
@@ -80,10 +74,6 @@ class Notifier:
 
     The command gets facts in variables, never in its text: a model's output cannot become part of it. It runs as the
     user, outside of the sandbox, and the program does not wait for it.
-
-    Args:
-        command: a line for the shell.
-        after: see `Attention`.
     """
 
     def __init__(self, command: str, after: float, session: Callable[[], tuple[str, str]], workspace: Path) -> None:

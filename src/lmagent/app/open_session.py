@@ -46,10 +46,7 @@ class OpenSession:
         opened_at: Unix seconds at which it was opened.
         used_at: monotonic seconds at which a client last asked for it.
         is_opening: the runner is still looking at work that an earlier process left in it.
-        is_closing: it is about to be released.
-        inputs: the inputs that were sent here, by the sender's id.
         jobs: the number of scheduled jobs that work in it or wait for their turn.
-        failure: the error that ended its work, if one did.
     """
 
     def __init__(
@@ -210,12 +207,7 @@ class OpenSession:
         """Run the turn of a job whose input is in the log, to its end.
 
         Args:
-            is_open: whether an earlier process began the turn and left it open.
             patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
-
-        Raises:
-            Postponed: the session was closed before the turn ended.
-            LmagentError: the session failed.
         """
         if patient_until:
             be_patient(self.session, job, patient_until)

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None:
-    """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision.
-
-    Raises:
-        ConfigError: the edited plan cannot be followed.
-    """
+    """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision."""
     match line.lower():
         case "":
             return None
@@ -43,9 +39,6 @@ async def edited(session: Session) -> Plan | None:
     """Return the waiting plan as edited by the user; None if it is unchanged or empty.
 
     A plan that cannot be followed stays in its file, and the editor shows it the next time.
-
-    Raises:
-        ConfigError: no plan waits, there is no terminal or no editor, or the edited plan cannot be followed.
     """
     from lmagent.planning.proposing import usable
 

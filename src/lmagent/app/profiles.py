@@ -22,12 +22,9 @@ class Profile(Struct, frozen=True):
     """The contents of the fixed part.
 
     Attributes:
-        name: the size of the window.
         below: tokens of the window up to which it is chosen; 0 for all.
-        system: file of the system text.
         block: tools whose schemas are always sent; None for all that are not deferred.
         hidden: tools that the catalogue leaves out; they can still be called.
-        instructions: characters of project instructions.
     """
 
     name: str

@@ -45,12 +45,7 @@ def date_note(clock: Clock) -> Callable[[], str]:
 
 
 def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[[], int]) -> Callable[[], str]:
-    """Return a note source of the project's own instructions, read once; empty if the workspace has none.
-
-    Args:
-        say: shows the user why existing instructions are not sent.
-        limit: characters of instructions that fit into the window.
-    """
+    """Return a note source of the project's own instructions, read once; empty if the workspace has none."""
     name, text, more = _instructions(workspace, say)
 
     def note() -> str:

@@ -88,11 +88,7 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
-    """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model.
-
-    Raises:
-        ConfigError: the form is unknown.
-    """
+    """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model."""
     forms = {"md": export.to_markdown, "talk": export.to_talk, "html": export.to_html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
@@ -110,11 +106,7 @@ class WorkspaceRecords(Struct, frozen=True):
         return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
 
     def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
-        """Set or clear a session's marks (None leaves a mark unchanged); return its id.
-
-        Raises:
-            SessionBusy: another process has it open.
-        """
+        """Set or clear a session's marks (None leaves a mark unchanged); return its id."""
         session = self.store.resolve(name)
         log = self.store.open(session)
         try:
@@ -133,11 +125,7 @@ class WorkspaceRecords(Struct, frozen=True):
         return fork
 
     def delete(self, name: str) -> str:
-        """Delete a session and its sub-agents' sessions, with their files in the workspace; return its id.
-
-        Raises:
-            SessionBusy: one of them is at work; nothing was deleted.
-        """
+        """Delete a session and its sub-agents' sessions, with their files in the workspace; return its id."""
         session = self.store.resolve(name)
         family = self.family(session)
         for member in family:

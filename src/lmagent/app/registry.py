@@ -39,11 +39,7 @@ class Records(Protocol):
     def events(self, session: str) -> Iterable[DurableEvent]: ...
 
     def session(self, session: str) -> Session:
-        """Return a session that is open here for writing.
-
-        Raises:
-            ToolError: no such session is open, for example if the user calls a single tool.
-        """
+        """Return a session that is open here for writing."""
         ...
 
 
@@ -69,8 +65,6 @@ class SlashCommand(Struct, frozen=True):
     """A command that every surface offers as `/name`.
 
     Attributes:
-        usage: its arguments, for the help.
-        group: heading in `/help`.
         beside: it may take long and changes nothing, so a surface takes further input meanwhile.
         picks: without arguments it only offers the arguments that it takes.
     """
@@ -106,13 +100,8 @@ class Registry(Struct):
     """The contributions of a program's features, and the services that features may use.
 
     Attributes:
-        confined: gives the sandbox for commands.
         profile: how much of the window the fixed part of a new session's prompt may take.
         session_notes: like notes, for those that depend on the session; they receive its id.
-        reviews: may let a turn continue at its end, or end it.
-        fences: which tools may not be used in a session now.
-        orders: handlers of the commands that belong to a feature, by the command's type.
-        closers: release the features' resources at the end of the program.
         command_modules: modules whose `commands()` gives slash commands. They are imported at the first look-up: a
             one-shot needs none.
         enders: release the features' resources of a session that is over; they receive its id.
@@ -202,9 +191,6 @@ def load_plugins(registry: Registry) -> None:
     """Let each installed plugin register its features.
 
     A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry.
-
-    Raises:
-        ConfigError: a plugin cannot be loaded.
     """
     if not any(_plugin_files()):
         return

@@ -60,13 +60,7 @@ class Stopped(Struct, frozen=True):
 class Runner:
     """The sessions that this process works on.
 
-    Args:
-        surface: the name in the log for commands that do not name their own surface.
-        attended: whether a user can answer the approvals of its sessions.
-        resumable: see `OpenSession`.
-
     Attributes:
-        opened: an event that is set when the next session opens.
         is_watched: tells whether a client watches a session. Such a session stays open longer.
     """
 
@@ -142,11 +136,7 @@ class Runner:
     # --- opening and releasing --------------------------------------------------------------------------------------
 
     async def begin(self, id: str = "") -> OpenSession:
-        """Return a new session, which is on disk. With an empty id, it gets an id made from the time.
-
-        Raises:
-            StoreError: a session has this id, or it cannot be written.
-        """
+        """Return a new session, which is on disk. With an empty id, it gets an id made from the time."""
         tasks = await self.ready()
         async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
             _require_free(self.host.store.root / id)
@@ -158,10 +148,6 @@ class Runner:
 
         Args:
             take_up: False if the caller is about to end the left work.
-
-        Raises:
-            SessionNotFound: no session has this id.
-            SessionBusy: another process writes it, or it is the session of a sub-agent at work.
         """
         tasks = await self.ready()
         if (known := self.usable(session)) is not None:
@@ -197,12 +183,7 @@ class Runner:
 
     @asynccontextmanager
     async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
-        """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed.
-
-        Raises:
-            SessionBusy: another process has it open.
-            LmagentError: it cannot be opened.
-        """
+        """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed."""
         known = await (self.open(session) if is_there(self.host.store, session) else self.begin(session))
         known.jobs += 1
         try:
@@ -268,12 +249,7 @@ class Runner:
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def send(self, session: str, command: Command) -> DurableEvent | None:
-        """Carry out a command; return the event that records it, which is on disk then.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`.
-            LmagentError: the command does not fit the session's state.
-        """
+        """Carry out a command; return the event that records it, which is on disk then."""
         if not command.by:
             command = msgspec.structs.replace(command, by=self.surface)
         if (child := self._sub_agent(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
@@ -312,13 +288,7 @@ class Runner:
         Args:
             id: the sender's own id of the input; empty for an input that is never repeated.
             steer: whether it is for the running turn; otherwise it gets a turn of its own.
-            by: the surface; empty for the runner's own.
             to: session id of the sub-agent that a steering input is for; empty for the session itself.
-            way: see `Submit`.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`; the sub-agent that is meant is not at work.
-            ConfigError: the id is not valid.
         """
         by, job = by or self.surface, job_of(id or new_id())
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
@@ -339,11 +309,7 @@ class Runner:
         return event
 
     async def sent(self, session: str, job: str) -> InputReceived | None:
-        """Return the input that is recorded under a job, see `job_of`; None if no input is.
-
-        Raises:
-            SessionNotFound: no session has this id.
-        """
+        """Return the input that is recorded under a job, see `job_of`; None if no input is."""
         if (known := self.usable(session)) is not None:
             if job not in known.session.state.work.jobs:
                 return None
@@ -355,9 +321,6 @@ class Runner:
         """Withdraw the messages that wait in a session, then end the running turn.
 
         In the other order, the next message would begin a turn.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`.
         """
         withdrawn: tuple[InputReceived, ...] = ()
         if self._sub_agent(session) is None:
@@ -374,12 +337,7 @@ class Runner:
     # --- deleting ---------------------------------------------------------------------------------------------------
 
     async def delete(self, session: str) -> None:
-        """Delete a session and its sub-agents' sessions. A running turn is interrupted for good.
-
-        Raises:
-            SessionNotFound: no session has this id.
-            SessionBusy: another process writes one of them; nothing was deleted.
-        """
+        """Delete a session and its sub-agents' sessions. A running turn is interrupted for good."""
         await self.ready()
         self.require(session)
         _require_lock(self.host.store, session)
@@ -403,11 +361,7 @@ class Runner:
             self.deleted(member)
 
     async def end_work(self, session: str) -> None:
-        """Interrupt the running turn of a session for good, and close it. Call it with the session's lock.
-
-        Raises:
-            SessionBusy: it is the session of a sub-agent at work.
-        """
+        """Interrupt the running turn of a session for good, and close it. Call it with the session's lock."""
         if (known := self.sessions.get(session)) is not None:
             known.is_closing = True  # a task that needs it now waits for the lock
             await known.close_left()

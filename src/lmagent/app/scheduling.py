@@ -132,11 +132,7 @@ class Scheduler:
         self.table.revive(self._host.clock.now())
 
     async def run_now(self, id: str, by: str) -> DispatchJob:
-        """Claim a time for a cron job now, whatever its schedule is; return the job that runs it.
-
-        Raises:
-            ConfigError: the job does not exist, or the folder is not trusted.
-        """
+        """Claim a time for a cron job now, whatever its schedule is; return the job that runs it."""
         from lmagent.schedule.jobs import find_job
 
         job = find_job(self._host.workspace, id)
@@ -149,11 +145,7 @@ class Scheduler:
         return made
 
     async def run_to_its_end(self, id: str) -> TurnFinished | None:
-        """Run a cron job now, here or in a scheduler that is faster; return how its turn ended.
-
-        Raises:
-            ConfigError: the job does not exist, or the folder is not trusted.
-        """
+        """Run a cron job now, here or in a scheduler that is faster; return how its turn ended."""
         job, session = None, ""
         try:
             job = await self.run_now(id, "person")

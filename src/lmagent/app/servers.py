@@ -35,12 +35,7 @@ TITLES = {
 
 
 def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.environ) -> Endpoint:
-    """Return the address and the key of a provider.
-
-    Raises:
-        AuthError: its key is not set.
-        Unreachable: lmagent's own server does not run.
-    """
+    """Return the address and the key of a provider."""
     if provider == "own":
         from lmagent.app.builtin import running_server  # reads its state
 
@@ -72,15 +67,7 @@ def provider_named(provider: str) -> str:
 
 
 async def full_name(host: Host, provider: str, model: str) -> str:
-    """Return the name under which a session asks for a provider's model: the plain one for the usual server.
-
-    Args:
-        provider: the provider that an earlier client names separately; empty otherwise.
-
-    Raises:
-        ConfigError: the provider does not exist.
-        ProviderError: it cannot be used.
-    """
+    """Return the name under which a session asks for a provider's model: the plain one for the usual server."""
     settings = host.settings
     if provider.lower() == LOCAL and is_near(settings.endpoint):
         return model

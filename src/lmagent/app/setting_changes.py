@@ -38,11 +38,7 @@ class SettingRow(Struct, frozen=True):
     """A setting.
 
     Attributes:
-        name: its name in `config.toml`.
         value: as text; of a secret only whether it is set.
-        layer: the origin in one word of `config.layers`.
-        default: the value that holds if no layer sets it.
-        changeable: whether the page may change it.
         pending: it differs from the running program's value; a restart applies it.
         yours: your own `config.toml` sets it, so that it can be reset.
     """
@@ -86,11 +82,7 @@ def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
 
 
 def change_setting(host: Host, name: str, text: str | None) -> Changed:
-    """Change a setting in the user's configuration; None removes it.
-
-    Raises:
-        ConfigError: the setting does not exist, is not to be changed here, or does not allow the value.
-    """
+    """Change a setting in the user's configuration; None removes it."""
     field, before = field_named(name), _config(host).read()
     if not changeable(field):
         fix = f"change it in {before.config_file}, then restart lmagent"

@@ -55,11 +55,7 @@ def save_theme(workspace: Path, theme: str) -> Path:
 
 
 def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
-    """Change a setting in the user's configuration, or remove it (None); return the result as text.
-
-    Raises:
-        ConfigError: the setting does not exist, the value is not allowed, or the file cannot be written.
-    """
+    """Change a setting in the user's configuration, or remove it (None); return the result as text."""
     from lmagent.app.setting_changes import field_named, value_of
 
     field, loaded = field_named(name), load_settings(HostOptions(workspace))

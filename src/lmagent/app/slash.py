@@ -60,15 +60,8 @@ class SlashResult(Struct, frozen=True):
     """The result of a command.
 
     Attributes:
-        text: shown to the user, as Markdown.
-        diff: `text` is a diff.
         submit: sent to the model as if typed.
-        session: the surface continues with this session.
-        fresh: the surface continues with a new session.
-        quit: the surface ends.
         run: the session has a turn to run.
-        copy: put on the user's clipboard by a surface that has one.
-        choices: a surface with a picker offers these instead of showing `text`.
         headed: lines of `text` that end with a colon are headings.
     """
 
@@ -91,11 +84,7 @@ def is_command(text: str) -> bool:
 
 
 def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
-    """Return the command that a line names, by our name or another program's, and its arguments.
-
-    Raises:
-        ConfigError: the command does not exist; the fix names similar ones.
-    """
+    """Return the command that a line names, by our name or another program's, and its arguments."""
     found = _LINE.fullmatch(line.strip())
     name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
     known = all_commands(host)

@@ -16,12 +16,7 @@ SHOWN = 12
 
 
 class WatchedJobs(Struct):
-    """A fold of the events of a session.
-
-    Attributes:
-        commands: each job's command in a line.
-        states: each job's last recorded state: `running`, or how it ended.
-    """
+    """A fold of the events of a session."""
 
     commands: dict[str, str] = field(default_factory=dict[str, str])
     states: dict[str, str] = field(default_factory=dict[str, str])

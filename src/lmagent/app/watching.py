@@ -34,12 +34,9 @@ class Node(Struct, frozen=True):
     """A session in a tree.
 
     Attributes:
-        parent: the session that it works for; empty for the first.
         task: id of the task that it was begun for; empty for none.
-        objective: its task as text; empty for the user's session.
         status: running, interrupted, idle, or how its last turn ended.
         step: model calls, those of its sub-agents included.
-        tokens: tokens spent, likewise.
     """
 
     session: str

@@ -55,14 +55,7 @@ Say = Callable[[str], None]
 
 
 class HostOptions(Struct, frozen=True):
-    """The options of the command line.
-
-    Attributes:
-        flags: settings given as flags, by name.
-        record: cassette to write the model traffic to.
-        replay: cassette to play the model's side from.
-        attended: whether a user can answer approvals.
-    """
+    """The options of the command line."""
 
     workspace: Path | None = None
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -99,11 +92,7 @@ def _current_folder(options: HostOptions) -> Path:
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:
-    """Return a host for the workspace in the options; `say` shows a line to the user.
-
-    Raises:
-        LmagentError: the configuration, the workspace or a plugin is at fault.
-    """
+    """Return a host for the workspace in the options; `say` shows a line to the user."""
     loaded = load_settings(options)
     for warning in loaded.warnings:
         say(f"lmagent: {warning.text}" + (f"\n  → {warning.fix}" if warning.fix else ""))

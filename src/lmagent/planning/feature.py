@@ -31,10 +31,6 @@ class Choices(Struct, frozen=True):
     """The user's settings for planning.
 
     Attributes:
-        todos: the model keeps a list of its own (`ENABLE_TODO_TRACKING`).
-        enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
-        deep: the budget of deep work.
-        approve: plans are approved unread.
         small: says whether the window is too small for the tools of a batch.
     """
 
@@ -46,13 +42,7 @@ class Choices(Struct, frozen=True):
 
 
 class Planning(Review):
-    """The tools, notes, review, fence and orders of planning.
-
-    Args:
-        session: returns a session that is open here.
-        events: reads the recorded events of a session.
-        choices: the user's settings.
-    """
+    """The tools, notes, review, fence and orders of planning."""
 
     def __init__(self, session: Callable[[str], Session], events: Events, choices: Choices) -> None:
         self._session = session

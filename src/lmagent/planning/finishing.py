@@ -26,8 +26,6 @@ def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> E
     """Send the model back to work while a condition that it or the user has set is open.
 
     Args:
-        ending: the meaning of the last message; only a claim to be done is judged.
-        answer: the last message.
         enforce: whether steps of an approved plan are such a condition.
     """
     if ending.kind != "done":

@@ -96,7 +96,6 @@ def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> st
     """List the tools for a plan, for deep work and for a batch, from the moment when they are of use.
 
     Args:
-        tools: all tools of planning.
         small: the window has no room for the tools of a batch.
     """
     work, told = state.work, state.notes.get("work_tools", "")

@@ -63,7 +63,6 @@ class Unusable(Struct, frozen=True):
     """The reason why a text is not a usable plan.
 
     Attributes:
-        faults: of the text, a clause each.
         json: whether it contains a JSON object at all.
     """
 
@@ -79,7 +78,6 @@ def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
     """Read the plan in a text: bare JSON or in a fence, with or without text (`PLAN_APPROVED`) around it.
 
     Args:
-        text: the model's answer, or the user's edited text.
         taken: ids of other tasks of the session, which no step may have.
     """
     objects = list(_objects(text))
@@ -96,13 +94,7 @@ def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
 
 
 def listed_plan(text: str, goal: str, taken: Collection[str] = ()) -> Plan | Unusable:
-    """Return the plan in a numbered list, as small models write it; indented lines belong to the item above them.
-
-    Args:
-        text: the model's answer.
-        goal: the user's task.
-        taken: see `read_plan`.
-    """
+    """Return the plan in a numbered list, as small models write it; indented lines belong to the item above them."""
     steps: list[str] = []
     for line in text.splitlines():
         if found := _ITEM.match(line):

@@ -89,8 +89,6 @@ def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusa
     """Read the plan in a text, if this session can follow it, next to its other tasks and within its window.
 
     Args:
-        session: the session of the plan.
-        text: the model's answer, or the user's edited text.
         listed: accept a numbered list as a plan.
     """
     from lmagent.core.work import Plan

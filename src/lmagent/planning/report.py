@@ -26,16 +26,7 @@ LONGEST = 300
 
 
 class Gathered(Struct):
-    """The log's facts about the work.
-
-    Attributes:
-        began: Unix seconds at which deep work was set.
-        seq: the event that set it.
-        ended: time of the last event.
-        commands: the commands that ran, with their results.
-        compactions: how often the conversation was compacted.
-        last: the end of the last turn.
-    """
+    """The log's facts about the work."""
 
     began: float = 0.0
     seq: int = 0

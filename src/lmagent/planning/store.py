@@ -40,12 +40,7 @@ class Store:
         return self.session(ctx).state.work
 
     async def change(self, ctx: ToolContext, build: Build) -> ToolOutput:
-        """Record one change, whole or not at all; calls of one reply change one after the other.
-
-        Raises:
-            ToolError: the change is refused.
-            StoreError: it could not be written.
-        """
+        """Record one change, whole or not at all; calls of one reply change one after the other."""
         session = self.session(ctx)
         async with self._locks[ctx.session]:
             work = session.state.work

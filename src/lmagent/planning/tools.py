@@ -84,12 +84,7 @@ Does = Callable[["Store", Any, ToolContext], Awaitable[ToolOutput]]
 
 
 def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]:
-    """Yield all tools of planning.
-
-    Args:
-        store: returns the store that they share, which the first call creates.
-        todos: whether the model keeps a list of its own.
-    """
+    """Yield all tools of planning."""
     if todos:
         yield _tool(store, "todo_add", "Note something to do.", TodoAdd, "todos:add")
         yield _tool(store, "todo_complete", "Tick off a todo.", TodoComplete, "todos:complete")

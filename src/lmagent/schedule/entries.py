@@ -16,14 +16,9 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True):
     """One fact.
 
     Attributes:
-        ts: Unix seconds at which it was written.
         what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
             `ran`: it ended. `missed`: times that will never run. `delivering`, `delivered`: its result.
         at: the time it was due, Unix seconds; the first one, if several were missed.
-        until: the last one, if several were missed.
-        count: how many were missed.
-        session: in which it ran.
-        outcome: how the turn ended, or the delivery.
         by: the surface that asked for it, if it was not the schedule.
     """
 
@@ -54,10 +49,7 @@ class JobHistory(Struct):
     """The state of a job: a fold of its entries.
 
     Attributes:
-        on: its times count.
-        schedule: by which they do.
         horizon: up to here, Unix seconds, every time has been decided on.
-        runs: the last ones, by the time they were due.
     """
 
     on: bool = False

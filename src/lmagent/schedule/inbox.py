@@ -95,10 +95,6 @@ class Inbox:
         """Claim waiting tasks. Only one of several processes gets a file.
 
         Raises StoreError if the inbox cannot be read or changed.
-
-        Returns:
-            All claimed and unfinished tasks, including those of earlier processes, with a few more at each call; and
-            notices for the user.
         """
         problems: list[str] = []
         try:

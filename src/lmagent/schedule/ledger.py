@@ -39,12 +39,7 @@ HEAD = 64
 
 
 class Ledger:
-    """The ledger of a workspace.
-
-    Args:
-        home: its `.lmagent`.
-        now: the wall clock, Unix seconds.
-    """
+    """The ledger of a workspace."""
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         self.path = home / "cron-history.jsonl"

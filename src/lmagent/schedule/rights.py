@@ -23,12 +23,7 @@ FENCE = "---"
 
 
 class Rights(Struct, frozen=True):
-    """The rights of a job.
-
-    Attributes:
-        permission: its permission mode; empty for the mode in the settings.
-        allow: rules for calls that need no question.
-    """
+    """The rights of a job."""
 
     permission: PermissionMode | str = ""
     allow: tuple[str, ...] = ()

@@ -50,11 +50,6 @@ def replace(path: Path, facts: list[LedgerEntry], unread: list[bytes]) -> None:
     """Replace a ledger by one with these facts; at every moment one of the two is there, whole.
 
     After an OSError the ledger is unchanged.
-
-    Args:
-        path: the ledger; its lock is held.
-        facts: its new content.
-        unread: lines that this version cannot read, kept unchanged.
     """
     lines = [msgspec.json.encode(entry) + b"\n" for entry in facts] + unread
     # The new beginning is one that no ledger had before: a system may reuse a file's number.

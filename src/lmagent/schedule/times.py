@@ -40,11 +40,7 @@ class Schedule(Struct, frozen=True):
     """When a job is due.
 
     Attributes:
-        text: as it was written.
-        zone: its time zone, an IANA name.
         kind: `every` so many seconds, `calendar` by the fields of a cron line, `startup`.
-        seconds: of `every`.
-        line: of `calendar`.
     """
 
     text: str
