@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
+from lmagent.app.kept import CALLS, NO_CALLS, READS, SCHEMA, VISION
 from lmagent.core.errors import AuthError, ContextOverflow, ProviderError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelReply, ModelRequest, ToolSpec

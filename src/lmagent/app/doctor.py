@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from lmagent.app.battery import Battery, Finding
 from lmagent.app.host import Host
+from lmagent.app.kept import KeptTraits
 from lmagent.app.reach import endpoint_origin, stand_in
-from lmagent.app.traits import KeptTraits
 from lmagent.app.wiring import HostOptions, load_settings, open_host
 from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from functools import partial
@@ -16,10 +15,9 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.environment import Environment, approvals_note
-from lmagent.app.modes import GivenModes
+from lmagent.app.kept import GivenModes, KeptTraits
 from lmagent.app.profiles import profile_for, system_text
-from lmagent.app.registry import OpenRecords, Registry
-from lmagent.app.traits import KeptTraits
+from lmagent.app.registry import Registry
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
@@ -30,6 +28,7 @@ from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
+from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import ToolContext
 from lmagent.engine.approvals import is_attended
 from lmagent.engine.session import Session, Wiring
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from lmagent.store.log import JsonlLog
 
 
-NOWHERE = Environment(Path(), Settings(), {})
-"""Placeholder for the facts about the machine while the host is wired."""
-
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 """Servers that are known to cache prompts."""
 
@@ -68,7 +64,9 @@ class Host(Struct):
 
     Attributes:
         transport: for questions to the server other than model calls.
+        sessions: sessions that this host has open for writing, by id.
         initial_commands: commands for each resumed session: mode and model of the command line.
+        attended: a user can answer approvals.
         unattended: ids of sessions without approvals, even on an attended surface.
         left: states of released sessions, for opening them again.
         opened: called with each session that is opened.
@@ -80,6 +78,7 @@ class Host(Struct):
     store: JsonlStore
     served: Served
     settings: Settings
+    config: Configuration
     agent: Agent
     clock: Clock
     rules: Rules
@@ -87,22 +86,15 @@ class Host(Struct):
     registry: Registry
     toolbox: Toolbox
     sessions: dict[str, Session]
+    machine: Environment
+    snapshots: KeptChanges | None = None
     initial_commands: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
-    snapshots: KeptChanges | None = None
     left: dict[str, ReleasedSession] = field(default_factory=dict[str, ReleasedSession])
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
-    config: Configuration | None = None
-    machine: Environment = NOWHERE
-
-    def __post_init__(self) -> None:
-        """Give itself to the tools that need a host."""
-        self.machine = Environment(self.workspace, self.settings, dict(os.environ))
-        if isinstance(self.registry.records, OpenRecords):
-            self.registry.records.host = self
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -138,9 +130,8 @@ class Host(Struct):
         if self.settings.vision_enabled != "auto":
             return self.settings.vision_enabled == "true"
         model = (await self.served.facts(name)).model
-        said = model.vision if model is not None else None
-        if said is not None:
-            return said
+        if model is not None and model.vision is not None:
+            return model.vision
         return bool(self.traits().sees(name or (model.id if model is not None else "")))
 
     def _model_of(self, session: str) -> str:
@@ -155,10 +146,11 @@ class Host(Struct):
     def use_mode(self, mode: PermissionMode) -> None:
         self.settings = replace(self.settings, permission_mode=mode)
 
+    async def sandbox(self) -> Sandbox:
+        return await self.registry.confined.get()
+
     async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
-        """Run a command that the user typed, in the folder and with the variables of the session's own commands; `emit`
-        shows pieces of the output meanwhile.
-        """
+        """Run a command that the user typed like the session's own; `emit` shows pieces of the output meanwhile."""
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
         context = ToolContext(session, "person", self.workspace, {}, emit)
         output = await invocation.tool.run(invocation.arguments, context)
@@ -223,8 +215,7 @@ class Host(Struct):
         await self.settle()
         log = log or self.store.open(session_id)
         left, opening = self.left.pop(session_id, None), self.opening(session_id)
-        modes = GivenModes(self.settings.agent_data_dir, self.workspace)
-        opening = replace(opening, mode=left.mode if left is not None else modes.of(session_id, opening.mode))
+        opening = replace(opening, mode=left.mode if left is not None else self._modes.of(session_id, opening.mode))
         try:
             session = self._keep(await Session.resume(log, self.wiring(session_id, left and left.lane), opening))
         except BaseException:
@@ -248,7 +239,7 @@ class Host(Struct):
         source = self.store.resolve(name)
         fork = new_session_id(self.clock.now())
         await self.store.fork(source, fork, through_seq)
-        GivenModes(self.settings.agent_data_dir, self.workspace).inherit(source, fork)
+        self._modes.inherit(source, fork)
         return await self.open_session(fork)
 
     async def release(self, session: str) -> None:
@@ -266,22 +257,21 @@ class Host(Struct):
 
     def latest(self) -> str | None:
         """Return the id of the session that was written last; for a sub-agent's, of the session that it works for."""
-        latest = self.store.latest()
-        known = set(self.store.sessions()) if latest is not None else set[str]()
+        latest, known = self.store.latest(), set(self.store.sessions())
         while latest is not None:
+            known.discard(latest)
             first = next(iter(self.store.read(latest)), None)
             parent = first.parent if isinstance(first, SessionCreated) and first.session == latest else None
             if parent is None or parent.session not in known:
-                return latest
-            known.discard(latest)
+                break
             latest = parent.session
-        return None
+        return latest
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
         self.opened(session)
         given = any(isinstance(command, SetMode) for command in self.initial_commands)
-        GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
+        self._modes.watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
             from lmagent.app.logs import SessionLogger
 
@@ -293,6 +283,10 @@ class Host(Struct):
             after = self.settings.notify_after
             session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
         return session
+
+    @property
+    def _modes(self) -> GivenModes:
+        return GivenModes(self.settings.agent_data_dir, self.workspace)
 
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
         """Return the lowest free number of a lane that fits; `first` if that is free. 0 is the main one's."""
@@ -318,7 +312,7 @@ class Host(Struct):
                 partial(self._catalogue, session),
             ),
             secrets=self.settings.secrets,
-            snapshots=self.snapshots,
+            snapshots=cast("Any", self.snapshots),
             traits=self.traits(),
             reviews=self.registry.reviews,
             fences=self.registry.fences,
@@ -346,8 +340,7 @@ class Host(Struct):
 
     async def aclose(self) -> None:
         if self.snapshots is not None:
-            sessions = self.sessions.values()
-            await self.snapshots.aclose({content for session in sessions for content in kept_contents(session)})
+            await self.snapshots.aclose({one for session in self.sessions.values() for one in kept_contents(session)})
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import anyio
 import anyio.abc
@@ -11,22 +10,17 @@ import anyio.abc
 from lmagent.app.host import Host
 from lmagent.app.logs import unexpected
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.commands import Approve, Continue, Interrupt
 from lmagent.core.errors import LmagentError
-from lmagent.core.messages import user
 from lmagent.core.ports import UNATTENDED, WAKING, Clock, Postponed
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import SCHEDULER, Session
-from lmagent.engine.waits import local
-from lmagent.store.jsonl import JsonlStore
+from lmagent.schedule.turns import turn_of, wake
 
 ENDING = 20.0
 """Seconds within which an interrupted turn ends, if its tools let go."""
-
-REMEMBERED = 256
-"""Inputs whose sender's id is kept in memory; older ones are found in the log."""
 
 AGAIN = 1.0
 """Seconds after which a job is tried again whose session was closed before its turn could begin."""
@@ -63,7 +57,6 @@ class OpenSession:
         self.used_at = host.clock.monotonic()
         self.is_opening = False
         self.is_closing = False
-        self.inputs: dict[str, ev.InputReceived] = {}
         self.jobs = 0
         self.failure: LmagentError | None = None
         self._host = host
@@ -109,11 +102,6 @@ class OpenSession:
 
     def touch(self) -> None:
         self.used_at = self._host.clock.monotonic()
-
-    def remember(self, id: str, event: ev.InputReceived) -> None:
-        self.inputs[id] = event
-        if len(self.inputs) > REMEMBERED:
-            self.inputs.pop(next(iter(self.inputs)))
 
     # --- working ----------------------------------------------------------------------------------------------------
 
@@ -256,15 +244,6 @@ class OpenSession:
             self.work()
 
 
-async def wake(session: Session, clock: Clock) -> bool:
-    """Submit the input that wakes a session, if it still waits; return whether it did."""
-    wait = session.state.wait
-    if wait is None or session.state.inputs:
-        return False
-    text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
-    return await session.send(Submit(message=user(text), by=SCHEDULER, job=f"{WAKING}{wait.id}")) is not None
-
-
 async def wake_in_time(session: Session, clock: Clock) -> bool:
     """Wait for the time of a waiting session and wake it; return False if it was continued before that."""
     wait = session.state.wait
@@ -274,26 +253,6 @@ async def wake_in_time(session: Session, clock: Clock) -> bool:
             return await wake(session, clock)
         await clock.sleep(min(LOOK, left))
     return False
-
-
-def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | Literal["open", ""]:
-    """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
-    input, turn, begun = "", 0, 0
-    for event in store.read(session):
-        match event:
-            case ev.InputReceived() if event.job == job:
-                input = event.id
-            case ev.TurnStarted() if input and not turn:
-                begun = event.turn
-            case ev.MessageAdded() if input and event.input == input:
-                turn = event.turn
-            case ev.TurnFinished() if turn and event.turn == turn:
-                return event
-            case ev.TurnFinished() if event.turn == begun:
-                begun = 0
-            case _:
-                pass
-    return "open" if turn or begun else ""
 
 
 def _family(session: Session) -> list[Session]:

@@ -18,7 +18,7 @@ from lmagent.core.ports import Clock
 from lmagent.tools.plain import NotPlain, read_plain
 
 if TYPE_CHECKING:
-    from lmagent.app.registry import Records
+    from lmagent.app.registry import Registry
     from lmagent.engine.session import Session
 
 INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
@@ -79,12 +79,12 @@ async def set_options(session: Session, command: SetOptions) -> DurableEvent | N
     return await session.record(OptionsChanged(options=command.options, by=command.by), sync=True)
 
 
-def instructions_note(records: Records, id: str) -> str:
+def instructions_note(registry: Registry, id: str) -> str:
     """Return the note with a session's instructions; a sub-agent has those of the session that it works for.
 
     It comes at the tail when it changes: the system text stays as it was sent, so nothing is read again.
     """
-    session = top = records.session(id)
+    session = top = registry.session(id)
     while top.above is not None:
         top = top.above
     text = top.state.work.options.instructions.strip()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lmagent import __version__
 from lmagent.app.clock import SystemClock
-from lmagent.app.modes import GivenModes
+from lmagent.app.kept import GivenModes
 from lmagent.app.profiles import system_text
 from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings

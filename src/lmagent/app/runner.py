@@ -20,11 +20,13 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
 from lmagent.app.upkeep import Upkeep
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import (
     ConfigError,
+    LmagentError,
     SessionBusy,
     SessionDamaged,
     SessionNotFound,
@@ -36,6 +38,7 @@ from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Message
 from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
+from lmagent.schedule.turns import input_of
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
 from lmagent.store.tally import PAGE
@@ -94,6 +97,9 @@ class Runner:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Run sessions within this context. Turns that run at its end stay open if the runner is resumable."""
+        if self._tasks is not None:
+            yield  # a scheduler runs in it
+            return
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -124,6 +130,10 @@ class Runner:
     @property
     def is_ending(self) -> bool:
         return self._is_ending
+
+    def unexpected(self, defect: Exception, back: str = "lmagent sessions") -> LmagentError:
+        """Log an error that no caller foresaw; return it for the user, with the command that continues the work."""
+        return unexpected(defect, self.host.workspace, self.host.settings, back)
 
     async def ready(self) -> anyio.abc.TaskGroup:
         """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
@@ -184,7 +194,8 @@ class Runner:
     @asynccontextmanager
     async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
         """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed."""
-        known = await (self.open(session) if is_there(self.host.store, session) else self.begin(session))
+        is_there = (self.host.store.root / session / EVENTS).exists()
+        known = await (self.open(session) if is_there else self.begin(session))
         known.jobs += 1
         try:
             yield known
@@ -304,18 +315,15 @@ class Runner:
                 raise _not_at_work(to)
             return sent
         assert isinstance(event, InputReceived)
-        if (known := self.usable(to or session)) is not None:
-            known.remember(job, event)
         return event
 
     async def sent(self, session: str, job: str) -> InputReceived | None:
         """Return the input that is recorded under a job, see `job_of`; None if no input is."""
-        if (known := self.usable(session)) is not None:
-            if job not in known.session.state.work.jobs:
-                return None
-            if job in known.inputs:
-                return known.inputs[job]
-        return await anyio.to_thread.run_sync(_find_sent, self.host.store, session, job)
+        known = self.usable(session)
+        if known is not None and job not in known.session.state.work.jobs:
+            return None
+        self.host.store.read(session)
+        return await anyio.to_thread.run_sync(input_of, self.host.store, session, job)
 
     async def stop(self, session: str, by: str = "") -> Stopped:
         """Withdraw the messages that wait in a session, then end the running turn.
@@ -380,14 +388,6 @@ def job_of(id: str) -> str:
     return PAGE + id
 
 
-def is_there(store: JsonlStore, session: str) -> bool:
-    try:
-        store.read(session)
-    except SessionNotFound:
-        return False
-    return True
-
-
 def require_readable(store: JsonlStore, session: str) -> None:
     """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
     store.read(session)
@@ -413,11 +413,6 @@ def _require_lock(store: JsonlStore, session: str) -> None:
     lock = store.root / session / LOCK
     if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
         raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
-
-
-def _find_sent(store: JsonlStore, session: str, job: str) -> InputReceived | None:
-    events = store.read(session)
-    return next((event for event in events if isinstance(event, InputReceived) and event.job == job), None)
 
 
 def _not_at_work(child: str) -> SessionBusy:

@@ -48,6 +48,12 @@ class SlashContext(Struct, frozen=True):
     view: View
 
 
+def need_session(context: SlashContext) -> Session:
+    if context.session is None:
+        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
+    return context.session
+
+
 class Choice(Struct, frozen=True):
     """One of several lines that the user can pick; `line` is the whole command, from the slash on."""
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
 from lmagent.core.ids import SESSION_RULE, is_session_id
-from lmagent.schedule.locks import locked
+from lmagent.schedule.ledger import locked
 from lmagent.schedule.rights import Rights, read_rights
 from lmagent.schedule.times import Schedule, local_zone, parse_schedule
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lmagent.app.nested import NestedLines
-from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.plurals import plural
 from lmagent.core.view import command_end, is_filler, proof_line, spoken
+from lmagent.planning.proposing import PlanWords
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import TextStyle
