@@ -21,6 +21,7 @@ from lmagent.app.registry import Registry
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
+from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ProviderError, SessionBusy
 from lmagent.core.events import PermissionMode, SessionCreated
@@ -87,7 +88,7 @@ class Host(Struct):
     toolbox: Toolbox
     sessions: dict[str, Session]
     machine: Environment
-    snapshots: KeptChanges | None = None
+    snapshots: Snapshots | None = None
     initial_commands: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
@@ -312,7 +313,7 @@ class Host(Struct):
                 partial(self._catalogue, session),
             ),
             secrets=self.settings.secrets,
-            snapshots=cast("Any", self.snapshots),
+            snapshots=self.snapshots,
             traits=self.traits(),
             reviews=self.registry.reviews,
             fences=self.registry.fences,
@@ -339,7 +340,7 @@ class Host(Struct):
         return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:
-        if self.snapshots is not None:
+        if isinstance(self.snapshots, KeptChanges):
             await self.snapshots.aclose({one for session in self.sessions.values() for one in kept_contents(session)})
         for session in self.sessions.values():
             session.close()

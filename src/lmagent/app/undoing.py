@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lmagent.config.settings import Settings
+from lmagent.core.changes import Snapshots
 from lmagent.core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -43,3 +44,7 @@ class KeptChanges:
             with contextlib.suppress(StoreError):  # it keeps its size until the next time
                 await self._store.collect(keep)
             self._store.close()
+
+
+def kept_changes(workspace: Path, settings: Settings) -> Snapshots | None:
+    return cast("Snapshots", KeptChanges(workspace, settings)) if settings.undo_mb else None

@@ -19,7 +19,7 @@ from lmagent.app.environment import ENVIRONMENT_NOTE, Environment
 from lmagent.app.host import Host
 from lmagent.app.prompt import DATE_NOTE, date_note, instructions_note, set_options, workspace_note
 from lmagent.app.registry import Registry, load_plugins
-from lmagent.app.undoing import KeptChanges
+from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
@@ -54,7 +54,7 @@ from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 
 if TYPE_CHECKING:
-    from lmagent.app.ownserver import OwnServer
+    from lmagent.app.servers.ownserver import OwnServer
     from lmagent.providers.cassette import ReplayTransport
 
 Say = Callable[[str], None]
@@ -128,7 +128,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         toolbox=Toolbox(registry.offered()),
         sessions=registry.sessions,
         machine=Environment(workspace.path, settings, dict(os.environ)),
-        snapshots=KeptChanges(workspace.path, settings) if settings.undo_mb else None,
+        snapshots=kept_changes(workspace.path, settings),
         initial_commands=_initial_commands(options, settings),
         attended=options.attended,
         replay=replay,
@@ -221,8 +221,8 @@ def checks_of_the_work(registry: Registry) -> None:
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
     """Without a configured model server, use the first usual one that runs, else run our own."""
-    from lmagent.app.builtin import builtin_server, in_library, running_server
-    from lmagent.app.reach import lists, preferred
+    from lmagent.app.servers.builtin import builtin_server, in_library, running_server
+    from lmagent.app.servers.reach import lists, preferred
     from lmagent.providers.discovery import discover, usual
 
     found = await discover(transport, usual(os.environ))
@@ -322,7 +322,7 @@ def _served(settings: Settings, transport: Transport, clock: Clock) -> Served:
     )
 
     def elsewhere(provider: str) -> Endpoint:
-        from lmagent.app.servers import endpoint_of  # few sessions switch servers
+        from lmagent.app.servers.table import endpoint_of  # few sessions switch servers
 
         return endpoint_of(settings, provider)
 

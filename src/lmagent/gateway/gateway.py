@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import anyio.to_thread
 
-from lmagent.app.downloads import Downloads
 from lmagent.app.host import Host
 from lmagent.app.runner import Runner
+from lmagent.app.servers.downloads import Downloads
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.gateway.broadcast.broadcast import Broadcast
 from lmagent.gateway.views import Views

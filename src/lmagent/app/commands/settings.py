@@ -83,7 +83,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
 
 async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
     """Return the models of the usual server, or of the provider in `PROVIDER:`."""
-    from lmagent.app.servers import provider_named, usable
+    from lmagent.app.servers.table import provider_named, usable
 
     host = context.host
     listed = await host.models(provider_named(prefix[:-1]) if prefix else "")
@@ -98,7 +98,7 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 async def _full_name(host: Host, name: str) -> str:
     """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
     name."""
-    from lmagent.app.servers import full_name
+    from lmagent.app.servers.table import full_name
 
     provider, slash, rest = name.partition("/")
     if slash and rest and provider in PROVIDER_NAMES:
