@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lmagent import __version__
 from lmagent.app.environment import Environment, approvals_note
 from lmagent.app.kept import GivenModes, KeptTraits
-from lmagent.app.profiles import profile_for, system_text
+from lmagent.app.prompt import profile_for, system_text
 from lmagent.app.registry import Registry
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
@@ -274,9 +274,9 @@ class Host(Struct):
         given = any(isinstance(command, SetMode) for command in self.initial_commands)
         self._modes.watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
-            from lmagent.app.logs import SessionLogger
+            from lmagent.app.logs import log_session
 
-            session.listen(SessionLogger(session.state.session))
+            log_session(session)
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few users have one
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lmagent.app.confined import Confined
-from lmagent.app.profiles import PROFILES, Profile
+from lmagent.app.prompt import PROFILES, Profile
 from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError, StoreError, ToolError
 from lmagent.core.events import DurableEvent
