@@ -189,14 +189,10 @@ def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
 
 def slash() -> str:
     """The table of slash commands."""
-    from lmagent.app.clock import SystemClock
-    from lmagent.app.confined import Confined
-    from lmagent.app.registry import Registry
-    from lmagent.app.single import NoRecords
-    from lmagent.app.wiring import features
+    from lmagent.app.wiring import features, registry_of
     from lmagent.config.settings import Settings
 
-    registry = Registry(ROOT, SystemClock(), NoRecords(), Confined(ROOT, Settings()))
+    registry = registry_of(ROOT, Settings())
     features(registry)
     from lmagent.app.slash import GROUPS
 

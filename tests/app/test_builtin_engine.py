@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from lmagent.app import builtin
-from lmagent.app.builtin import best_of, builtin_server
-from lmagent.app.ownserver import OwnServer
+from lmagent.app.servers.builtin import best_of, builtin_server
+from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lmagent.app.charts import day_bars, window_map
+from lmagent.app.commands.charts import day_bars, window_map
 from lmagent.app.slash import SlashContext, dispatch
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.agent import Window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.app.doctor import system
+from lmagent.app.servers.doctor import system
 
 
 @pytest.mark.parametrize(

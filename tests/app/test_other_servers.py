@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.app.servers import endpoint_of, usable
+from lmagent.app.servers.table import endpoint_of, usable
 from lmagent.config.settings import OPENROUTER_URL, Settings
 from lmagent.core.errors import AuthError
 from lmagent.core.model import split_name

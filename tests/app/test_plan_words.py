@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmagent.app.planwords import PlanWords
+from lmagent.planning.proposing import PlanWords
 
 PLAN = json.dumps({"title": "t", "goal": "g", "steps": [{"id": "1", "description": "look"}]})
 BROKEN = '{"goal": "g", "steps": ['

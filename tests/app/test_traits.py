@@ -2,7 +2,7 @@
 
 import stat
 
-from lmagent.app.traits import FILE, KeptTraits
+from lmagent.app.kept import TRAITS, KeptTraits
 
 
 def test_what_was_learned_holds_for_that_model_on_that_server(tmp_path):
@@ -13,7 +13,7 @@ def test_what_was_learned_holds_for_that_model_on_that_server(tmp_path):
     assert again.of("m").profile == {"window": 4096}
     assert not again.is_constrained("n")
     assert not KeptTraits(tmp_path, "http://b/v1").is_constrained("m")
-    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / TRAITS).stat().st_mode) == 0o600
 
 
 def test_it_holds_at_once_for_the_process_that_learned_it(tmp_path):
@@ -49,7 +49,7 @@ def test_sight_and_speed_are_known_only_from_an_examination(tmp_path):
 
 
 def test_a_damaged_file_and_a_folder_that_cannot_be_written_do_no_harm(tmp_path):
-    (tmp_path / FILE).write_text("{ no json")
+    (tmp_path / TRAITS).write_text("{ no json")
     traits = KeptTraits(tmp_path, "http://a")
     assert not traits.is_constrained("m")
     traits.constrain("m")

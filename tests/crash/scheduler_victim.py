@@ -16,10 +16,11 @@ from pathlib import Path
 import anyio
 from victim import StampArgs, stamp
 
-from lmagent.app.scheduling import Scheduler
+from lmagent.app.runner import Runner
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.trust import trust
 from lmagent.core.tool import Tool
+from lmagent.schedule.scheduler import Scheduler
 
 steps = 0
 kill_at = int(sys.argv[3])
@@ -101,7 +102,7 @@ async def main(workspace: Path, base_url: str) -> int:
     host = await open_host(HostOptions(workspace, flags), say=lambda text: None)
     host.toolbox.add(Tool("stamp", "Leave a mark.", StampArgs, "exec", stamp))
     host.store = SteppingStore(host.store)  # type: ignore[assignment]
-    scheduler = Scheduler(host, lambda text: print(text, file=sys.stderr, flush=True))
+    scheduler = Scheduler(Runner(host, lambda text: print(text, file=sys.stderr, flush=True)))
     scheduler.dispatcher.table = Stepping(scheduler.table, "add", "claim", "done", "give_back")  # type: ignore
     ledger, inbox = scheduler.ledger, scheduler.inbox
     ledger.append = Stepping(ledger, "append").append  # type: ignore[method-assign]

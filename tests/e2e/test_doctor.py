@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.app.doctor import examine
+from lmagent.app.servers.doctor import examine
 from lmagent.app.wiring import HostOptions
 from lmagent.testing import faults
 from lmagent.testing.engine import EngineServer

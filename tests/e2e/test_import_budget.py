@@ -35,7 +35,7 @@ NEVER = {"httpx", "starlette", "mcp", "rich", "prompt_toolkit", "openai", "pydan
 
 LATER = {
     # what only a person types, or decides at a terminal
-    *("lmagent.app.commands", "lmagent.app.commands_agents", "lmagent.app.commands_work", "lmagent.app.crontab"),
+    *("lmagent.app.commands"),
     *("lmagent.app.slash", "lmagent.app.nested", "lmagent.core.view", "lmagent.engine.aside"),
     *("lmagent.headless.asker", "lmagent.headless.plandesk", "lmagent.headless.schema"),
     # what reads a reply: it is loaded while the server works on one

@@ -14,8 +14,8 @@ from planned import plan, running, use
 from lmagent.core import events as ev
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.work import Task, TaskState
-from lmagent.planning import gate
-from lmagent.planning.order import cycle, faults, ordered
+from lmagent.planning import batch as gate
+from lmagent.planning.tree import cycle, faults, ordered
 from lmagent.testing.script import say
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import anyio
 from planned import running
 
-from lmagent.app.watchedjobs import SHOWN, WatchedJobs
-from lmagent.app.watching import Tree
+from lmagent.app.watching import SHOWN, Tree, WatchedJobs
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing.script import call, say

@@ -11,12 +11,13 @@ from pathlib import Path
 import anyio
 
 from lmagent.app.clock import SystemClock
-from lmagent.app.scheduling import Scheduler
+from lmagent.app.runner import Runner
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.trust import trust
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.testing import ScriptedServer
 
 
@@ -57,7 +58,7 @@ async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
 @asynccontextmanager
 async def scheduling(host, said: list[str] | None = None, **more):
     """A scheduler at work; stopped as SIGTERM stops it."""
-    scheduler = Scheduler(host, (said if said is not None else []).append, **more)
+    scheduler = Scheduler(Runner(host, (said if said is not None else []).append), **more)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scheduler.run)
         yield scheduler

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lmagent.app.crontab import cron_list, list_text
 from lmagent.core.errors import ConfigError
+from lmagent.schedule.crontab import cron_list, list_text
 from lmagent.schedule.jobs import add_job, find_job, read_jobs, remove_job, set_enabled
 from lmagent.schedule.times import local_zone
 

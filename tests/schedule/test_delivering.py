@@ -11,8 +11,8 @@ import anyio
 import pytest
 from schedule_kit import a_host, ledger, scheduling, until, write_jobs
 
-from lmagent.app import delivering
-from lmagent.app.delivering import DeliveredResult, deliver
+from lmagent.schedule import delivering
+from lmagent.schedule.delivering import DeliveredResult, deliver
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.times import parse_schedule
 from lmagent.testing import ScriptedServer

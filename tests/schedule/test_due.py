@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from itertools import pairwise
 
 import msgspec
@@ -14,12 +15,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.core.errors import StoreError
-from lmagent.schedule.due import COUNTED, GRACE, decide, next_due
+from lmagent.schedule import due as due_module
+from lmagent.schedule.due import COUNTED, GRACE, next_due
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.ledger import JobHistory, Ledger, LedgerEntry
 from lmagent.schedule.times import parse_schedule
 
 DAY = 86400
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The entries of a decision, and the times to run now."""
+
+    entries: tuple[LedgerEntry, ...] = ()
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        return tuple(entry.at for entry in self.entries if entry.what == "claimed")
+
+
+def decide(job: CronJob, history: JobHistory, now: float) -> Decision:
+    return Decision(tuple(due_module.decide(job, history, now)))
+
+
 T0 = 20_000 * DAY
 """A midnight in UTC."""
 
@@ -212,12 +231,13 @@ with ledger.locked():
     decision = decide(job, ledger.history("nightly"), now)
     if sys.argv[3] == "kill" and random.random() < 0.3:
         os.kill(os.getpid(), signal.SIGKILL)
-    ledger.append(*decision.entries)
+    ledger.append(*decision)
     if sys.argv[3] == "kill" and random.random() < 0.3:
         os.kill(os.getpid(), signal.SIGKILL)
-    for at in decision.runs:
+    runs = [entry.at for entry in decision if entry.what == "claimed"]
+    for at in runs:
         ledger.note("nightly", "ran", at)
-    print(*decision.runs, flush=True)
+    print(*runs, flush=True)
 """
 
 

@@ -6,15 +6,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.schedule.entries import HISTORY, JobHistory, LedgerEntry
-from lmagent.schedule.ledger import LARGE, Ledger
-from lmagent.schedule.shorter import facts_of
+from lmagent.schedule import ledger as ledger_module
+from lmagent.schedule.ledger import HISTORY, LARGE, JobHistory, Ledger, LedgerEntry
 
 NOW = 1_800_000_000
 
@@ -40,27 +40,20 @@ def folded(entries) -> dict[str, JobHistory]:
     return jobs
 
 
-@given(st.lists(ENTRIES, max_size=30))
-def test_the_shorter_facts_say_the_same_or_nothing_is_left_out(entries):
+@given(st.lists(ENTRIES, min_size=20, max_size=60))
+def test_the_shorter_history_says_the_same(entries):
     jobs = folded(entries)
-    facts = facts_of(jobs)
-    if facts is not None:
-        known = {job: history for job, history in jobs.items() if history != JobHistory()}
-        assert folded(facts) == known
-        assert [list(history.runs) for history in folded(facts).values()] == [list(one.runs) for one in known.values()]
-
-
-def test_an_ordinary_history_can_always_be_said_shorter():
-    for last in ([], [LedgerEntry(9.0, "a", "off")], [LedgerEntry(9.0, "a", "claimed", 600)]):
-        entries = [LedgerEntry(1.0, "a", "on", schedule="every 1m"), LedgerEntry(2.0, "a", "missed", 60, 120, 2)]
-        for at in (180, 240, 300):
-            entries += [
-                LedgerEntry(3.0, "a", "claimed", at, session="s"),
-                LedgerEntry(4.0, "a", "ran", at, outcome="done"),
-            ]
-        entries += [LedgerEntry(5.0, "a", "delivering", 300), LedgerEntry(5.0, "a", "delivered", 300, outcome="ok")]
-        entries += [LedgerEntry(5.0, "a", "claimed", 400, by="user"), *last]
-        assert facts_of(folded(entries)) is not None
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_module, "LARGE", 100)
+        path = Path(folder)
+        Ledger(path, lambda: 1.0).append(*entries)
+        one = Ledger(path, lambda: 1.0)
+        one._large = 100
+        one.note("c", "ran", 0)
+        fresh = Ledger(path, lambda: 1.0)
+        fresh.read()
+        assert {job: fresh.history(job) for job in jobs} == jobs
+        assert [list(fresh.history(job).runs) for job in jobs] == [list(history.runs) for history in jobs.values()]
 
 
 def a_large_one(folder: Path) -> Ledger:

@@ -10,12 +10,13 @@ import anyio
 import pytest
 from schedule_kit import a_host, logs, scheduling, until
 
-from lmagent.app.scheduling import Scheduler
+from lmagent.app.runner import Runner
 from lmagent.config.trust import untrust
 from lmagent.core.errors import ConfigError
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import read_jobs
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart, written
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.index import SessionIndex
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
@@ -66,7 +67,7 @@ def test_the_jobs_of_a_folder_run_once_it_is_trusted_and_not_before(workspace):
                     await until(lambda: said)
                     await anyio.sleep(0.5)
                 with pytest.raises(ConfigError, match="wait until you trust it"):
-                    await Scheduler(host, said.append).run_now("report", "person")
+                    await Scheduler(Runner(host, said.append)).run_now("report", "person")
                 assert not server.chats
 
     anyio.run(do)

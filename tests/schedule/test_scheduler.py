@@ -20,7 +20,7 @@ from schedule_kit import (
     write_jobs,
 )
 
-from lmagent.app.job_runner import occurrence_session
+from lmagent.schedule.job_runner import occurrence_session
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 

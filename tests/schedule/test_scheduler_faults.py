@@ -8,10 +8,11 @@ import anyio
 import pytest
 from schedule_kit import a_host, a_turn, endings, inputs, ledger, run, scheduling, until, write_jobs
 
-from lmagent.app import scheduling as scheduling_module
-from lmagent.app.scheduling import Scheduler
+from lmagent.app.runner import Runner
 from lmagent.core.errors import StoreError
+from lmagent.schedule import scheduler as scheduling_module
 from lmagent.schedule.ledger import Ledger
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -142,7 +143,7 @@ def test_a_job_whose_file_is_being_rewritten_is_neither_dropped_nor_begun_anew(w
                     if any(entry.what == "claimed" for entry in entries):
                         file.unlink() if between is None else file.write_text(between)
 
-                scheduler = Scheduler(host, lambda _: None)
+                scheduler = Scheduler(Runner(host, lambda _: None))
                 scheduler.ledger.append = claim_and_rewrite.__get__(scheduler.ledger)  # type: ignore[method-assign]
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(scheduler.run)
@@ -220,7 +221,7 @@ def test_a_job_that_was_given_up_is_tried_again_by_a_scheduler_that_goes_on(work
         with ScriptedServer([say("Done.")]) as server:
             async with a_host(workspace, server) as host:
                 host.registry.session_notes.append(note)
-                scheduler = Scheduler(host, said.append)
+                scheduler = Scheduler(Runner(host, said.append))
                 scheduler.dispatcher._backoff = 0.001
                 scheduler.inbox.submit("a task", time.time())
                 async with anyio.create_task_group() as tasks:

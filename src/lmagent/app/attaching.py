@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from anyio import to_thread
-from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.core.errors import ToolError
@@ -37,31 +36,23 @@ _TAKEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 Say = Callable[[str, str], None]
 
 
-class _Named(Struct, frozen=True):
-    """A file that exists and that the message names."""
-
-    name: str
-    path: Path
-
-
 async def with_attachments(text: str, words: str, host: Host, session: Session, say: Say) -> Message:
     """Return a message of the user with the files that it names; only `words`, the typed part, names files."""
     files = await to_thread.run_sync(_files, words, host.workspace)
     free = max(0, session.window.tokens - session.state.estimate_tokens())
     room, images = min(LARGEST_TEXT, free), list[Image]()
-    for file in files:
+    for path, name in files.items():
         try:
-            data = await to_thread.run_sync(_load, file, host.workspace)
+            data = await to_thread.run_sync(_load, path, name, host.workspace)
             if (picture := picture_of(data)) is not None and kind_of_binary(data) is not None:
-                images.append(await _image(file.name, data, host, session))
-                kind = FORMATS[picture.media_type]
-                say(f"attached {file.name} ({kind}, {picture.width} × {picture.height})", "quiet")
+                images.append(await _image(data, host, session))
+                what = f"{FORMATS[picture.media_type]}, {picture.width} × {picture.height}"
             else:
-                part, what = _text(file.name, data, room)
+                part, what = _text(name, data, room)
                 text, room = text + part, room - len(part)
-                say(f"attached {file.name} ({what})", "quiet")
+            say(f"attached {name} ({what})", "quiet")
         except ToolError as refused:
-            say(f"{file.name} is not attached: {one_line(refused.message)}", "warning")
+            say(f"{name} is not attached: {one_line(refused.message)}", "warning")
     return Message("user", (Text(text), *images))
 
 
@@ -69,38 +60,33 @@ def without_attachments(text: str) -> str:
     return text.partition(ATTACHED)[0]
 
 
-def _files(text: str, workspace: Path) -> list[_Named]:
-    found: dict[Path, _Named] = {}
-    for name, mentioned in _names(text):
+def _files(text: str, workspace: Path) -> dict[Path, str]:
+    """Return the existing files that the message names, with their names in it."""
+    found: dict[Path, str] = {}
+    for word in _WORDS.finditer(text):
+        name = word[1] or word[2] or word[3].removeprefix("@")
         for candidate in dict.fromkeys((name, name.rstrip(".,;:!?)]"))):
             path = workspace / Path(candidate).expanduser() if candidate else workspace
-            if (mentioned or _IMAGE_NAME.search(candidate)) and path.is_file():
-                found.setdefault(path, _Named(candidate, path))
+            if (word[0].startswith("@") or _IMAGE_NAME.search(candidate)) and path.is_file():
+                found.setdefault(path, candidate)
                 break
-    return list(found.values())
+    return found
 
 
-def _names(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words that may name a file, and whether they begin with `@`."""
-    for word in _WORDS.finditer(text):
-        mentioned = word[0].startswith("@")
-        yield (word[1] or word[2] or word[3].removeprefix("@"), mentioned)
-
-
-def _load(file: _Named, workspace: Path) -> bytes:
-    if file.path.is_relative_to(workspace):
+def _load(path: Path, name: str, workspace: Path) -> bytes:
+    if path.is_relative_to(workspace):
         with Beneath(workspace) as files:
-            return files.read_bytes(str(file.path.relative_to(workspace)), _LARGEST_FILE)
-    if not _IMAGE_NAME.search(file.name):
+            return files.read_bytes(str(path.relative_to(workspace)), _LARGEST_FILE)
+    if not _IMAGE_NAME.search(name):
         raise ToolError(f"it is not in the workspace {workspace}; only images can come from elsewhere")
     try:
-        with file.path.open("rb") as opened:
+        with path.open("rb") as opened:
             return opened.read(_LARGEST_FILE)
     except OSError as error:
         raise ToolError(f"it cannot be read: {error.strerror}") from None
 
 
-async def _image(name: str, data: bytes, host: Host, session: Session) -> Image:
+async def _image(data: bytes, host: Host, session: Session) -> Image:
     """Raise ToolError if the model takes no such image."""
     picture = picture_of(data)
     if picture is None or picture.media_type not in _TAKEN:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from lmagent import __version__
@@ -35,12 +33,7 @@ LATER = "Not run yet."
 async def open_child(
     host: Host, parent: Session, started: SubagentStarted, bounds: AgentBounds, home: PromptPlace
 ) -> Session:
-    """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it.
-
-    Raises:
-        SessionBusy: it is open already, here or in another process.
-        StoreError: it cannot be read or written.
-    """
+    """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it."""
     if started.child in host.sessions:
         raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, then continue")
     wiring = host.wiring(started.child)
@@ -108,9 +101,8 @@ def _above(parent: Session) -> Fence:
     """Return a fence: the sub-agent may not use tools that its parent may not use now; only it may report."""
 
     def judge(_: SessionState, tool: Tool) -> str:
-        if tool.name == "report_result":
-            return ""
-        return next((reason for fence in parent.wiring.fences if (reason := fence(parent.state, tool))), "")
+        reasons = (fence(parent.state, tool) for fence in parent.wiring.fences)
+        return "" if tool.name == "report_result" else next(filter(None, reasons), "")
 
     return judge
 
@@ -118,10 +110,9 @@ def _above(parent: Session) -> Fence:
 def _inherited(parent: Session, call: str) -> ContextInherited:
     """Return the parent's conversation as sent, with a result for each call of its last reply."""
     state = parent.state
-    messages: Sequence[Message] = state.messages
     results = [result or ToolResult(id, "ok", BEGINS if id == call else LATER) for id, result in state.calls.items()]
-    messages = (*messages, *(Message("tool", (result,)) for result in results))
-    return ContextInherited(messages=tuple(messages), notes=dict(state.notes), nonce=state.nonce)
+    messages = (*state.messages, *(Message("tool", (result,)) for result in results))
+    return ContextInherited(messages=messages, notes=dict(state.notes), nonce=state.nonce)
 
 
 async def _lane(host: Host, parent: Session, session: Session) -> SessionProvider:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmagent.agents.feature import BEGINNING, AgentBounds, ReportReview, delegation_tools, fence, hidden, report_tool
-from lmagent.app.host import Host
-from lmagent.app.registry import OpenRecords, Registry
+from lmagent.app.registry import Registry
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent, SubagentStarted
 from lmagent.core.ports import Clock
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from lmagent.agents.childhost import PromptPlace
     from lmagent.agents.run import ChildRunner
     from lmagent.agents.shares import ChildShares
+    from lmagent.app.host import Host
 
 TIGHT = "4k"
 """Profile of windows without sub-agents: half of the free tokens would be too few for their work."""
@@ -42,7 +42,7 @@ def register(registry: Registry) -> None:
     registry.hides.append(lambda _: set(BEGINNING) if registry.profile.name == TIGHT else set())
     registry.reviews.append(ReportReview(lambda: children.shares))
     registry.abandon = lambda parent, call: children.runner.abandon(parent, call)
-    registry.command_modules.append("lmagent.app.commands_agents")
+    registry.command_modules.append("lmagent.app.commands.agents")
 
 
 class Children:
@@ -74,10 +74,10 @@ class Children:
         return self._registry.clock
 
     def session(self, session: str) -> Session:
-        return self._registry.records.session(session)
+        return self._registry.session(session)
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        return self._registry.records.events(session)
+        return self._registry.events(session)
 
     async def place(self, parent: Session) -> PromptPlace:
         """Inherit the conversation if the server keeps few prompts and half of the room stays free for the
@@ -105,7 +105,6 @@ class Children:
 
     @property
     def _host(self) -> Host:
-        records = self._registry.records
-        if not isinstance(records, OpenRecords) or records.host is None:
+        if self._registry.host is None:
             raise ToolError("Sub-agents work for a session; a single call has none.")
-        return records.host
+        return self._registry.host

@@ -20,7 +20,6 @@ class Confined:
     """Chooses the one sandbox of a workspace.
 
     Attributes:
-        report: the report of the probe; None before it.
         expected: the sandbox that `outlook` found; empty before that, and if it found none.
     """
 

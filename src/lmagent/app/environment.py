@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +57,7 @@ class Environment:
         wanted = self._settings.sandbox
         if wanted != "auto":
             return wanted
-        found = sys.platform == "linux" and _found("bwrap", self._env.get("PATH", os.defpath))
+        found = sys.platform == "linux" and shutil.which("bwrap", path=self._env.get("PATH", os.defpath))
         return "bubblewrap" if found else "docker"
 
     @property
@@ -75,20 +76,14 @@ class Environment:
         extra = [Path(entry).expanduser() for entry in self._settings.sandbox_read.split(os.pathsep) if entry]
         seen = (Path(os.sep),) if self._backend == "off" else (*toolchains(home, extra), self._workspace)
         path = base_environment(self._env, seen)["PATH"]
-        found = {name: _found(name, path) for name in ("python3", "git", "node")}
+        found = {name: shutil.which(name, path=path) for name in ("python3", "git", "node")}
         there = [_version(name, where) for name, where in found.items() if where]
-        missing = [f"no {name}" for name, where in found.items() if not where]
-        return "".join(f", {name}" for name in (*there, *missing))
+        return "".join(f", {name}" for name in (*there, *(f"no {name}" for name, where in found.items() if not where)))
 
 
 def approvals_note(*, attended: bool) -> str:
     told = "The user answers approvals." if attended else "Nobody answers approvals: a call that needs one is denied."
     return f"<approvals>{told}</approvals>"
-
-
-def _found(name: str, path: str) -> str:
-    places = (os.path.join(folder, name) for folder in path.split(os.pathsep) if folder)
-    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), "")
 
 
 def _version(name: str, place: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from functools import partial
@@ -16,13 +15,13 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.environment import Environment, approvals_note
-from lmagent.app.modes import GivenModes
-from lmagent.app.profiles import profile_for, system_text
-from lmagent.app.registry import OpenRecords, Registry
-from lmagent.app.traits import KeptTraits
+from lmagent.app.kept import GivenModes, KeptTraits
+from lmagent.app.prompt import profile_for, system_text
+from lmagent.app.registry import Registry
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
+from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ProviderError, SessionBusy
 from lmagent.core.events import PermissionMode, SessionCreated
@@ -30,6 +29,7 @@ from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
+from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import ToolContext
 from lmagent.engine.approvals import is_attended
 from lmagent.engine.session import Session, Wiring
@@ -48,19 +48,12 @@ if TYPE_CHECKING:
     from lmagent.store.log import JsonlLog
 
 
-NOWHERE = Environment(Path(), Settings(), {})
-"""Placeholder for the facts about the machine while the host is wired."""
-
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 """Servers that are known to cache prompts."""
 
 
 class ReleasedSession(Struct, frozen=True):
-    """The state of a released session that holds when this process opens it again.
-
-    Attributes:
-        grants: calls that it may make without asking.
-    """
+    """The state of a released session that holds when this process opens it again."""
 
     lane: int
     mode: PermissionMode
@@ -71,24 +64,22 @@ class Host(Struct):
     """The services of a surface; `wiring.open_host` builds it.
 
     Attributes:
-        settings: as at the start of the program.
         transport: for questions to the server other than model calls.
         sessions: sessions that this host has open for writing, by id.
         initial_commands: commands for each resumed session: mode and model of the command line.
         attended: a user can answer approvals.
         unattended: ids of sessions without approvals, even on an attended surface.
-        snapshots: keeps the files that calls change; None if switched off.
         left: states of released sessions, for opening them again.
         opened: called with each session that is opened.
         released: called with each session id that is no longer open.
         replay: the cassette that plays the model's side; the server gets no request then.
-        config: the source of the settings.
     """
 
     workspace: Path
     store: JsonlStore
     served: Served
     settings: Settings
+    config: Configuration
     agent: Agent
     clock: Clock
     rules: Rules
@@ -96,22 +87,15 @@ class Host(Struct):
     registry: Registry
     toolbox: Toolbox
     sessions: dict[str, Session]
+    machine: Environment
+    snapshots: Snapshots | None = None
     initial_commands: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
-    snapshots: KeptChanges | None = None
     left: dict[str, ReleasedSession] = field(default_factory=dict[str, ReleasedSession])
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
-    config: Configuration | None = None
-    machine: Environment = NOWHERE
-
-    def __post_init__(self) -> None:
-        """Give itself to the tools that need a host."""
-        self.machine = Environment(self.workspace, self.settings, dict(os.environ))
-        if isinstance(self.registry.records, OpenRecords):
-            self.registry.records.host = self
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -147,9 +131,8 @@ class Host(Struct):
         if self.settings.vision_enabled != "auto":
             return self.settings.vision_enabled == "true"
         model = (await self.served.facts(name)).model
-        said = model.vision if model is not None else None
-        if said is not None:
-            return said
+        if model is not None and model.vision is not None:
+            return model.vision
         return bool(self.traits().sees(name or (model.id if model is not None else "")))
 
     def _model_of(self, session: str) -> str:
@@ -164,14 +147,11 @@ class Host(Struct):
     def use_mode(self, mode: PermissionMode) -> None:
         self.settings = replace(self.settings, permission_mode=mode)
 
-    async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
-        """Run a command that the user typed, in the folder and with the variables of the session's own commands; `emit`
-        shows pieces of the output meanwhile.
+    async def sandbox(self) -> Sandbox:
+        return await self.registry.confined.get()
 
-        Raises:
-            SandboxError: this machine has no sandbox; nothing was run.
-            ToolError: it is no command.
-        """
+    async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
+        """Run a command that the user typed like the session's own; `emit` shows pieces of the output meanwhile."""
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
         context = ToolContext(session, "person", self.workspace, {}, emit)
         output = await invocation.tool.run(invocation.arguments, context)
@@ -227,12 +207,7 @@ class Host(Struct):
         )
 
     async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:
-        """Open a session by id or unique prefix; `log` is its log, if that is open already.
-
-        Raises:
-            SessionNotFound: no session, or several, have this name.
-            SessionBusy: another process writes it.
-        """
+        """Open a session by id or unique prefix; `log` is its log, if that is open already."""
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             if session_id in self.unattended:
@@ -241,8 +216,7 @@ class Host(Struct):
         await self.settle()
         log = log or self.store.open(session_id)
         left, opening = self.left.pop(session_id, None), self.opening(session_id)
-        modes = GivenModes(self.settings.agent_data_dir, self.workspace)
-        opening = replace(opening, mode=left.mode if left is not None else modes.of(session_id, opening.mode))
+        opening = replace(opening, mode=left.mode if left is not None else self._modes.of(session_id, opening.mode))
         try:
             session = self._keep(await Session.resume(log, self.wiring(session_id, left and left.lane), opening))
         except BaseException:
@@ -262,15 +236,11 @@ class Host(Struct):
         return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
-        """Return a new session that begins as a copy of another, up to and including `through_seq`.
-
-        Raises:
-            SessionNotFound: no session, or several, have this name.
-        """
+        """Return a new session that begins as a copy of another, up to and including `through_seq`."""
         source = self.store.resolve(name)
         fork = new_session_id(self.clock.now())
         await self.store.fork(source, fork, through_seq)
-        GivenModes(self.settings.agent_data_dir, self.workspace).inherit(source, fork)
+        self._modes.inherit(source, fork)
         return await self.open_session(fork)
 
     async def release(self, session: str) -> None:
@@ -288,26 +258,25 @@ class Host(Struct):
 
     def latest(self) -> str | None:
         """Return the id of the session that was written last; for a sub-agent's, of the session that it works for."""
-        latest = self.store.latest()
-        known = set(self.store.sessions()) if latest is not None else set[str]()
+        latest, known = self.store.latest(), set(self.store.sessions())
         while latest is not None:
+            known.discard(latest)
             first = next(iter(self.store.read(latest)), None)
             parent = first.parent if isinstance(first, SessionCreated) and first.session == latest else None
             if parent is None or parent.session not in known:
-                return latest
-            known.discard(latest)
+                break
             latest = parent.session
-        return None
+        return latest
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
         self.opened(session)
         given = any(isinstance(command, SetMode) for command in self.initial_commands)
-        GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
+        self._modes.watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
-            from lmagent.app.logs import SessionLogger
+            from lmagent.app.logs import log_session
 
-            session.listen(SessionLogger(session.state.session))
+            log_session(session)
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few users have one
 
@@ -315,6 +284,10 @@ class Host(Struct):
             after = self.settings.notify_after
             session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
         return session
+
+    @property
+    def _modes(self) -> GivenModes:
+        return GivenModes(self.settings.agent_data_dir, self.workspace)
 
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
         """Return the lowest free number of a lane that fits; `first` if that is free. 0 is the main one's."""
@@ -367,9 +340,8 @@ class Host(Struct):
         return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:
-        if self.snapshots is not None:
-            sessions = self.sessions.values()
-            await self.snapshots.aclose({content for session in sessions for content in kept_contents(session)})
+        if isinstance(self.snapshots, KeptChanges):
+            await self.snapshots.aclose({one for session in self.sessions.values() for one in kept_contents(session)})
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()

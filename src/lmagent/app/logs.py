@@ -1,7 +1,4 @@
-"""Logs: the program's actions, in `.lmagent/logs/lmagent.log` of the workspace, without secrets and without contents.
-
-The session's own log is the record of the work; this file helps to explain the program's behaviour.
-"""
+"""Logs: the program's actions, in `.lmagent/logs/lmagent.log` of the workspace, without secrets or contents."""
 
 from __future__ import annotations
 
@@ -16,12 +13,15 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError
 from lmagent.engine.redact import Redactor
 
 if TYPE_CHECKING:
+    from lmagent.engine.session import Session
     from lmagent.providers.transport import Timeouts, Transport, TransportResponse
 
 FILE = Path(".lmagent", "logs", "lmagent.log")
@@ -122,44 +122,40 @@ def _details(workspace: Path) -> str:
     return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"
 
 
-class SessionLogger:
-    """A listener that logs the events of a session: names, times and outcomes."""
+def log_session(session: Session) -> None:
+    """Log the events of a session: names, times and outcomes."""
 
-    def __init__(self, session: str) -> None:
-        self._session = session
-
-    def __call__(self, event: ev.Event) -> None:
+    def listen(event: ev.Event) -> None:
+        level = logging.INFO
         match event:
             case ev.TurnStarted():
-                self._log(logging.INFO, f"turn {event.turn} begins")
+                text = f"turn {event.turn} begins"
             case ev.ToolFinished():
-                self._log(logging.INFO, f"tool {event.tool}: {event.status} in {event.duration:.1f} s")
+                text = f"tool {event.tool}: {event.status} in {event.duration:.1f} s"
             case ev.StepFinished(usage=usage):
-                self._log(logging.INFO, f"model call: {usage.prompt_tokens} tokens in, {usage.completion_tokens} out")
+                text = f"model call: {usage.prompt_tokens} tokens in, {usage.completion_tokens} out"
             case ev.TurnFinished():
-                reason = f" ({event.reason})" if event.reason else ""
+                text = f"turn {event.turn} ends: {event.outcome}{f' ({event.reason})' if event.reason else ''}"
                 level = logging.ERROR if event.outcome == "error" else logging.INFO
-                self._log(level, f"turn {event.turn} ends: {event.outcome}{reason}")
             case ev.RetryScheduled():
-                self._log(logging.WARNING, f"{event.reason}; trying again in {event.delay:.0f} s")
+                level, text = logging.WARNING, f"{event.reason}; trying again in {event.delay:.0f} s"
             case ev.Notice():
-                self._log(logging.WARNING, event.text)
+                level, text = logging.WARNING, event.text
             case _:
-                pass
+                return
+        LOG.log(level, "%s: %s", session.state.session, text)
 
-    def _log(self, level: int, text: str) -> None:
-        LOG.log(level, "%s: %s", self._session, text)
+    session.listen(listen)
 
 
 class LoggedTransport:
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
+        self.aclose = inner.aclose
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> TransportResponse:
-        from lmagent.providers.transport import TransportResponse
-
         begun, what = monotonic(), f"{method} {urlsplit(url).path}"
         LOG.debug("%s: %d bytes sent", what, len(body))
         try:
@@ -168,17 +164,15 @@ class LoggedTransport:
             LOG.debug("%s: %s after %.2f s", what, failure, monotonic() - begun)
             raise
         LOG.debug("%s: status %d after %.2f s", what, response.status, monotonic() - begun)
+        chunks = response.chunks
 
-        async def chunks() -> AsyncGenerator[bytes]:
+        async def logged() -> AsyncGenerator[bytes]:
             size = 0
             try:
-                async for chunk in response.chunks:
+                async for chunk in chunks:
                     size += len(chunk)
                     yield chunk
             finally:
                 LOG.debug("%s: %d bytes received after %.2f s", what, size, monotonic() - begun)
 
-        return TransportResponse(response.status, response.headers, chunks(), response.aclose)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return replace(response, chunks=logged())

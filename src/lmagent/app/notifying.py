@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -21,13 +22,7 @@ LONGEST = 500
 
 
 class UserCall(Struct, frozen=True):
-    """A reason to call the user.
-
-    Attributes:
-        kind: an approval or a plan waits, or a turn has ended.
-        text: the subject, in a line or a few.
-        outcome: how the turn ended; empty for `kind` approval or plan.
-    """
+    """A reason to call the user."""
 
     kind: Kind
     text: str
@@ -80,10 +75,6 @@ class Notifier:
 
     The command gets facts in variables, never in its text: a model's output cannot become part of it. It runs as the
     user, outside of the sandbox, and the program does not wait for it.
-
-    Args:
-        command: a line for the shell.
-        after: see `Attention`.
     """
 
     def __init__(self, command: str, after: float, session: Callable[[], tuple[str, str]], workspace: Path) -> None:
@@ -93,9 +84,14 @@ class Notifier:
         self._workspace = workspace
 
     def __call__(self, event: ev.Event) -> None:
-        if (call := self._attention.of(event)) is not None:
-            session, title = self._session()
-            _run(self._command, self._workspace, variables(call, session, title, self._workspace))
+        if (call := self._attention.of(event)) is None:
+            return
+        told = variables(call, *self._session(), self._workspace)
+        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        options |= {"cwd": self._workspace, "env": {**os.environ, **told}, "start_new_session": sys.platform != "win32"}
+        with suppress(OSError):  # no shell, or too many processes: the work itself continues
+            process = subprocess.Popen(self._command, shell=True, **options)
+            threading.Thread(target=process.wait, daemon=True).start()
 
 
 def variables(call: UserCall, session: str, title: str, workspace: Path) -> dict[str, str]:
@@ -113,20 +109,3 @@ def variables(call: UserCall, session: str, title: str, workspace: Path) -> dict
 def _plain(text: str) -> str:
     """Return the text without control sequences, and without characters that a variable cannot hold."""
     return "".join(sign if sign.isprintable() else " " for sign in text[:LONGEST])
-
-
-def _run(command: str, folder: Path, told: Mapping[str, str]) -> None:
-    try:
-        process = subprocess.Popen(
-            command,
-            shell=True,
-            cwd=folder,
-            env={**os.environ, **told},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=sys.platform != "win32",
-        )
-    except OSError:
-        return  # no shell, or too many processes: the work itself continues
-    threading.Thread(target=process.wait, daemon=True).start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import anyio
 import anyio.abc
@@ -11,23 +10,18 @@ import anyio.abc
 from lmagent.app.host import Host
 from lmagent.app.logs import unexpected
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.commands import Approve, Continue, Interrupt
 from lmagent.core.errors import LmagentError
 from lmagent.core.ids import InputOrigin
-from lmagent.core.messages import user
 from lmagent.core.ports import Clock, Postponed
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import SCHEDULER, Session
-from lmagent.engine.waits import local
-from lmagent.store.jsonl import JsonlStore
+from lmagent.schedule.turns import turn_of, wake
 
 ENDING = 20.0
 """Seconds within which an interrupted turn ends, if its tools let go."""
-
-REMEMBERED = 256
-"""Inputs whose sender's id is kept in memory; older ones are found in the log."""
 
 AGAIN = 1.0
 """Seconds after which a job is tried again whose session was closed before its turn could begin."""
@@ -47,10 +41,7 @@ class OpenSession:
         opened_at: Unix seconds at which it was opened.
         used_at: monotonic seconds at which a client last asked for it.
         is_opening: the runner is still looking at work that an earlier process left in it.
-        is_closing: it is about to be released.
-        inputs: the inputs that were sent here, by their origin.
         jobs: the number of scheduled jobs that work in it or wait for their turn.
-        failure: the error that ended its work, if one did.
     """
 
     def __init__(
@@ -67,7 +58,6 @@ class OpenSession:
         self.used_at = host.clock.monotonic()
         self.is_opening = False
         self.is_closing = False
-        self.inputs: dict[InputOrigin, ev.InputReceived] = {}
         self.jobs = 0
         self.failure: LmagentError | None = None
         self._host = host
@@ -113,11 +103,6 @@ class OpenSession:
 
     def touch(self) -> None:
         self.used_at = self._host.clock.monotonic()
-
-    def remember(self, event: ev.InputReceived) -> None:
-        self.inputs[event.origin] = event
-        if len(self.inputs) > REMEMBERED:
-            self.inputs.pop(next(iter(self.inputs)))
 
     # --- working ----------------------------------------------------------------------------------------------------
 
@@ -207,31 +192,26 @@ class OpenSession:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    async def run_job(self, job: InputOrigin, *, is_open: bool, patient_until: float) -> None:
+    async def run_job(self, origin: InputOrigin, *, is_open: bool, patient_until: float) -> None:
         """Run the turn of a job whose input is in the log, to its end.
 
         Args:
-            is_open: whether an earlier process began the turn and left it open.
             patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
-
-        Raises:
-            Postponed: the session was closed before the turn ended.
-            LmagentError: the session failed.
         """
         if patient_until:
-            be_patient(self.session, job, patient_until)
+            be_patient(self.session, origin, patient_until)
         if is_open and not self.session.running:
             await self.session.send(Continue(by=SCHEDULER))
         self.work()
-        while not self._is_over(job):
+        while not self._is_over(origin):
             if not self._is_working:
                 raise self.failure or Postponed(AGAIN)
             await self._moved.wait()
 
-    def _is_over(self, job: InputOrigin) -> bool:
-        if any(input.origin == job for input in self.session.state.inputs.values()):
+    def _is_over(self, origin: InputOrigin) -> bool:
+        if any(input.origin == origin for input in self.session.state.inputs.values()):
             return False
-        return turn_of(self._host.store, self.id, job) != "open"
+        return turn_of(self._host.store, self.id, origin) != "open"
 
     def wake_waiters(self) -> None:
         """Wake the tasks that wait for a job or for a free session, so that they look again."""
@@ -265,15 +245,6 @@ class OpenSession:
             self.work()
 
 
-async def wake(session: Session, clock: Clock) -> bool:
-    """Submit the input that wakes a session, if it still waits; return whether it did."""
-    wait = session.state.wait
-    if wait is None or session.state.inputs:
-        return False
-    text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
-    return await session.send(Submit(message=user(text), by=SCHEDULER, origin=InputOrigin("wait", wait.id))) is not None
-
-
 async def wake_in_time(session: Session, clock: Clock) -> bool:
     """Wait for the time of a waiting session and wake it; return False if it was continued before that."""
     wait = session.state.wait
@@ -283,26 +254,6 @@ async def wake_in_time(session: Session, clock: Clock) -> bool:
             return await wake(session, clock)
         await clock.sleep(min(LOOK, left))
     return False
-
-
-def turn_of(store: JsonlStore, session: str, job: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
-    """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
-    input, turn, begun = "", 0, 0
-    for event in store.read(session):
-        match event:
-            case ev.InputReceived() if event.origin == job:
-                input = event.id
-            case ev.TurnStarted() if input and not turn:
-                begun = event.turn
-            case ev.MessageAdded() if input and event.input == input:
-                turn = event.turn
-            case ev.TurnFinished() if turn and event.turn == turn:
-                return event
-            case ev.TurnFinished() if event.turn == begun:
-                begun = 0
-            case _:
-                pass
-    return "open" if turn or begun else ""
 
 
 def _family(session: Session) -> list[Session]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from lmagent import __version__
 from lmagent.app.clock import SystemClock
-from lmagent.app.modes import GivenModes
-from lmagent.app.profiles import system_text
+from lmagent.app.kept import GivenModes
+from lmagent.app.prompt import system_text
 from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
-from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import compat, export
@@ -88,11 +88,7 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
-    """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model.
-
-    Raises:
-        ConfigError: the form is unknown.
-    """
+    """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model."""
     forms = {"md": export.to_markdown, "talk": export.to_talk, "html": export.to_html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
@@ -110,11 +106,7 @@ class WorkspaceRecords(Struct, frozen=True):
         return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
 
     def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
-        """Set or clear a session's marks (None leaves a mark unchanged); return its id.
-
-        Raises:
-            SessionBusy: another process has it open.
-        """
+        """Set or clear a session's marks (None leaves a mark unchanged); return its id."""
         session = self.store.resolve(name)
         log = self.store.open(session)
         try:
@@ -133,11 +125,7 @@ class WorkspaceRecords(Struct, frozen=True):
         return fork
 
     def delete(self, name: str) -> str:
-        """Delete a session and its sub-agents' sessions, with their files in the workspace; return its id.
-
-        Raises:
-            SessionBusy: one of them is at work; nothing was deleted.
-        """
+        """Delete a session and its sub-agents' sessions, with their files in the workspace; return its id."""
         session = self.store.resolve(name)
         family = self.family(session)
         for member in family:
@@ -153,44 +141,36 @@ class WorkspaceRecords(Struct, frozen=True):
                 shutil.rmtree(folder, ignore_errors=True)
         return session
 
-    def family(self, session: str) -> list[str]:
+    def family(self, session: str, met: Collection[str] = ()) -> list[str]:
         """Return the ids of a session's sub-agents, then its own."""
-        return self._family(session, set())
-
-    def _family(self, session: str, met: set[str]) -> list[str]:
-        met.add(session)
-        family: list[str] = []
-        names, children = {session}, list[str]()
+        names, children, met = {session}, list[str](), {session, *met}
         for event in self.store.read(session):
             if isinstance(event, ev.SubagentStarted):
                 children.append(event.child)
             elif isinstance(event, ev.SessionForked):  # a log that was put aside keeps its sub-agents; a copy has none
                 names = {session} if event.at_seq else {*names, event.parent}
+        family: list[str] = []
         for child in children:
-            if child not in met and self._works_for(child, session, names):
-                family += self._family(child, met)
+            if child not in (*met, *family) and self._works_for(child, session, names):
+                family += self.family(child, (*met, *family))
         return [*family, session]
 
     def _works_for(self, child: str, session: str, names: set[str]) -> bool:
         """Return whether a sub-agent's own log names the session as its parent: other logs are not trusted for this.
 
-        Args:
-            names: the session's id, and its ids before it was set aside.
+        `names` are the session's id, and its ids before it was set aside.
         """
         try:
             first = next(iter(self.store.read(child)), None)
-        except StoreError:
-            return False
-        if not (isinstance(first, ev.SessionCreated) and first.session == child and first.parent is not None):
-            return False
-        above = first.parent.session
-        return above == session or (above in names and not self._has_begun(above, child))
-
-    def _has_begun(self, session: str, child: str) -> bool:
-        try:
-            return any(
-                isinstance(event, ev.SubagentStarted) and event.child == child for event in self.store.read(session)
-            )
+            if not (isinstance(first, ev.SessionCreated) and first.session == child and first.parent is not None):
+                return False
+            above = first.parent.session
+            if above == session or above not in names:
+                return above == session
+            begun = (event for event in self.store.read(above) if isinstance(event, ev.SubagentStarted))
+            return all(event.child != child for event in begun)
+        except SessionNotFound:
+            return True  # its parent was set aside, and its child not begun by another one since
         except StoreError:
             return False
 

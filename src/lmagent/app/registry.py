@@ -3,74 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from lmagent.app.confined import Confined
-from lmagent.app.profiles import PROFILES, Profile
+from lmagent.app.prompt import PROFILES, Profile
 from lmagent.config.settings import Settings
-from lmagent.core.commands import Mark
-from lmagent.core.errors import ConfigError
-from lmagent.core.events import DurableEvent, SessionMarked
+from lmagent.core.errors import ConfigError, StoreError, ToolError
+from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.engine.review import Fence, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
+from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.slash import SlashContext, SlashResult
-    from lmagent.store.jsonl import JsonlStore
 
 PLUGIN_GROUP = "lmagent.plugins"
 
 
-class Records(Protocol):
-    """The part of the recorded sessions that a tool may read."""
-
-    def get_blob(self, session: str, handle: str) -> bytes: ...
-
-    def events(self, session: str) -> Iterable[DurableEvent]: ...
-
-    def session(self, session: str) -> Session:
-        """Return a session that is open here for writing.
-
-        Raises:
-            ToolError: no such session is open, for example if the user calls a single tool.
-        """
-        ...
-
-
-class OpenRecords(Struct):
-    """The logs on disk, and the artifacts of the sessions that are open here."""
-
-    store: JsonlStore
-    sessions: dict[str, Session]
-    host: Host | None = None
-    """The owner of the sessions; None while it is wired."""
-
-    def get_blob(self, session: str, handle: str) -> bytes:
-        return self.sessions[session].log.get_blob(handle)
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        return self.store.read(session)
-
-    def session(self, session: str) -> Session:
-        return self.sessions[session]
-
-
 class SlashCommand(Struct, frozen=True):
-    """A command that every surface offers as `/name`.
+    """A command that every surface offers as `/name`, under the heading `group` in `/help`.
 
     Attributes:
-        usage: its arguments, for the help.
-        group: heading in `/help`.
         beside: it may take long and changes nothing, so a surface takes further input meanwhile.
         picks: without arguments it only offers the arguments that it takes.
     """
@@ -97,34 +60,33 @@ OWN = ("read_artifact", "recall", "report_result")
 """The tools that read or report a session's own record; a list of allowed tools need not name them."""
 
 
-async def _mark(session: Session, command: Mark) -> DurableEvent:
-    marked = SessionMarked(pinned=command.pinned, archived=command.archived)
-    return await session.record(marked, sync=True)
+SessionHook = Callable[[Session], Awaitable[None]]
 
 
 class Registry(Struct):
     """The contributions of a program's features, and the services that features may use.
 
     Attributes:
-        confined: gives the sandbox for commands.
+        sessions: the sessions that are open here for writing, by id.
+        host: the owner of the sessions; None while it is wired, and for a single call.
         profile: how much of the window the fixed part of a new session's prompt may take.
         session_notes: like notes, for those that depend on the session; they receive its id.
-        reviews: may let a turn continue at its end, or end it.
-        fences: which tools may not be used in a session now.
-        orders: handlers of the commands that belong to a feature, by the command's type.
-        closers: release the features' resources at the end of the program.
         command_modules: modules whose `commands()` gives slash commands. They are imported at the first look-up: a
             one-shot needs none.
+        closers: release the features' resources at the end of the program.
         enders: release the features' resources of a session that is over; they receive its id.
-        abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
         busy: returns whether work runs for a session outside its turns, which releasing it would end.
+        abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """
 
     workspace: Path
     clock: Clock
-    records: Records
+    store: JsonlStore
     confined: Confined
+    settings: Settings = field(default_factory=Settings)
+    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    host: Host | None = None
     profile: Profile = PROFILES[-1]
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
@@ -132,17 +94,32 @@ class Registry(Struct):
     command_modules: list[str] = field(default_factory=list[str])
     reviews: list[Review] = field(default_factory=list[Review])
     fences: list[Fence] = field(default_factory=list[Fence])
-    orders: dict[type, Order] = field(default_factory=lambda: {Mark: _mark})
-    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
-    enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
-    busy: list[Callable[[str], bool]] = field(default_factory=list[Callable[[str], bool]])
-    abandon: Callable[[Session, str], Awaitable[str]] | None = None
+    orders: dict[type, Order] = field(default_factory=dict[type, Order])
     hides: list[Callable[[SessionState], set[str]]] = field(default_factory=list[Callable[[SessionState], set[str]]])
-    settings: Settings = field(default_factory=Settings)
-    openers: list[Callable[[Session], Awaitable[None]]] = field(
-        default_factory=list[Callable[[Session], Awaitable[None]]]
-    )
+    openers: list[SessionHook] = field(default_factory=list["SessionHook"])
+    busy: list[Callable[[str], bool]] = field(default_factory=list[Callable[[str], bool]])
+    enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
+    abandon: Callable[[Session, str], Awaitable[str]] | None = None
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
+
+    # --- the sessions' records --------------------------------------------------------------------------------------
+
+    def session(self, session: str) -> Session:
+        """Return a session that is open here for writing. Raise ToolError if the user calls a single tool."""
+        if session not in self.sessions:
+            raise ToolError("this tool works on a session's own record; a single call has none")
+        return self.sessions[session]
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        return self.store.read(session) if session else ()
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        if session not in self.sessions:
+            raise StoreError("artifacts belong to a session; a single call has none")
+        return self.sessions[session].log.get_blob(handle)
+
+    # --- contributions ----------------------------------------------------------------------------------------------
 
     def tool(self, tool: Tool) -> None:
         """Add a tool. Raise ConfigError if the name is taken: nothing can be shadowed."""
@@ -202,11 +179,11 @@ def load_plugins(registry: Registry) -> None:
     """Let each installed plugin register its features.
 
     A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry.
-
-    Raises:
-        ConfigError: a plugin cannot be loaded.
     """
-    if not any(_plugin_files()):
+    needle = f"[{PLUGIN_GROUP}]".encode()
+    folders = (Path(folder) for folder in sys.path if folder.endswith("site-packages"))
+    files = (path for folder in folders for path in folder.glob("*.dist-info/entry_points.txt"))
+    if not any(needle in path.read_bytes() for path in files):
         return
     from importlib.metadata import entry_points  # slow to import, and few users have a plugin
 
@@ -220,13 +197,3 @@ def load_plugins(registry: Registry) -> None:
                 f"the plugin {point.name!r} ({point.value}) failed to load: {type(broken).__name__}: {broken}",
                 fix="update or uninstall it",
             ) from broken
-
-
-def _plugin_files() -> Iterator[Path]:
-    """Yield entry point files that mention our group, found without importing the metadata machinery."""
-    needle = f"[{PLUGIN_GROUP}]".encode()
-    for folder in sys.path:
-        if folder.endswith("site-packages"):
-            for path in Path(folder).glob("*.dist-info/entry_points.txt"):
-                if needle in path.read_bytes():
-                    yield path

@@ -20,11 +20,13 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
 from lmagent.app.upkeep import Upkeep
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import (
     ConfigError,
+    LmagentError,
     SessionBusy,
     SessionDamaged,
     SessionNotFound,
@@ -36,6 +38,7 @@ from lmagent.core.ids import InputOrigin, is_session_id, new_id
 from lmagent.core.messages import Message
 from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
+from lmagent.schedule.turns import input_of
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
 
@@ -59,13 +62,7 @@ class Stopped(Struct, frozen=True):
 class Runner:
     """The sessions that this process works on.
 
-    Args:
-        surface: the name in the log for commands that do not name their own surface.
-        attended: whether a user can answer the approvals of its sessions.
-        resumable: see `OpenSession`.
-
     Attributes:
-        opened: an event that is set when the next session opens.
         is_watched: tells whether a client watches a session. Such a session stays open longer.
     """
 
@@ -99,6 +96,9 @@ class Runner:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Run sessions within this context. Turns that run at its end stay open if the runner is resumable."""
+        if self._tasks is not None:
+            yield  # a scheduler runs in it
+            return
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -130,6 +130,10 @@ class Runner:
     def is_ending(self) -> bool:
         return self._is_ending
 
+    def unexpected(self, defect: Exception, back: str = "lmagent sessions") -> LmagentError:
+        """Log an error that no caller foresaw; return it for the user, with the command that continues the work."""
+        return unexpected(defect, self.host.workspace, self.host.settings, back)
+
     async def ready(self) -> anyio.abc.TaskGroup:
         """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
         await self._runs.wait()
@@ -141,11 +145,7 @@ class Runner:
     # --- opening and releasing --------------------------------------------------------------------------------------
 
     async def begin(self, id: str = "") -> OpenSession:
-        """Return a new session, which is on disk. With an empty id, it gets an id made from the time.
-
-        Raises:
-            StoreError: a session has this id, or it cannot be written.
-        """
+        """Return a new session, which is on disk. With an empty id, it gets an id made from the time."""
         tasks = await self.ready()
         async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
             _require_free(self.host.store.root / id)
@@ -157,10 +157,6 @@ class Runner:
 
         Args:
             take_up: False if the caller is about to end the left work.
-
-        Raises:
-            SessionNotFound: no session has this id.
-            SessionBusy: another process writes it, or it is the session of a sub-agent at work.
         """
         tasks = await self.ready()
         if (known := self.usable(session)) is not None:
@@ -196,13 +192,9 @@ class Runner:
 
     @asynccontextmanager
     async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
-        """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed.
-
-        Raises:
-            SessionBusy: another process has it open.
-            LmagentError: it cannot be opened.
-        """
-        known = await (self.open(session) if is_there(self.host.store, session) else self.begin(session))
+        """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed."""
+        is_there = (self.host.store.root / session / EVENTS).exists()
+        known = await (self.open(session) if is_there else self.begin(session))
         known.jobs += 1
         try:
             yield known
@@ -267,12 +259,7 @@ class Runner:
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def send(self, session: str, command: Command) -> DurableEvent | None:
-        """Carry out a command; return the event that records it, which is on disk then.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`.
-            LmagentError: the command does not fit the session's state.
-        """
+        """Carry out a command; return the event that records it, which is on disk then."""
         if not command.by:
             command = msgspec.structs.replace(command, by=self.surface)
         if (child := self._sub_agent(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
@@ -311,13 +298,7 @@ class Runner:
         Args:
             id: the sender's own id of the input; empty for an input that is never repeated.
             steer: whether it is for the running turn; otherwise it gets a turn of its own.
-            by: the surface; empty for the runner's own.
             to: session id of the sub-agent that a steering input is for; empty for the session itself.
-            way: see `Submit`.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`; the sub-agent that is meant is not at work.
-            ConfigError: the id is not valid.
         """
         by, origin = by or self.surface, origin_of(id or new_id())
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
@@ -333,30 +314,20 @@ class Runner:
                 raise _not_at_work(to)
             return sent
         assert isinstance(event, InputReceived)
-        if (known := self.usable(to or session)) is not None:
-            known.remember(event)
         return event
 
     async def sent(self, session: str, origin: InputOrigin) -> InputReceived | None:
-        """Return the recorded input from an origin; None if there is no such input.
-
-        Raises:
-            SessionNotFound: no session has this id.
-        """
-        if (known := self.usable(session)) is not None:
-            if origin not in known.session.state.work.origins:
-                return None
-            if origin in known.inputs:
-                return known.inputs[origin]
-        return await anyio.to_thread.run_sync(_find_sent, self.host.store, session, origin)
+        """Return the input of an origin; None if no input is."""
+        known = self.usable(session)
+        if known is not None and origin not in known.session.state.work.origins:
+            return None
+        self.host.store.read(session)
+        return await anyio.to_thread.run_sync(input_of, self.host.store, session, origin)
 
     async def stop(self, session: str, by: str = "") -> Stopped:
         """Withdraw the messages that wait in a session, then end the running turn.
 
         In the other order, the next message would begin a turn.
-
-        Raises:
-            SessionNotFound, SessionBusy: see `open`.
         """
         withdrawn: tuple[InputReceived, ...] = ()
         if self._sub_agent(session) is None:
@@ -373,12 +344,7 @@ class Runner:
     # --- deleting ---------------------------------------------------------------------------------------------------
 
     async def delete(self, session: str) -> None:
-        """Delete a session and its sub-agents' sessions. A running turn is interrupted for good.
-
-        Raises:
-            SessionNotFound: no session has this id.
-            SessionBusy: another process writes one of them; nothing was deleted.
-        """
+        """Delete a session and its sub-agents' sessions. A running turn is interrupted for good."""
         await self.ready()
         self.require(session)
         _require_lock(self.host.store, session)
@@ -402,11 +368,7 @@ class Runner:
             self.deleted(member)
 
     async def end_work(self, session: str) -> None:
-        """Interrupt the running turn of a session for good, and close it. Call it with the session's lock.
-
-        Raises:
-            SessionBusy: it is the session of a sub-agent at work.
-        """
+        """Interrupt the running turn of a session for good, and close it. Call it with the session's lock."""
         if (known := self.sessions.get(session)) is not None:
             known.is_closing = True  # a task that needs it now waits for the lock
             await known.close_left()
@@ -423,14 +385,6 @@ def origin_of(id: str) -> InputOrigin:
     if not _ID.fullmatch(id):
         raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
     return InputOrigin.of(f"web:{id}")
-
-
-def is_there(store: JsonlStore, session: str) -> bool:
-    try:
-        store.read(session)
-    except SessionNotFound:
-        return False
-    return True
 
 
 def require_readable(store: JsonlStore, session: str) -> None:
@@ -458,11 +412,6 @@ def _require_lock(store: JsonlStore, session: str) -> None:
     lock = store.root / session / LOCK
     if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
         raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
-
-
-def _find_sent(store: JsonlStore, session: str, origin: InputOrigin) -> InputReceived | None:
-    events = store.read(session)
-    return next((event for event in events if isinstance(event, InputReceived) and event.origin == origin), None)
 
 
 def _not_at_work(child: str) -> SessionBusy:

@@ -1,21 +1,36 @@
-"""Settings for the `config` command: shown with their origins, imported, and a folder trusted."""
+"""Settings: shown with their origins, changed in the user's own file, imported; and a folder trusted.
+
+The page changes only settings that guard nothing. Keys, places, permissions, tools and the sandbox are changed in the
+user's own file.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
 from lmagent.config.compat import ImportReport, Targets, import_file
 from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
+from lmagent.config.loader import Loaded
+from lmagent.config.names import closest
+from lmagent.config.setting import Setting
+from lmagent.config.settings import BY_NAME, SETTINGS
 from lmagent.config.show import rows, shown
 from lmagent.config.trust import trust, untrust
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
+from lmagent.providers.concealed import shown as shown_url
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
 
 
 def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str:
@@ -55,13 +70,7 @@ def save_theme(workspace: Path, theme: str) -> Path:
 
 
 def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
-    """Change a setting in the user's configuration, or remove it (None); return the result as text.
-
-    Raises:
-        ConfigError: the setting does not exist, the value is not allowed, or the file cannot be written.
-    """
-    from lmagent.app.setting_changes import field_named, value_of
-
+    """Change a setting in the user's configuration, or remove it (None); return the result as text."""
     field, loaded = field_named(name), load_settings(HostOptions(workspace))
     file = loaded.env_file if field.secret else loaded.config_file
     if not field.secret:
@@ -99,3 +108,126 @@ def untrust_workspace(workspace: Path | None) -> str:
     if untrust(loaded.settings.agent_data_dir, path):
         return f"no longer trusted: {path}; programs that run keep the settings that they began with"
     return f"{path} was not trusted"
+
+
+# --- changes of a running program -------------------------------------------------------------------------------------
+
+KEPT = ("secret", "path", "rules", "url")
+"""Kinds that are never changed from the page."""
+
+LIVE = ("temperature", "sampling", "max_tokens", "keep_thinking", "limits")
+"""Parts of the agent that sessions take over when they are opened."""
+
+
+class SettingRow(Struct, frozen=True):
+    """A setting.
+
+    Attributes:
+        value: as text; of a secret only whether it is set.
+        pending: it differs from the running program's value; a restart applies it.
+        yours: your own `config.toml` sets it, so that it can be reset.
+    """
+
+    name: str
+    value: str
+    origin: str
+    layer: str
+    default: str
+    help: str
+    allowed: str
+    kind: str
+    choices: tuple[str, ...]
+    changeable: bool
+    pending: bool
+    yours: bool
+
+
+class Changed(Struct, frozen=True):
+    """The result of a change.
+
+    Attributes:
+        effect: when it takes effect: for sessions opened from now on, after a restart, or not while `hidden_by` wins.
+        hidden_by: the place that wins over your `config.toml`.
+    """
+
+    row: SettingRow
+    effect: Literal["sessions", "restart", "hidden"]
+    hidden_by: str = ""
+
+
+def changeable(field: Setting) -> bool:
+    return field.kind not in KEPT and field.folder in ("free", "smaller")
+
+
+def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
+    """Return all settings with the files' present values, and the configuration. Raise ConfigError for a damaged
+    file."""
+    now = host.config.read()
+    return tuple(_row(host, field, now) for field in SETTINGS), now
+
+
+def change_setting(host: Host, name: str, text: str | None) -> Changed:
+    """Change a setting in the user's configuration; None removes it."""
+    field, before = field_named(name), host.config.read()
+    if not changeable(field):
+        fix = f"change it in {before.config_file}, then restart lmagent"
+        raise ConfigError(f"{name} cannot be changed from the page: it guards what the agent may do or reach", fix=fix)
+    save_settings(before.config_file, {name: None if text is None else toml_of(value_of(field, text))})
+    return _taken_over(host, field, host.config.read())
+
+
+def field_named(name: str) -> Setting:
+    """Return a setting by its name. Raise ConfigError if no setting has this name."""
+    field = BY_NAME.get(name.lower())
+    if field is None:
+        meant = closest(name.lower(), BY_NAME)
+        fix = f"did you mean {meant}?" if meant else "lmagent config lists them"
+        raise ConfigError(f"there is no setting {name[:80]!r}", fix=fix)
+    return field
+
+
+def value_of(field: Setting, text: str) -> Any:
+    """Return the value of a setting from text. Raise ConfigError if it is not allowed."""
+    try:
+        return field.read(text, Path.cwd(), paths.home_dir(os.environ), text=True)
+    except ValueError as error:
+        raise ConfigError(f"{field.name} {error}", fix=f"{field.name}: {field.help}") from None
+
+
+def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
+    row = _row(host, field, now)
+    if row.layer not in ("user config", "default"):
+        return Changed(row, "hidden", row.origin)
+    before, new = host.settings, getattr(now.settings, field.name)
+    host.settings = replace(before, **{field.name: new})
+    lives = getattr(before, field.name) == new or _lives(host, field, getattr(before, field.name), new)
+    if lives:
+        made = host.config.agent_of(host.settings)
+        host.agent = replace(host.agent, **{part: getattr(made, part) for part in LIVE})
+    return Changed(_row(host, field, now), "sessions" if lives else "restart")
+
+
+def _lives(host: Host, field: Setting, old: Any, new: Any) -> bool:
+    config = host.config
+    before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
+    return any(getattr(before, part) != getattr(after, part) for part in LIVE)
+
+
+def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
+    value, start, origin = getattr(now.settings, field.name), host.config.start, now.origins[field.name]
+    began, text = getattr(start.settings, field.name), shown(field, value)
+    taken_over = value == getattr(host.settings, field.name) and _lives(host, field, began, value)
+    return SettingRow(
+        name=field.name,
+        value=shown_url(text) if field.kind == "url" and value else text,
+        origin=str(origin),
+        layer=origin.layer,
+        default=shown(field, field.default),
+        help=field.help,
+        allowed=field.allowed,
+        kind=field.kind,
+        choices=field.choices,
+        changeable=changeable(field),
+        pending=value != began and not taken_over,
+        yours=origin.layer == "user config",
+    )

@@ -1,25 +1,28 @@
-"""One tool, called by the user: the same resolution, decoding, path safety and permission rules as in a session."""
+"""One tool or command without a session, called by the user.
+
+A tool has the same resolution, decoding, path safety and permission rules as in a session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.clock import SystemClock
-from lmagent.app.confined import Confined
+from lmagent.app.confined import Confined, request
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import HostOptions, features, load_settings, permission_rules
+from lmagent.app.wiring import HostOptions, features, load_settings, permission_rules, registry_of
 from lmagent.config.loader import Loaded
 from lmagent.config.workspace import open_workspace
-from lmagent.core.errors import StoreError, ToolError
-from lmagent.core.events import DurableEvent
+from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
+from lmagent.core.sandbox import Exec, Exit, Running, SandboxReport, Stream
 from lmagent.core.tool import FileMark, ToolContext
-from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Request, judge, sight
 from lmagent.policy.paths import located, through_links
@@ -35,19 +38,6 @@ class CallResult(Struct, frozen=True):
     text: str
 
 
-class NoRecords:
-    """A single call has no session."""
-
-    def get_blob(self, session: str, handle: str) -> bytes:
-        raise StoreError("artifacts belong to a session; a single call has none")
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        return ()
-
-    def session(self, session: str) -> Session:
-        raise ToolError("this tool works on a session's own record; a single call has none")
-
-
 class AllSeen(Mapping[str, FileMark]):
     """Counts each existing file as read just now: the user who calls the tool has looked at it."""
 
@@ -58,12 +48,9 @@ class AllSeen(Mapping[str, FileMark]):
         target = self._workspace / path
         if not target.is_file():
             raise KeyError(path)
-        import hashlib
-
         return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield nothing: marks are made on request."""
         return iter(())
 
     def __len__(self) -> int:
@@ -75,8 +62,7 @@ def open_toolbox(workspace: Path | None) -> Toolbox:
 
 
 def _registry(loaded: Loaded) -> Registry:
-    path = open_workspace(loaded.workspace).path
-    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, loaded.settings), settings=loaded.settings)
+    registry = registry_of(open_workspace(loaded.workspace).path, loaded.settings)
     features(registry)
     return registry
 
@@ -102,12 +88,48 @@ def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: 
     """Return the context of the call. Raise ToolError if a rule forbids the call, or the user does not allow it."""
     path, rules = registry.workspace, permission_rules(loaded, registry)
     tool = invocation.tool
-    request = Request(tool.name, tool.effect, located(str(path), invocation.targets), invocation.command)
-    verdict = judge(request, loaded.settings.permission_mode, rules)
+    asked = Request(tool.name, tool.effect, located(str(path), invocation.targets), invocation.command)
+    verdict = judge(asked, loaded.settings.permission_mode, rules)
     if verdict.decision == "deny":
         raise ToolError(f"Denied: {verdict.reason}. It was not run.")
     if verdict.decision == "ask" and not ask(f"{invocation.summary} — {verdict.reason}"):
         raise ToolError(f"Not run: {verdict.reason}, and it was not allowed. To run it without a question: --yes")
     context = ToolContext("", "call", path, AllSeen(path), lambda _: None)
-    hides = sight(request, rules)
+    hides = sight(asked, rules)
     return replace(context, hidden=through_links(str(path), hides)) if hides else context
+
+
+async def probe_all(options: HostOptions) -> list[SandboxReport]:
+    """Return the probe's report of each sandbox that the settings allow."""
+    from lmagent.sandbox.choose import reports
+
+    loaded = load_settings(options)
+    workspace = open_workspace(loaded.workspace).path
+    return await reports(workspace, request(loaded.settings, workspace))
+
+
+async def run_command(
+    options: HostOptions, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
+) -> Exit:
+    """Run a command in the sandbox, and pass its output through. SandboxError means that it did not run."""
+    loaded = load_settings(options)
+    confined = Confined(open_workspace(loaded.workspace).path, loaded.settings)
+    started: list[Running] = []
+
+    def show(stream: Stream, piece: bytes) -> None:
+        try:
+            target = stdout if stream == "stdout" else stderr
+            target.write(piece)
+            target.flush()
+        except OSError:  # the reader of the output has gone, so the command need not continue
+            for running in started:
+                running.kill()
+
+    try:
+        sandbox = await confined.get()
+        started.append(await sandbox.start(Exec(argv, timeout=timeout, hosts=confined.hosts), show))
+        return await started[0].wait()
+    finally:
+        with suppress(OSError):
+            stdout.flush()
+        await confined.aclose()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.app.habits import ELSEWHERE, SYNONYMS
 from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.core.errors import ConfigError
@@ -48,6 +47,12 @@ class SlashContext(Struct, frozen=True):
     view: View
 
 
+def need_session(context: SlashContext) -> Session:
+    if context.session is None:
+        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
+    return context.session
+
+
 class Choice(Struct, frozen=True):
     """One of several lines that the user can pick; `line` is the whole command, from the slash on."""
 
@@ -60,15 +65,8 @@ class SlashResult(Struct, frozen=True):
     """The result of a command.
 
     Attributes:
-        text: shown to the user, as Markdown.
-        diff: `text` is a diff.
         submit: sent to the model as if typed.
-        session: the surface continues with this session.
-        fresh: the surface continues with a new session.
-        quit: the surface ends.
         run: the session has a turn to run.
-        copy: put on the user's clipboard by a surface that has one.
-        choices: a surface with a picker offers these instead of showing `text`.
         headed: lines of `text` that end with a colon are headings.
     """
 
@@ -91,11 +89,7 @@ def is_command(text: str) -> bool:
 
 
 def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
-    """Return the command that a line names, by our name or another program's, and its arguments.
-
-    Raises:
-        ConfigError: the command does not exist; the fix names similar ones.
-    """
+    """Return the command that a line names, by our name or another program's, and its arguments."""
     found = _LINE.fullmatch(line.strip())
     name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
     known = all_commands(host)
@@ -179,3 +173,67 @@ def _unusable(workspace: Path) -> str:
     except NotPlain as what:
         return f"{'/'.join(COMMANDS)} is {what}, so your own commands are left out"
     return ""
+
+
+# --- names in other agents and model runners --------------------------------------------------------------------------
+
+SYNONYMS = {
+    "?": "help",
+    "approvals": "permissions",
+    "bye": "quit",
+    "clear": "new",
+    "cost": "usage",
+    "exit": "quit",
+    "models": "model",
+    "q": "quit",
+    "reset": "new",
+    "settings": "config",
+    "todos": "todo",
+    "tokens": "context",
+}
+"""Names of commands of ours that do the same."""
+
+_MENTION = "write @PATH in your message to attach a file"
+
+ELSEWHERE = {
+    "add": _MENTION,
+    "add-dir": "start lmagent with --workspace FOLDER to work elsewhere",
+    "architect": "/plan TASK plans first",
+    "ask": "/btw QUESTION asks on the side, /plan TASK plans first",
+    "bug": "/export writes this session to a file that you can send",
+    "chat-mode": "/mode shows the permission modes, /plan TASK plans first",
+    "code": "just type the task",
+    "commit": "ask the agent to commit, or type !!git commit",
+    "continue": "/resume picks a session to continue",
+    "doctor": "type !!lmagent doctor, or run it in your shell",
+    "drop": "/new begins without the files of this conversation",
+    "edit": "Alt+Enter begins a new line in a message",
+    "editor": "Alt+Enter begins a new line in a message",
+    "feedback": "/export writes this session to a file that you can send",
+    "git": "!!git COMMAND runs git in your own shell",
+    "history": "/sessions lists the sessions, the Up key brings back earlier input",
+    "lint": "ask the agent, or type !COMMAND",
+    "load": "/model picks a model, /resume a session",
+    "login": "an API key is the setting LLM_API_KEY; a local server needs none",
+    "logout": "an API key is the setting LLM_API_KEY; a local server needs none",
+    "ls": "type !ls",
+    "map": "/context shows what fills the window",
+    "memory": "AGENTS.md in the folder holds permanent instructions for the agent; /init writes it",
+    "mention": _MENTION,
+    "paste": "paste the path of an image, or write @PATH",
+    "ps": "type !!lmagent models ps, or run it in your shell",
+    "pull": "type !!lmagent models pull MODEL, or run it in your shell",
+    "read-only": _MENTION,
+    "review": "ask for a review; /diff shows what the agent changed",
+    "rewind": "/undo takes back what the agent changed",
+    "run": "type !COMMAND",
+    "sandbox": "/status shows the sandbox",
+    "save": "every session is saved; /export writes one to a file",
+    "set": "/config shows the settings, /model picks a model",
+    "show": "/status shows the server, /model the model, /config the settings",
+    "side": "/btw QUESTION asks on the side",
+    "tasks": "/todo shows the tasks, /agents the sub-agents",
+    "test": "ask the agent, or type !COMMAND",
+    "web": "run lmagent web in your shell for the page",
+}
+"""Our equivalent of another program's command."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, cast
 
 from lmagent.config.settings import Settings
-from lmagent.core.changes import Change, Restored, UndoRefusal
+from lmagent.core.changes import Snapshots
 from lmagent.core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -16,53 +17,34 @@ if TYPE_CHECKING:
 
 
 class KeptChanges:
-    """See `lmagent.core.changes.Snapshots`."""
+    """Has the methods of `lmagent.core.changes.Snapshots`."""
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
         self._workspace = workspace
         self._settings = settings
-        self._opened: WorkspaceSnapshots | None = None
 
-    @property
+    @cached_property
     def _store(self) -> WorkspaceSnapshots:
-        if self._opened is None:
-            import hashlib
+        import hashlib
 
-            from lmagent.undo.limits import UndoLimits
-            from lmagent.undo.snapshots import WorkspaceSnapshots
+        from lmagent.undo.limits import UndoLimits
+        from lmagent.undo.snapshots import WorkspaceSnapshots
 
-            data = self._settings.agent_data_dir
-            key = hashlib.sha256(str(self._workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-            limits = UndoLimits(total_max=self._settings.undo_mb << 20)
-            self._opened = WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
-        return self._opened
+        data = self._settings.agent_data_dir
+        key = hashlib.sha256(str(self._workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        limits = UndoLimits(total_max=self._settings.undo_mb << 20)
+        return WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
 
-    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
-        return await self._store.before(paths, call)
-
-    async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
-        return await self._store.after(paths, call)
-
-    async def interrupted(self, call: str) -> Sequence[Change]:
-        """Return the changes since a call whose process died."""
-        return await self._store.interrupted(call)
-
-    async def forget(self, call: str) -> None:
-        await self._store.forget(call)
-
-    async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
-        return await self._store.restore(changes, to)
-
-    def content(self, sha256: str) -> bytes | None:
-        return self._store.content(sha256)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     async def aclose(self, keep: Collection[str]) -> None:
         """Shrink the store below its limit, except for `keep`, and close it; older sessions' contents go first."""
-        if self._opened is not None:
+        if "_store" in self.__dict__:
             with contextlib.suppress(StoreError):  # it keeps its size until the next time
-                await self._opened.collect(keep)
-            self._opened.close()
+                await self._store.collect(keep)
+            self._store.close()
 
 
-def kept_changes(workspace: Path, settings: Settings) -> KeptChanges | None:
-    return KeptChanges(workspace, settings) if settings.undo_mb else None
+def kept_changes(workspace: Path, settings: Settings) -> Snapshots | None:
+    return cast("Snapshots", KeptChanges(workspace, settings)) if settings.undo_mb else None

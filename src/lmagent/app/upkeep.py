@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
-from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
 from lmagent.core.commands import Continue
 from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, StoreError
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.session import SCHEDULER
-from lmagent.store.index import SessionIndex, Unattended
+from lmagent.schedule.turns import unattended
+from lmagent.store.index import Unattended
 
 if TYPE_CHECKING:
     from lmagent.app.runner import Runner
@@ -79,19 +78,21 @@ class Upkeep:
 
     async def _look(self) -> None:
         """Continue inputs that a dead process accepted, and open sessions that are about to wake."""
-        try:
-            rows = await anyio.to_thread.run_sync(unattended, self._host.store.root)
-        except LmagentError as trouble:
-            self._runner.say(str(trouble))
-            return
         self._forget_refused()
-        for row in rows:
+        for row in await self._unattended():
             if row.session in self._host.sessions or not _from_a_user(row):
                 continue
             key = (row.session, row.ended if row.until else str(row.origin))
             due = not row.until or row.until - self._host.clock.now() < SOON
             if due and key not in self._continued and await self._continue(row.session):
                 self._continued.add(key)
+
+    async def _unattended(self) -> list[Unattended]:
+        try:
+            return await anyio.to_thread.run_sync(unattended, self._host.store.root)
+        except LmagentError as trouble:
+            self._runner.say(str(trouble))
+            return []
 
     async def _continue(self, session: str) -> bool:
         """Continue a session's accepted inputs; return False to try again later, since another process has it open."""
@@ -105,7 +106,7 @@ class Upkeep:
             if isinstance(failure, StoreError):
                 self._refused[session] = self._host.clock.monotonic()
             if not isinstance(failure, LmagentError):
-                failure = unexpected(failure, self._host.workspace, self._host.settings, f"lmagent --resume {session}")
+                failure = self._runner.unexpected(failure, f"lmagent --resume {session}")
             if (text := f"session {session} is not resumed: {failure}") not in self._reported:
                 self._reported.add(text)
                 self._runner.say(text)
@@ -120,11 +121,10 @@ class Upkeep:
     def _forget_refused(self) -> None:
         """Let sessions with a full disk be continued again: it may have room by now."""
         now = self._host.clock.monotonic()
-        again = {session for session, at in self._refused.items() if now - at >= REFUSED}
-        if again:
-            self._refused = {session: at for session, at in self._refused.items() if session not in again}
-            self._continued = {key for key in self._continued if key[0] not in again}
-            self._taken_up = {turn for turn in self._taken_up if turn[0] not in again}
+        for session in [session for session, at in self._refused.items() if now - at >= REFUSED]:
+            del self._refused[session]
+            self._continued = {key for key in self._continued if key[0] != session}
+            self._taken_up = {turn for turn in self._taken_up if turn[0] != session}
 
     async def take_up(self, known: OpenSession) -> None:
         """Continue inputs that a dead process accepted in a session that was just opened.
@@ -147,16 +147,11 @@ class Upkeep:
         known.work()
 
     async def _is_left(self, session: str) -> bool:
-        try:
-            rows = await anyio.to_thread.run_sync(unattended, self._host.store.root)
-        except LmagentError as trouble:
-            self._runner.say(str(trouble))
-            return False
         return any(
             row.session == session
             and not row.until
             and (_from_a_user(row) or row.origin.kind in ("cron", "inbox", "wait"))
-            for row in rows
+            for row in await self._unattended()
         )
 
     # --- tidying ----------------------------------------------------------------------------------------------------
@@ -185,13 +180,6 @@ class Upkeep:
         if self._runner.is_watched(known.id):
             return state.work.proposal is None and now - known.used_at >= IDLE
         return now - max(known.used_at, self.unwatched_at.get(known.id, 0.0)) >= LEFT
-
-
-def unattended(root: Path) -> list[Unattended]:
-    """Return the sessions that have work although no process may have them open."""
-    with SessionIndex(root) as index:
-        index.refresh()
-        return index.unattended()
 
 
 def _from_a_user(row: Unattended) -> bool:

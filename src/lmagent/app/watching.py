@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, field
 
-from lmagent.app.watchedjobs import WatchedJobs
 from lmagent.core.errors import SessionNotFound, ungrouped
-from lmagent.core.events import DurableEvent, SubagentStarted
+from lmagent.core.events import DurableEvent, MessageAdded, SessionForked, SubagentStarted, ToolFinished, ToolStarted
 from lmagent.core.plurals import plural
 from lmagent.core.work import Task
 from lmagent.engine.budget import steps_made, tokens_spent
@@ -24,22 +24,19 @@ PAUSE = 0.1
 GONE = 1.0
 """Seconds between two checks that the working process still lives."""
 
-TASKS = 12
-"""Tasks that are shown; the rest is counted."""
+SHOWN = 12
+"""Tasks, and latest background commands, that are shown; the rest is counted."""
 
 _MARKS = {"completed": "✓", "in_progress": "▸", "failed": "✗", "blocked": "!", "skipped": "-"}
+_ENDED = re.compile(r"^(?:<jobs>)?(job\d+) ended: ([^<\n]*)", re.MULTILINE)
 
 
 class Node(Struct, frozen=True):
-    """A session in a tree.
+    """A session in a tree; `step` and `tokens` include those of its sub-agents.
 
     Attributes:
-        parent: the session that it works for; empty for the first.
         task: id of the task that it was begun for; empty for none.
-        objective: its task as text; empty for the user's session.
         status: running, interrupted, idle, or how its last turn ended.
-        step: model calls, those of its sub-agents included.
-        tokens: tokens spent, likewise.
     """
 
     session: str
@@ -52,26 +49,68 @@ class Node(Struct, frozen=True):
     title: str
 
 
+class WatchedJobs(Struct):
+    """A session's commands in the background, from its log: each with its state, `running` or how it ended."""
+
+    commands: dict[str, str] = field(default_factory=dict[str, str])
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    _summaries: dict[str, str] = field(default_factory=dict[str, str])
+
+    def apply(self, event: DurableEvent) -> None:
+        match event:
+            case ToolStarted() if event.tool == "shell":
+                self._summaries[event.call_id] = event.summary.removeprefix("shell ")
+            case ToolFinished():
+                summary, job = self._summaries.pop(event.call_id, ""), event.data.get("job")
+                if isinstance(job, str) and event.tool == "shell":
+                    self.commands[job] = summary
+                if isinstance(job, str) and event.tool in ("shell", "jobs") and job in self.commands:
+                    self.states[job] = str(event.data.get("state") or "running")
+            case MessageAdded() if event.origin == "note" and event.message.text.startswith("<jobs>"):
+                self.states.update(_ENDED.findall(event.message.text))
+            case SessionForked():
+                self.commands.clear()  # they belong to the session from which this one was copied
+                self.states.clear()
+            case _:
+                pass
+
+    def lines(self, *, alive: bool) -> Iterator[str]:
+        """Yield a line for each job. Jobs end with the process that began them, which may be no longer `alive`."""
+        for job in list(self.commands)[-SHOWN:]:
+            state = self.states[job]
+            if state == "running" and not alive:
+                state = "ended with the program"
+            mark = "▸" if state == "running" else "✓" if state.startswith("exit code 0 ") else "✗"
+            yield f"{mark} {job} {self.commands[job]} ({state})"
+        if len(self.commands) > SHOWN:
+            yield f"… {len(self.commands) - SHOWN} earlier jobs"
+
+
+class _Watched(Struct):
+    """One session of the tree, below the one parent that it has even if several logs claim it."""
+
+    state: SessionState
+    parent: str = ""
+    jobs: WatchedJobs = field(default_factory=WatchedJobs)
+
+
 class Tree:
     """The state of a session and all its sub-agents, from their logs."""
 
     def __init__(self, store: JsonlStore, root: str) -> None:
         self.root = root
         self._store = store
-        self._states: dict[str, SessionState] = {}
-        self._jobs: dict[str, WatchedJobs] = {}
-        self._above: dict[str, str] = {}
-        """The one parent of each sub-agent's session, even if several logs claim it."""
+        self._known: dict[str, _Watched] = {}
         self._load(root)
 
     @property
     def over(self) -> bool:
         """Return whether all work has ended: the turn is over, or no process works on it."""
-        state = self._states[self.root]
+        state = self._known[self.root].state
         return not (state.turn_open or state.inputs) or not self._store.is_running(self.root)
 
-    def _load(self, session: str) -> None:
-        self._states[session], self._jobs[session] = SessionState(session=session), WatchedJobs()
+    def _load(self, session: str, parent: str = "") -> None:
+        self._known[session] = _Watched(SessionState(session=session), parent)
         try:
             events = self._store.read(session)
         except SessionNotFound:
@@ -80,11 +119,11 @@ class Tree:
             self._take(session, event)
 
     def _take(self, session: str, event: DurableEvent) -> None:
-        self._states[session].apply(event)
-        self._jobs[session].apply(event)
-        if isinstance(event, SubagentStarted) and event.child not in self._states:
-            self._above[event.child] = session
-            self._load(event.child)
+        known = self._known[session]
+        known.state.apply(event)
+        known.jobs.apply(event)
+        if isinstance(event, SubagentStarted) and event.child not in self._known:
+            self._load(event.child, session)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield after each change, until all work has ended."""
@@ -92,8 +131,7 @@ class Tree:
         followed: set[str] = set()
 
         async def follow(session: str) -> None:
-            nonlocal news
-            async with aclosing(cast("Any", self._store.follow(session, self._states[session].seq))) as events:
+            async with aclosing(cast("Any", self._store.follow(session, self._known[session].state.seq))) as events:
                 async for event in events:
                     self._take(session, event)
                     news.set()
@@ -101,7 +139,7 @@ class Tree:
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 while not self.over:
-                    for session in self._states.keys() - followed:
+                    for session in self._known.keys() - followed:
                         followed.add(session)
                         tasks.start_soon(follow, session)
                     with anyio.move_on_after(GONE):
@@ -110,63 +148,50 @@ class Tree:
                     yield
                     await anyio.sleep(PAUSE)
                 tasks.cancel_scope.cancel()
-        self._states.clear()
-        self._above.clear()
+        self._known.clear()
         self._load(self.root)  # with events written while the followers were being stopped
 
     def nodes(self) -> Iterator[Node]:
         """Yield the session and its sub-agents, each after its parent."""
-        yield self._node(self.root, "", None)
-        yield from self._nodes_below(self.root)
+        yield from self._nodes(self.root, "", "")
 
-    def _nodes_below(self, session: str) -> Iterator[Node]:
-        for started in self._states[session].work.children.values():
-            if self._above.get(started.child) == session:
-                yield self._node(started.child, session, started)
-                yield from self._nodes_below(started.child)
-
-    def _node(self, session: str, parent: str, started: SubagentStarted | None) -> Node:
-        state = self._states[session]
-        doing = "running" if self._store.is_running(session) else "interrupted"
-        if not (state.turn_open or state.inputs):
-            doing = state.last_outcome or "idle"
-        return Node(
-            session=session,
-            parent=parent,
-            task=started.task if started is not None else "",
-            objective=started.brief.objective if started is not None else "",
-            status=doing,
-            step=steps_made(state),
-            tokens=tokens_spent(state),
-            title=state.title,
-        )
+    def _nodes(self, session: str, task: str, objective: str) -> Iterator[Node]:
+        known = self._known[session]
+        state = known.state
+        status = state.last_outcome or "idle"
+        if state.turn_open or state.inputs:
+            status = "running" if self._store.is_running(session) else "interrupted"
+        counted = steps_made(state), tokens_spent(state)
+        yield Node(session, known.parent, task, objective, status, *counted, state.title)
+        for started in state.work.children.values():
+            if self._known[started.child].parent == session:
+                yield from self._nodes(started.child, started.task, started.brief.objective)
 
     def lines(self) -> list[str]:
-        state = self._states[self.root]
-        return [f"{self.root}  {state.title}", *self._below(self.root, 1)]
+        return [f"{self.root}  {self._known[self.root].state.title}", *self._below(self.root, 1)]
 
     def _below(self, session: str, depth: int) -> Iterator[str]:
-        state, pad = self._states[session], "  " * depth
+        known, pad = self._known[session], "  " * depth
+        state, tasks = known.state, list(known.state.work.tasks.values())
         yield f"{pad}{self._doing(session)}"
         if budget := _budget(state):
             yield f"{pad}budget: {budget}"
-        tasks = list(state.work.tasks.values())
-        for task in tasks[:TASKS]:
+        for task in tasks[:SHOWN]:
             yield f"{pad}{_task(task)}"
-        if len(tasks) > TASKS:
-            yield f"{pad}… {plural(len(tasks) - TASKS, 'more task')}"
-        for line in self._jobs[session].lines(alive=self._store.is_running(session)):
+        if len(tasks) > SHOWN:
+            yield f"{pad}… {plural(len(tasks) - SHOWN, 'more task')}"
+        for line in known.jobs.lines(alive=self._store.is_running(session)):
             yield f"{pad}{line}"
         for key, started in state.work.children.items():
             result = state.work.results.get(key)
             name = f"{started.task}: " if started.task else ""
             ended = f"  {result.status}" if result is not None else ""
             yield f"{pad}↳ {name}{' '.join(started.brief.objective.split())[:80]}  [{started.child}]{ended}"
-            if self._above.get(started.child) == session:
+            if self._known[started.child].parent == session:
                 yield from self._below(started.child, depth + 2)
 
     def _doing(self, session: str) -> str:
-        state = self._states[session]
+        state = self._known[session].state
         used = f"{steps_made(state)} steps, {tokens_spent(state):,} tokens"
         if not state.turn_open and not state.inputs:
             return f"{state.last_outcome or 'not begun'} · turn {state.turn} · {used}"
@@ -174,18 +199,18 @@ class Tree:
             return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self._resumed(session)} continues it"
         doing = "the model" if state.turn_open else "waiting"
         if state.started:
-            calls = list(state.started.values())
-            doing = calls[-1].summary or calls[-1].tool
+            call = list(state.started.values())[-1]
+            doing = call.summary or call.tool
         if state.approvals:
             doing = f"asks for {next(iter(state.approvals.values())).summary}"
         return f"turn {state.turn} · step {state.step} · {doing} · {used}"
 
     def _resumed(self, session: str) -> str:
         """Return the session to resume for an interrupted one: the topmost that waits for its result."""
-        above = self._above.get(session)
-        if above is None:
+        above = self._known[session].parent
+        if not above:
             return session
-        work = self._states[above].work
+        work = self._known[above].state.work
         ended = any(started.child == session and key in work.results for key, started in work.children.items())
         return session if ended else self._resumed(above)
 

@@ -12,26 +12,31 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import children, planning
+from lmagent.app import children
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
-from lmagent.app.environment import ENVIRONMENT_NOTE
+from lmagent.app.environment import ENVIRONMENT_NOTE, Environment
 from lmagent.app.host import Host
 from lmagent.app.prompt import DATE_NOTE, date_note, instructions_note, set_options, workspace_note
-from lmagent.app.registry import OpenRecords, Registry, load_plugins
+from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
-from lmagent.core.commands import SetMode, SetModel, SetOptions
+from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
 from lmagent.core.errors import WorkspaceError
-from lmagent.core.events import OWN_CALL
+from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
 from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import Sampling, split_name
+from lmagent.core.ports import Clock
+from lmagent.core.work import Budget
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.planning.feature import Choices, Planning
+from lmagent.planning.notes import BATCH, STEPS
+from lmagent.planning.proposing import fence
 from lmagent.policy.gate import Rules, check_rule
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
@@ -48,21 +53,14 @@ from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 
 if TYPE_CHECKING:
-    from lmagent.app.ownserver import OwnServer
+    from lmagent.app.servers.ownserver import OwnServer
     from lmagent.providers.cassette import ReplayTransport
 
 Say = Callable[[str], None]
 
 
 class HostOptions(Struct, frozen=True):
-    """The options of the command line.
-
-    Attributes:
-        flags: settings given as flags, by name.
-        record: cassette to write the model traffic to.
-        replay: cassette to play the model's side from.
-        attended: whether a user can answer approvals.
-    """
+    """The options of the command line: settings given as flags, and cassettes of the model traffic."""
 
     workspace: Path | None = None
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -99,11 +97,7 @@ def _current_folder(options: HostOptions) -> Path:
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:
-    """Return a host for the workspace in the options; `say` shows a line to the user.
-
-    Raises:
-        LmagentError: the configuration, the workspace or a plugin is at fault.
-    """
+    """Return a host for the workspace in the options; `say` shows a line to the user."""
     loaded = load_settings(options)
     for warning in loaded.warnings:
         say(f"lmagent: {warning.text}" + (f"\n  → {warning.fix}" if warning.fix else ""))
@@ -115,62 +109,65 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     own: OwnServer | None = None
     if not settings.given_endpoint and not split_name(settings.llm_model)[0] and options.replay is None:
         settings, own = await _with_found_server(settings, live, say)
-    clock, replay = SystemClock(), _replay(options)
-    store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
-    sessions: dict[str, Session] = {}
-    confined = Confined(workspace.path, settings)
-    registry = Registry(workspace.path, clock, OpenRecords(store, sessions), confined, settings=settings)
+    registry, replay = registry_of(workspace.path, settings), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
     features(registry, say)
-    return Host(
+    registry.host = Host(
         workspace=workspace.path,
-        store=store,
-        served=_served(settings, replay or _recorded(live, options), clock),
+        store=registry.store,
+        served=_served(settings, replay or _recorded(live, options), registry.clock),
         settings=settings,
+        config=Configuration(loaded, partial(load_settings, options), _agent),
         agent=_agent(settings),
-        clock=clock,
+        clock=registry.clock,
         rules=permission_rules(loaded, registry),
         transport=live,
         registry=registry,
         toolbox=Toolbox(registry.offered()),
-        sessions=sessions,
+        sessions=registry.sessions,
+        machine=Environment(workspace.path, settings, dict(os.environ)),
+        snapshots=kept_changes(workspace.path, settings),
         initial_commands=_initial_commands(options, settings),
         attended=options.attended,
-        snapshots=kept_changes(workspace.path, settings),
         replay=replay,
-        config=Configuration(loaded, partial(load_settings, options), _agent),
     )
+    return registry.host
+
+
+def registry_of(workspace: Path, settings: Settings) -> Registry:
+    clock = SystemClock()
+    store = JsonlStore(workspace / ".lmagent" / "sessions", clock)
+    return Registry(workspace, clock, store, Confined(workspace, settings), settings)
 
 
 def features(registry: Registry, say: Say = lambda _: None) -> None:
     """Register all features, one line each; plugins come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
-    registry.tool(read_artifact_tool(registry.records.get_blob))
-    registry.tool(recall_tool(registry.records.events, registry.records.get_blob))
+    registry.tool(read_artifact_tool(registry.get_blob))
+    registry.tool(recall_tool(registry.events, registry.get_blob))
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
-    registry.command_modules += [
-        "lmagent.app.commands",
-        "lmagent.app.commands_settings",
-        "lmagent.app.commands_options",
-    ]
-    registry.command_modules.append("lmagent.app.crontab")
-    registry.orders[SetOptions] = set_options
-    registry.session_notes.append(partial(instructions_note, registry.records))
+    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work")]
+    registry.orders |= {SetOptions: set_options, Mark: _mark}
+    registry.session_notes.append(partial(instructions_note, registry))
     registry.hides.append(lambda _: set(registry.profile.hidden))
-    planning.register(registry)
+    tasks_and_plans(registry)
     checks_of_the_work(registry)
     children.register(registry)
     load_plugins(registry)
 
 
+async def _mark(session: Session, command: Mark) -> DurableEvent:
+    return await session.record(SessionMarked(pinned=command.pinned, archived=command.archived), sync=True)
+
+
 def commands_in_a_sandbox(registry: Registry) -> None:
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
-    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
+    runner = ShellRunner(registry.confined.get, registry.events, spill, jobs, registry.confined.hosts)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
     kernels = Kernels()
@@ -185,9 +182,29 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     registry.closers.append(jobs.aclose)
 
 
+def tasks_and_plans(registry: Registry) -> None:
+    settings = registry.settings
+    choices = Choices(
+        settings.enable_todo_tracking,
+        settings.enable_plan_enforcement,
+        Budget(settings.deep_steps, settings.deep_tokens),
+        settings.approve_plans,
+        lambda: registry.profile.name == "4k",
+    )
+    planning = Planning(registry.session, registry.events, choices)
+    for tool in planning.tools:
+        registry.tool(tool)
+    registry.hides.append(lambda _: {*STEPS, *BATCH})
+    registry.session_notes += planning.notes
+    registry.reviews.append(planning)
+    registry.fences.append(fence)
+    registry.orders.update(planning.orders)
+    registry.openers.append(planning.opened)
+
+
 def checks_of_the_work(registry: Registry) -> None:
     """Register the project's check at the end of a turn, and the verdict."""
-    confined, settings, events = registry.confined, registry.settings, registry.records.events
+    confined, settings, events = registry.confined, registry.settings, registry.events
     spill, limit = registry.workspace / ".lmagent" / "spill", settings.check_timeout
     runner = ShellRunner(confined.get, events, spill, Jobs(spill), confined.hosts, longest=limit, apart=True)
     shell = shell_tool(runner)
@@ -203,8 +220,8 @@ def checks_of_the_work(registry: Registry) -> None:
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
     """Without a configured model server, use the first usual one that runs, else run our own."""
-    from lmagent.app.builtin import builtin_server, in_library, running_server
-    from lmagent.app.reach import lists, preferred
+    from lmagent.app.servers.builtin import builtin_server, in_library, running_server
+    from lmagent.app.servers.reach import lists, preferred
     from lmagent.providers.discovery import discover, usual
 
     found = await discover(transport, usual(os.environ))
@@ -291,7 +308,7 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
     return ReplayTransport(options.replay, ignore=(DATE_NOTE, ENVIRONMENT_NOTE))
 
 
-def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Served:
+def _served(settings: Settings, transport: Transport, clock: Clock) -> Served:
     limit = settings.llm_timeout
     per_token = SLOWEST if limit >= Timeouts().first_byte else 0.0  # a user who sets less patience gets less
     endpoint = Endpoint(
@@ -304,7 +321,7 @@ def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Ser
     )
 
     def elsewhere(provider: str) -> Endpoint:
-        from lmagent.app.servers import endpoint_of  # few sessions switch servers
+        from lmagent.app.servers.table import endpoint_of  # few sessions switch servers
 
         return endpoint_of(settings, provider)
 

@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from lmagent.app.crontab import cron_history, cron_list, history_text, list_text
 from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.schedule.crontab import cron_history, cron_list, history_text, list_text
 
 
 @click.group(cls=CommandGroup, default="list")
@@ -142,12 +142,14 @@ def run(ctx: click.Context, id: str, **options: Any) -> int:
     host_options = HostOptions(ctx.obj, flags(**options), options["record"], options["replay"])
 
     async def do() -> int:
-        from lmagent.app.scheduling import Scheduler
+        from lmagent.app.runner import Runner
         from lmagent.headless.exitcode import exit_code
+        from lmagent.schedule.scheduler import Scheduler
 
         host = await open_host(host_options, say=lambda text: click.echo(text, err=True))
         try:
-            finished = await Scheduler(host, lambda text: click.echo(text, err=True), single=True).run_to_its_end(id)
+            runner = Runner(host, lambda text: click.echo(text, err=True), resumable=False)
+            finished = await Scheduler(runner, single=True).run_to_its_end(id)
         finally:
             await host.aclose()
         if finished is not None and finished.answer:

@@ -91,7 +91,7 @@ def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
 
 async def _show(folder: Path, task: str | None) -> int:
     """Run the chores, or the one task; returns the exit code of the first that failed."""
-    from lmagent.app.ownserver import OwnServer
+    from lmagent.app.servers.ownserver import OwnServer
     from lmagent.app.wiring import HostOptions, load_settings, open_host
     from lmagent.demo import model_path
     from lmagent.modelserver.opening import DEMO

@@ -13,7 +13,7 @@ import msgspec
 from lmagent.cli.options import allow_host_option, flags, sandbox_option, server_options, workspace_option
 
 if TYPE_CHECKING:
-    from lmagent.app.battery import Finding
+    from lmagent.app.servers.battery import Finding
 
 
 @click.command()
@@ -26,7 +26,7 @@ def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
     """Check server, model, workspace and tools; each fault with its fix."""
     import anyio
 
-    from lmagent.app.doctor import examine
+    from lmagent.app.servers.doctor import examine
     from lmagent.app.wiring import HostOptions
 
     findings = anyio.run(examine, HostOptions(workspace, flags(**options)), _keep if as_json else _tell)

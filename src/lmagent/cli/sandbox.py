@@ -39,7 +39,7 @@ def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
     """Attack every sandbox of this machine from inside, and show what held; exit 1 if none works."""
     import anyio
 
-    from lmagent.app.sandboxed import probe_all
+    from lmagent.app.single import probe_all
     from lmagent.app.wiring import HostOptions
 
     found = anyio.run(probe_all, HostOptions(workspace, flags(sandbox=sandbox)))
@@ -88,7 +88,7 @@ def execute(
     """
     import anyio
 
-    from lmagent.app.sandboxed import run_command
+    from lmagent.app.single import run_command
     from lmagent.app.wiring import HostOptions
     from lmagent.core.errors import LmagentError
 

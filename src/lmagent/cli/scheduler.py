@@ -62,10 +62,11 @@ def run_scheduler(workspace: Path | None, interval: float | None, options: dict[
 async def _serve(host: Host) -> int:
     import anyio
 
-    from lmagent.app.crontab import cron_list, list_text
-    from lmagent.app.scheduling import Scheduler
+    from lmagent.app.runner import Runner
     from lmagent.core.errors import StoreError, ungrouped
+    from lmagent.schedule.crontab import cron_list, list_text
     from lmagent.schedule.jobs import read_jobs
+    from lmagent.schedule.scheduler import Scheduler
     from lmagent.tools.sanitize import printable
 
     jobs = len(read_jobs(host.workspace).jobs)
@@ -76,7 +77,7 @@ async def _serve(host: Host) -> int:
     received: list[int] = []
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            service = Scheduler(host, _say, startup=True)
+            service = Scheduler(Runner(host, _say), startup=True)
             if sys.platform != "win32":
                 tasks.start_soon(_until_told, tasks.cancel_scope, received)
             await service.run()

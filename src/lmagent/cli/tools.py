@@ -23,8 +23,8 @@ def tool() -> None:
 @click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
+    from lmagent.app.commands.charts import tool_rows
     from lmagent.app.single import open_toolbox
-    from lmagent.app.toolrows import tool_rows
 
     tools = tuple(open_toolbox(workspace))
     for item in tools if as_json else ():

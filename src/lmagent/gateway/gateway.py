@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import anyio.to_thread
 
-from lmagent.app.downloads import Downloads
 from lmagent.app.host import Host
 from lmagent.app.runner import Runner
+from lmagent.app.servers.downloads import Downloads
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.gateway.broadcast.broadcast import Broadcast
 from lmagent.gateway.views import Views
@@ -64,11 +64,11 @@ class Gateway:
         return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
 
     async def _schedule(self) -> None:
-        from lmagent.app.scheduling import Scheduler  # not needed before the first answer
+        from lmagent.schedule.scheduler import Scheduler  # not needed before the first answer
 
         try:
             with ungrouped():
-                await Scheduler(self.host, self.say, runner=self.runner, startup=True).run()
+                await Scheduler(self.runner, startup=True).run()
         except LmagentError as error:
             self.say(f"the scheduler of this gateway has stopped: {error}")
 

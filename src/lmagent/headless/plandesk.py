@@ -42,7 +42,7 @@ class PlanDesk:
 
         `refused`: why the last decision was not accepted; empty the first time.
         """
-        from lmagent.app.planedit import decision  # few runs have a plan
+        from lmagent.planning.editing import decision  # few runs have a plan
         from lmagent.planning.plans import plan_text
 
         details = visible(refused or plan_text(proposal.plan))

@@ -8,10 +8,10 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
-from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
 from lmagent.core.messages import NO_WORDS
+from lmagent.planning.proposing import PlanWords
 from lmagent.tools.sanitize import printable, visible
 
 if TYPE_CHECKING:

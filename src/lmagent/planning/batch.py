@@ -1,9 +1,14 @@
-"""Batch: the task state, the progress of a long run over many items."""
+"""Batch: the task state, the progress of a long run over many items, and its own condition for the end, the gate.
+
+The gate compares processed, total, remaining and numbers: `processed == total and remaining == 0`. Any other text is
+kept and shown, and cannot be checked.
+"""
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict, replace
@@ -14,8 +19,7 @@ from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import TaskState
 from lmagent.engine import worktext
 from lmagent.engine.work import WorkState
-from lmagent.planning.gate import standing
-from lmagent.planning.store import Store
+from lmagent.planning.tasks import Store
 from lmagent.planning.tools import NoArgs, StateUpdate
 
 MOST_QUEUED = 500
@@ -36,18 +40,18 @@ async def update(store: Store, arguments: StateUpdate, ctx: ToolContext) -> Tool
 async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
     state = store.work(ctx).state
     lines = worktext.state_lines(state)
-    return ToolOutput("\n".join([*lines, standing(state)]) if lines else "There is no task state.", _facts(state))
+    text = "\n".join([*lines, standing(state)]) if lines else "There is no task state."
+    return ToolOutput(text, {"task_state": to_builtins(state)})
 
 
 async def reconcile(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
     found: list[str] = []
 
     def build(work: WorkState) -> TasksChanged:
-        found[:] = []
-        state = work.state
-        if state == TaskState():
+        found.clear()
+        if work.state == TaskState():
             raise ToolError("There is no task state to compare; task_state_update makes one.")
-        return _changed(work, replace(state, remaining_queue=_queue(state, ctx, found)))
+        return _changed(work, replace(work.state, remaining_queue=_queue(work.state, ctx, found)))
 
     output = await store.change(ctx, build)
     state = store.work(ctx).state
@@ -85,9 +89,8 @@ def _missing(state: TaskState, ctx: ToolContext) -> list[str]:
     return [*lines, f"to be renamed, and not done yet: {_listed(undone)}"] if undone else lines
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + more
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _is_path(item: str) -> bool:
@@ -95,7 +98,7 @@ def _is_path(item: str) -> bool:
 
 
 def _exists(ctx: ToolContext, name: str) -> bool:
-    """Whether a file of this name exists in the workspace and this call may know of it."""
+    """Return whether a file of this name exists in the workspace and this call may know of it."""
     root = ctx.workspace.resolve()
     try:
         path = (root / name).resolve()
@@ -105,7 +108,7 @@ def _exists(ctx: ToolContext, name: str) -> bool:
 
 
 def _changed(work: WorkState, state: TaskState) -> TasksChanged:
-    """Build the change to a state. Raises ToolError if the state contradicts itself, or is too long to keep."""
+    """Build the change to a state. Raise ToolError if the state contradicts itself, or is too long to keep."""
     if state.processed_count < 0 or (state.total_count is not None and state.total_count < 0):
         raise ToolError("A count is below 0. Nothing was changed.")
     if state.total_count is not None and state.processed_count > state.total_count:
@@ -121,5 +124,55 @@ def _changed(work: WorkState, state: TaskState) -> TasksChanged:
     return TasksChanged(state=state if state != work.state else None)
 
 
-def _facts(state: TaskState) -> dict[str, Any]:
-    return {"task_state": to_builtins(state)}
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+_SIDE = r"(processed|completed|done|total|all|remaining|queue|left|\d{1,15})"
+_CONDITION = re.compile(rf"{_SIDE} ?(>=|<=|>|<|=+|equals|is) ?{_SIDE}")
+_EMPTY = re.compile(r"(empty|no) (remaining|queue)|(remaining|queue) (is |=+ )?empty")
+_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+def unmet(state: TaskState) -> str:
+    """Return why the gate is not met; empty if it is met, absent, or cannot be checked."""
+    for condition in _conditions(state.completion_gate):
+        if (found := _CONDITION.fullmatch(condition)) is None:
+            continue
+        left, sign, right = found.groups()
+        one, other = _value(left, state), _value(right, state)
+        if one is None or other is None:
+            return "total_count is not set, so completion cannot be checked"
+        if not _SIGNS.get(sign, operator.eq)(one, other):
+            if state.remaining_queue and {left, right} & {"remaining", "queue", "left"}:
+                return f"{len(state.remaining_queue)} left in the queue: {_listed(state.remaining_queue, 10)}"
+            return f"{condition} does not hold: {one} against {other}"
+    return ""
+
+
+def is_checkable(gate: str) -> bool:
+    conditions = _conditions(gate)
+    return bool(conditions) and all(map(_CONDITION.fullmatch, conditions))
+
+
+def standing(state: TaskState) -> str:
+    total = "?" if state.total_count is None else state.total_count
+    counted = f"{state.processed_count} of {total} processed, {len(state.remaining_queue)} in the queue."
+    if not state.completion_gate.strip():
+        return counted
+    if not is_checkable(state.completion_gate):
+        return f"{counted} The gate cannot be checked: write processed == total, or remaining == 0."
+    return f"{counted} The gate is {'not met' if unmet(state) else 'met'}."
+
+
+def _conditions(gate: str) -> list[str]:
+    """Return the conditions that are joined by `and`, in one spelling."""
+    text = re.sub(r"_count\b|(?<=remaining)[_ ]queue\b|\blen\b|[()`'\"]|(?<=\d),(?=\d{3}\b)", "", gate.lower())
+    parts = (" ".join(part.split()).rstrip(".") for part in re.split(r"\band\b|&&|,", text))
+    return [_EMPTY.sub("remaining == 0", part) for part in parts if part]
+
+
+def _value(side: str, state: TaskState) -> int | None:
+    if side.isdigit():
+        return int(side)
+    if side in ("processed", "completed", "done"):
+        return state.processed_count
+    return state.total_count if side in ("total", "all") else len(state.remaining_queue)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -14,7 +14,7 @@ from lmagent.core.errors import StoreError
 from lmagent.core.events import DurableEvent, Event, Notice, TurnFinished
 from lmagent.core.tool import Tool
 from lmagent.core.work import Budget
-from lmagent.engine.review import Again, End, Fence, Review
+from lmagent.engine.review import Again, End, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 from lmagent.planning import notes, proposing
@@ -22,18 +22,14 @@ from lmagent.planning.tools import planning_tools
 
 if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
-    from lmagent.planning.store import Store
-
-Events = Callable[[str], Iterable[DurableEvent]]
+    from lmagent.planning.tasks import Store
 
 
 class Choices(Struct, frozen=True):
     """The user's settings for planning.
 
     Attributes:
-        todos: the model keeps a list of its own (`ENABLE_TODO_TRACKING`).
         enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
-        deep: the budget of deep work.
         approve: plans are approved unread.
         small: says whether the window is too small for the tools of a batch.
     """
@@ -46,15 +42,14 @@ class Choices(Struct, frozen=True):
 
 
 class Planning(Review):
-    """The tools, notes, review, fence and orders of planning.
+    """The tools, notes, review and orders of planning."""
 
-    Args:
-        session: returns a session that is open here.
-        events: reads the recorded events of a session.
-        choices: the user's settings.
-    """
-
-    def __init__(self, session: Callable[[str], Session], events: Events, choices: Choices) -> None:
+    def __init__(
+        self,
+        session: Callable[[str], Session],
+        events: Callable[[str], Iterable[DurableEvent]],
+        choices: Choices,
+    ) -> None:
         self._session = session
         self._events = events
         self._choices = choices
@@ -66,40 +61,31 @@ class Planning(Review):
 
     @cached_property
     def _store(self) -> Store:
-        from lmagent.planning.store import Store
+        from lmagent.planning.tasks import Store
 
         return Store(self._session)
 
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:
+        def note(tell: Callable[[SessionState], str], session: str) -> str:
+            return tell(self._session(session).state)
+
         told = (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note, self._tools_note)
-        return tuple(map(self._note, told))
+        return tuple(partial(note, tell) for tell in told)
 
     def _tools_note(self, state: SessionState) -> str:
         return notes.tools_note(state, self.tools, small=self._choices.small())
 
-    def _note(self, tell: Callable[[Any], str]) -> Callable[[str], str]:
-        return lambda session: tell(self._session(session).state)
-
-    @property
-    def fence(self) -> Fence:
-        return proposing.fence
-
     @property
     def orders(self) -> Mapping[type, Order]:
-        def late(name: str) -> Order:
-            async def carry_out(session: Session, command: Any) -> DurableEvent | None:
-                from lmagent.planning.orders import Orders
+        return dict.fromkeys((SetWork, DecidePlan, ChangeTasks), self._carry_out)
 
-                order: Callable[[Session, Any], Awaitable[DurableEvent | None]]
-                order = getattr(Orders(self._choices.deep), name)
-                done = await order(session, command)
-                self._watch(session)
-                return done
+    async def _carry_out(self, session: Session, command: Any) -> DurableEvent:
+        from lmagent.planning.orders import carry_out
 
-            return carry_out
-
-        return {SetWork: late("set_work"), DecidePlan: late("decide"), ChangeTasks: late("change_tasks")}
+        event = await carry_out(session, command, self._choices.deep)
+        self._watch(session)
+        return event
 
     # --- the review -----------------------------------------------------------------------------------------------
 
@@ -125,30 +111,27 @@ class Planning(Review):
 
     async def opened(self, session: Session) -> None:
         """Complete a decision or a report that a crash interrupted."""
-        work = session.state.work
-        if work.decided is not None:
+        state = session.state
+        if state.work.decided is not None:
             from lmagent.planning.orders import settle
 
             await settle(session)
-        if not session.state.turn_open:
+        if not state.turn_open:
             await self._approve(session)
         self._watch(session)
-        if work.mode == "deep" and session.state.last_outcome and not session.state.turn_open:
+        if state.work.mode == "deep" and state.last_outcome and not state.turn_open:
             self._report(session)  # the existing report may be of the turn before
 
     async def _approve(self, session: Session) -> bool:
-        """Approve the waiting plan if no user has to decide on it; returns whether it did."""
+        """Approve the waiting plan if no user has to decide on it; return whether it did."""
         if session.state.work.proposal is None or not (self._choices.approve or proposing.begins_unread(session.state)):
             return False
-        from lmagent.planning.orders import Orders
-
-        await Orders(self._choices.deep).decide(session, DecidePlan(decision="approved", by="settings"))
-        self._watch(session)
+        await self._carry_out(session, DecidePlan(decision="approved", by="settings"))
         return True
 
     def _watch(self, session: Session) -> None:
-        work = session.state.work
-        if "deep" not in (work.mode, work.then) or session in self._reporting:
+        """Write a report at the end of each turn of deep work."""
+        if session in self._reporting or "deep" not in (session.state.work.mode, session.state.work.then):
             return
         self._reporting.add(session)
 
@@ -161,20 +144,11 @@ class Planning(Review):
     def _report(self, session: Session) -> None:
         from lmagent.planning import report
 
-        state = session.state
+        state, workspace = session.state, session.wiring.workspace
         try:
-            path = report.write(session.wiring.workspace, state, self._events(state.session))
+            path = report.write(workspace, state, self._events(state.session))
+            text = f"a report of this work: {path.relative_to(workspace)}"
+            notice = Notice(level="info", code="report", text=text, turn=state.turn)
         except StoreError as trouble:
-            session.emit(
-                Notice(
-                    level="warning",
-                    code="report",
-                    text=trouble.message,
-                    fix=trouble.fix,
-                    terminal=trouble.terminal,
-                    turn=state.turn,
-                )
-            )
-            return
-        told = path.relative_to(session.wiring.workspace)
-        session.emit(Notice(level="info", code="report", text=f"a report of this work: {told}", turn=state.turn))
+            notice = Notice(level="warning", code="report", text=trouble.message, fix=trouble.fix, turn=state.turn)
+        session.emit(notice)

@@ -12,7 +12,7 @@ from lmagent.engine.endings import Ending, answer_of
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
-from lmagent.planning import gate
+from lmagent.planning.batch import unmet
 
 TIMES = 2
 """How often a model is sent back to work while the same things are open."""
@@ -23,39 +23,33 @@ TODOS = "[These todos are still open:]"
 
 
 def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> End | Again | None:
-    """Send the model back to work while a condition that it or the user has set is open.
+    """Send a model that claims to be done back to work while a condition that it or the user has set is open.
 
-    Args:
-        ending: the meaning of the last message; only a claim to be done is judged.
-        answer: the last message.
-        enforce: whether steps of an approved plan are such a condition.
+    Open steps of an approved plan are such a condition if `enforce`.
     """
     if ending.kind != "done":
         return None
     work = session.state.work
-    if why := gate.unmet(work.state):
+    if why := unmet(work.state):
         reason = f"the completion gate {work.state.completion_gate!r} is not met: {why}"
         key = f"gate {work.state.processed_count} {len(work.state.remaining_queue)}"
         fix = "Go on with it, and call task_state_update; if it cannot be met, write BLOCKED: and the reason."
         return _again(key, f"You are not done: {reason}. {fix}", reason, answer)
-    binding = [task for task in work.tasks.values() if task.is_open and _binds(task, session.state, enforce=enforce)]
+    opened = [task for task in work.tasks.values() if task.is_open]
+    binding = [task for task in opened if work.mode == "deep" or (task.kind == "step" and enforce)]
     if binding:
         what = f"{plural(len(binding), 'task')} {'is' if len(binding) == 1 else 'are'} open"
-        key = f"open {' '.join(task.id for task in binding)}"
         fix = "Go on, and mark each as completed when it is; if one cannot be done, write BLOCKED: and the reason."
-        reason = f"{what}: {', '.join(task.id for task in binding[:SHOWN])}"
-        return _again(key, f"You are not done: {what}:\n{_rows(binding)}\n{fix}", reason, answer)
-    todos = [task for task in work.tasks.values() if task.kind == "todo" and task.is_open]
+        ids = [task.id for task in binding]
+        text = f"You are not done: {what}:\n{_rows(binding)}\n{fix}"
+        return _again(f"open {' '.join(ids)}", text, f"{what}: {', '.join(ids[:SHOWN])}", answer)
+    todos = [task for task in opened if task.kind == "todo"]
     if todos and not _told(session.state):
         text = (
             f"{TODOS}\n{_rows(todos)}\nDo them, or update them; if they do not matter any more, give the final answer."
         )
         return Again("todos", text, 1, End("done", answer=answer_of(answer)))
     return None
-
-
-def _binds(task: Task, state: SessionState, *, enforce: bool) -> bool:
-    return state.work.mode == "deep" or (task.kind == "step" and enforce)
 
 
 def _again(key: str, text: str, reason: str, answer: str) -> Again:
@@ -69,11 +63,12 @@ def _rows(tasks: Sequence[Task]) -> str:
 
 
 def _told(state: SessionState) -> bool:
-    """Whether the model was reminded of its todos since the user's last message."""
+    """Return whether the model was reminded of its todos since the user's last message."""
     since = max(state.user_at[-1], 0) if state.user_at else 0
-    return any(
-        TODOS in (part.text if isinstance(part, Text) else part.content)
-        for message in state.messages[since:]
-        for part in message.parts
+    parts = (part for message in state.messages[since:] for part in message.parts)
+    texts = (
+        part.content if isinstance(part, ToolResult) else part.text
+        for part in parts
         if isinstance(part, Text | ToolResult)
     )
+    return any(TODOS in text for text in texts)

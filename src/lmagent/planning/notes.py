@@ -32,13 +32,8 @@ WAITS = (
     "answer with all of it as JSON.\n</plan>"
 )
 
-BOUNDED = """<work>
-Short work: only a few model calls a turn. Do what matters most.
-</work>"""
-
-NORMAL = """<work>
-Ordinary work again: what the permissions allow is allowed.
-</work>"""
+BOUNDED = "<work>\nShort work: only a few model calls a turn. Do what matters most.\n</work>"
+NORMAL = "<work>\nOrdinary work again: what the permissions allow is allowed.\n</work>"
 
 
 def work_note(state: SessionState) -> str:
@@ -71,15 +66,11 @@ def _budget(state: SessionState) -> str:
 
 
 def budget_note(state: SessionState) -> str:
-    total, used, warned = state.work.budget, budget.used(state), "budget" in state.notes
-    shares = [
-        spent / limit
-        for spent, limit in ((used.steps or 0, total.steps), (used.tokens or 0, total.tokens))
-        if limit is not None
-    ]
-    if max(shares, default=0.0) < WARN_AT:
+    total, used = state.work.budget, budget.used(state)
+    pairs = ((used.steps or 0, total.steps), (used.tokens or 0, total.tokens))
+    if max((spent / limit for spent, limit in pairs if limit is not None), default=0.0) < WARN_AT:
         # A warning about an earlier budget must not stay for ever; a sub-agent inherits its parent's notes.
-        outdated = warned and state.work.parent is None
+        outdated = "budget" in state.notes and state.work.parent is None
         return f"<budget>\n{_budget(state) or 'There is no budget any more.'}\n</budget>" if outdated else ""
     return (
         f"<budget>\n{WARN_AT:.0%} of the budget for this work is used. {_budget(state)} "
@@ -95,9 +86,7 @@ BATCH = ("task_state_update", "task_state_get", "task_reconcile", "manage_tasks"
 def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> str:
     """List the tools for a plan, for deep work and for a batch, from the moment when they are of use.
 
-    Args:
-        tools: all tools of planning.
-        small: the window has no room for the tools of a batch.
+    A `small` window has no room for the tools of a batch.
     """
     work, told = state.work, state.notes.get("work_tools", "")
     kinds = {task.kind for task in work.tasks.values()}

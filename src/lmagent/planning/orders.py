@@ -9,9 +9,9 @@ from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Budget, Plan
 from lmagent.engine.session import Session
-from lmagent.planning.order import faults
 from lmagent.planning.plans import Unusable, plan_json, steps_of
 from lmagent.planning.proposing import usable
+from lmagent.planning.tree import faults
 
 BEGIN = (
     "The plan is approved, as the tasks above list it. Carry it out, each step when what it depends on is done. After "
@@ -19,73 +19,68 @@ BEGIN = (
 )
 
 
-class Orders:
-    """Carries out the commands; `deep` is the budget of deep work when the command names none."""
+async def carry_out(session: Session, command: SetWork | DecidePlan | ChangeTasks, deep: Budget) -> DurableEvent:
+    """Carry out a command; `deep` is the budget of deep work if the command names none."""
+    match command:
+        case SetWork():
+            return await _set_work(session, command, deep)
+        case DecidePlan():
+            return await decide(session, command)
+        case ChangeTasks():
+            return await _change_tasks(session, command)
 
-    def __init__(self, deep: Budget) -> None:
-        self._deep = deep
 
-    async def set_work(self, session: Session, command: SetWork) -> DurableEvent:
-        """Switch the mode of work; a waiting plan is dropped. Raises ConfigError if the mode does not exist."""
-        if command.mode == "plan" and command.then == "plan":
-            raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
-        if any(limit is not None and limit <= 0 for limit in (command.budget.steps, command.budget.tokens)):
-            raise ConfigError("a budget must be more than 0", terminal="--budget-steps 200 --budget-tokens 1500000")
-        deep = "deep" in (command.mode, command.then if command.mode == "plan" else "")
-        budget = command.budget
-        if deep:
-            budget = Budget(budget.steps or self._deep.steps, budget.tokens or self._deep.tokens)
-        if (proposal := session.state.work.proposal) is not None:
-            await session.record(PlanDecided(proposal=proposal.id, decision="rejected", by=command.by))
-        event = WorkChanged(mode=command.mode, budget=budget, then=command.then, by=command.by)
-        return await session.record(event, sync=True)
+async def _set_work(session: Session, command: SetWork, deep: Budget) -> DurableEvent:
+    """Switch the mode of work; a waiting plan is dropped."""
+    if command.mode == "plan" and command.then == "plan":
+        raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
+    budget = command.budget
+    if any(limit is not None and limit <= 0 for limit in (budget.steps, budget.tokens)):
+        raise ConfigError("a budget must be more than 0", terminal="--budget-steps 200 --budget-tokens 1500000")
+    if "deep" in (command.mode, command.then if command.mode == "plan" else ""):
+        budget = Budget(budget.steps or deep.steps, budget.tokens or deep.tokens)
+    if (proposal := session.state.work.proposal) is not None:
+        await session.record(PlanDecided(proposal=proposal.id, decision="rejected", by=command.by))
+    return await session.record(
+        WorkChanged(mode=command.mode, budget=budget, then=command.then, by=command.by), sync=True
+    )
 
-    async def decide(self, session: Session, command: DecidePlan) -> DurableEvent:
-        """Decide on the waiting plan, and start the work that follows from it.
 
-        Raises ConfigError if no plan waits, or the user's edited plan cannot be followed.
-        """
-        proposal = session.state.work.proposal
-        if proposal is None:
-            raise ConfigError(
-                "there is no plan to decide on",
-                fix="/plan TASK makes one",
-                terminal="/plan TASK, or lmagent --plan TASK, makes one",
-            )
-        if command.decision == "revise" and not command.feedback.strip():
-            raise ConfigError("to have a plan revised, say what should be otherwise", fix="/plan revise WORDS")
-        plan = _checked(command.plan or proposal.plan, session) if command.decision == "approved" else None
-        decided = await session.record(
-            PlanDecided(
-                proposal=proposal.id,
-                decision=command.decision,
-                plan=plan,
-                feedback=command.feedback.strip(),
-                by=command.by,
-            ),
-            sync=True,
-        )
-        await settle(session)
-        return decided
+async def decide(session: Session, command: DecidePlan) -> DurableEvent:
+    """Decide on the waiting plan, and start the work that follows from it."""
+    proposal, choice, feedback = session.state.work.proposal, command.decision, command.feedback.strip()
+    if proposal is None:
+        typed = "/plan TASK, or lmagent --plan TASK, makes one"
+        raise ConfigError("there is no plan to decide on", fix="/plan TASK makes one", terminal=typed)
+    if choice == "revise" and not feedback:
+        raise ConfigError("to have a plan revised, say what should be otherwise", fix="/plan revise WORDS")
+    plan: Plan | None = None
+    if choice == "approved":
+        found = usable(session, plan_json(command.plan or proposal.plan))
+        if isinstance(found, Unusable):
+            raise ConfigError(f"the plan cannot be followed: {found.words}", fix="edit it again; nothing was decided")
+        plan = found
+    decided = PlanDecided(proposal=proposal.id, decision=choice, plan=plan, feedback=feedback, by=command.by)
+    event = await session.record(decided, sync=True)
+    await settle(session)
+    return event
 
-    async def change_tasks(self, session: Session, command: ChangeTasks) -> DurableEvent:
-        """Change tasks for the user, all or none.
 
-        Raises ConfigError if afterwards a dependency would be missing, or run in a circle.
-        """
-        tasks = dict(session.state.work.tasks)
-        unknown = [id for id in command.removed if id not in tasks]
-        if unknown or not (command.items or command.removed or command.state is not None):
-            raise ConfigError(f"there is no task {', '.join(unknown) or 'to change'}", fix="/todo lists them")
-        tasks.update((task.id, task) for task in command.items)
-        for id in command.removed:
-            del tasks[id]
-        parents = {id: (task.parent,) if task.parent else () for id, task in tasks.items()}
-        found = faults({id: task.depends_on for id, task in tasks.items()}) + faults(parents)
-        if found or any(not task.title.strip() or not task.id.strip() for task in command.items):
-            raise ConfigError("; ".join(found[:5]) or "a task needs an id and a title", fix="nothing was changed")
-        event = TasksChanged(items=command.items, removed=command.removed, state=command.state, by=command.by or "user")
-        return await session.record(event, sync=True)
+async def _change_tasks(session: Session, command: ChangeTasks) -> DurableEvent:
+    """Change tasks for the user, all or none."""
+    tasks = dict(session.state.work.tasks)
+    unknown = [id for id in command.removed if id not in tasks]
+    if unknown or not (command.items or command.removed or command.state is not None):
+        raise ConfigError(f"there is no task {', '.join(unknown) or 'to change'}", fix="/todo lists them")
+    tasks.update((task.id, task) for task in command.items)
+    for id in command.removed:
+        del tasks[id]
+    found = faults({id: task.depends_on for id, task in tasks.items()})
+    found += faults({id: (task.parent,) if task.parent else () for id, task in tasks.items()})
+    if found or any(not task.title.strip() or not task.id.strip() for task in command.items):
+        raise ConfigError("; ".join(found[:5]) or "a task needs an id and a title", fix="nothing was changed")
+    event = TasksChanged(items=command.items, removed=command.removed, state=command.state, by=command.by or "user")
+    return await session.record(event, sync=True)
 
 
 async def settle(session: Session) -> None:
@@ -110,19 +105,10 @@ async def settle(session: Session) -> None:
 
 
 async def _take_over(session: Session, plan: Plan, by: str) -> None:
-    work = session.state.work
-    steps = steps_of(plan)
+    work, steps = session.state.work, steps_of(plan)
     if any(work.tasks.get(step.id) != step for step in steps):
         ids = {step.id for step in steps}
         old = tuple(id for id, task in work.tasks.items() if task.kind == "step" and id not in ids)
         await session.record(TasksChanged(items=steps, removed=old, by=by or "user"))
     if work.mode == "plan":
         await session.record(WorkChanged(mode=work.then, budget=work.budget, by=by), sync=True)
-
-
-def _checked(plan: Plan, session: Session) -> Plan:
-    """Check a user's plan by the rules for a model's plan."""
-    found = usable(session, plan_json(plan))
-    if isinstance(found, Unusable):
-        raise ConfigError(f"the plan cannot be followed: {found.words}", fix="edit it again; nothing was decided")
-    return found

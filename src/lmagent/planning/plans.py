@@ -8,49 +8,34 @@ from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from lmagent.core.decoding import json_fault
 from lmagent.core.plurals import plural
 from lmagent.core.work import Plan, PlanStep, Task
-from lmagent.planning.order import faults as order_faults
+from lmagent.planning.tree import faults
 
 MOST_STEPS = 30
 LONGEST = 2000
-"""Characters of each text of a plan."""
+"""Characters of each text of a step."""
 
 LONGEST_PLAN = 24_000
-"""Characters of all texts of a plan."""
+"""Characters of the whole plan as text."""
 
 LONGEST_ID = 64
 SHOWN_FAULTS = 8
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string"},
-        "goal": {"type": "string"},
-        "risk_areas": {"type": "array", "items": {"type": "string"}},
-        "steps": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": MOST_STEPS,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string"},
-                    "description": {"type": "string"},
-                    "verification": {"type": "string"},
-                    "risk": {"type": "string"},
-                    "dependencies": {"type": "array", "items": {"type": "string"}},
-                },
-                "required": ["id", "description", "verification", "risk", "dependencies"],
-                "additionalProperties": False,
-            },
-        },
-    },
-    "required": ["title", "goal", "risk_areas", "steps"],
-    "additionalProperties": False,
-}
+_TEXT = {"type": "string"}
+_LIST = {"type": "array", "items": _TEXT}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+_STEP = _object(id=_TEXT, description=_TEXT, verification=_TEXT, risk=_TEXT, dependencies=_LIST)
+_STEPS = {"type": "array", "minItems": 1, "maxItems": MOST_STEPS, "items": _STEP}
+SCHEMA = _object(title=_TEXT, goal=_TEXT, risk_areas=_LIST, steps=_STEPS)
 """JSON schema of a plan, for servers that can enforce one."""
 
 _ITEM = re.compile(r"^(?:\*\*)?\d{1,2}[.)]\s+(?P<text>\S.*)$")
@@ -63,7 +48,6 @@ class Unusable(Struct, frozen=True):
     """The reason why a text is not a usable plan.
 
     Attributes:
-        faults: of the text, a clause each.
         json: whether it contains a JSON object at all.
     """
 
@@ -79,7 +63,6 @@ def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
     """Read the plan in a text: bare JSON or in a fence, with or without text (`PLAN_APPROVED`) around it.
 
     Args:
-        text: the model's answer, or the user's edited text.
         taken: ids of other tasks of the session, which no step may have.
     """
     objects = list(_objects(text))
@@ -96,13 +79,7 @@ def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
 
 
 def listed_plan(text: str, goal: str, taken: Collection[str] = ()) -> Plan | Unusable:
-    """Return the plan in a numbered list, as small models write it; indented lines belong to the item above them.
-
-    Args:
-        text: the model's answer.
-        goal: the user's task.
-        taken: see `read_plan`.
-    """
+    """Return the plan in a numbered list, as small models write it; indented lines belong to the item above them."""
     steps: list[str] = []
     for line in text.splitlines():
         if found := _ITEM.match(line):
@@ -120,16 +97,13 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     fenced: list[str] = _FENCE.findall(text)
     decoder = json.JSONDecoder()
     for piece in (*fenced, text) if fenced else (text,):
-        at = piece.find("{")
-        tries = 0
+        at, tries = piece.find("{"), 0
         while at >= 0 and tries < 50:
             try:
                 value, end = decoder.raw_decode(piece, at)
-            except (ValueError, RecursionError):
-                end, value = at + 1, None
-                tries += 1
-            if isinstance(value, dict):
                 yield cast("dict[str, Any]", value)
+            except (ValueError, RecursionError):
+                end, tries = at + 1, tries + 1
             at = piece.find("{", end)
 
 
@@ -153,24 +127,15 @@ def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:
     ids = [step.id for step in made]
     found += [f"two steps have the id {id}" for id in dict.fromkeys(ids) if ids.count(id) > 1]
     found += [f"the id {id} belongs to another task of this session" for id in ids if id in taken]
-    found += order_faults({step.id: step.dependencies for step in made})
-    title, goal = _text(value.get("title")), _text(value.get("goal"))
+    found += faults({step.id: step.dependencies for step in made})
+    title, goal, risks = _text(value.get("title")), _text(value.get("goal")), _texts(value.get("risk_areas"))
     if not goal and not title:
         found.append("it has no goal")
-    found += [
-        f"{name} is longer than {LONGEST:,} characters"
-        for name in ("title", "goal")
-        if len(_text(value.get(name))) > LONGEST
-    ]
-    risks = _texts(value.get("risk_areas"))
-    parts = [text for step in made for text in (step.description, step.verification, step.risk, *step.dependencies)]
-    size = sum(map(len, (*parts, *risks)))
-    if size > LONGEST_PLAN:
-        found.append(f"its steps and risks have {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
-    if found:
-        more = (f"and {plural(len(found) - SHOWN_FAULTS, 'more fault')}",) if len(found) > SHOWN_FAULTS else ()
-        return Unusable((*found[:SHOWN_FAULTS], *more))
-    return Plan(title or goal, goal or title, tuple(made), risks)
+    plan = Plan(title or goal, goal or title, tuple(made), risks)
+    if (size := len(plan_text(plan))) > LONGEST_PLAN:
+        found.append(f"it has {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
+    more = (f"and {plural(len(found) - SHOWN_FAULTS, 'more fault')}",) if len(found) > SHOWN_FAULTS else ()
+    return Unusable((*found[:SHOWN_FAULTS], *more)) if found else plan
 
 
 def _step(value: Any, position: int, found: list[str]) -> PlanStep:
@@ -198,20 +163,13 @@ def _text(value: Any) -> str:
 def _texts(value: Any) -> tuple[str, ...]:
     """Return the texts of a list, or a single text as a list; models write both."""
     listed = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return tuple(text for text in map(_text, listed) if text)
+    return tuple(filter(None, map(_text, listed)))
 
 
 def steps_of(plan: Plan) -> tuple[Task, ...]:
     return tuple(
-        Task(
-            step.id,
-            "step",
-            step.description,
-            verification=step.verification,
-            depends_on=step.dependencies,
-            risk=step.risk,
-        )
-        for step in plan.steps
+        Task(one.id, "step", one.description, verification=one.verification, depends_on=one.dependencies, risk=one.risk)
+        for one in plan.steps
     )
 
 
@@ -234,19 +192,11 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_json(plan: Plan) -> str:
-    value = {
+    """Return the plan as JSON with every field of the schema."""
+    fields = {
         "title": plan.title,
         "goal": plan.goal,
-        "risk_areas": list(plan.risk_areas),
-        "steps": [
-            {
-                "id": step.id,
-                "description": step.description,
-                "verification": step.verification,
-                "risk": step.risk,
-                "dependencies": list(step.dependencies),
-            }
-            for step in plan.steps
-        ],
+        "risk_areas": plan.risk_areas,
+        "steps": list(map(asdict, plan.steps)),
     }
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"

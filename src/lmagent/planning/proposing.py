@@ -1,10 +1,8 @@
-"""Proposing: a turn in plan mode.
-
-It only reads; its last message is a plan, which then waits for the user's decision.
-"""
+"""Proposing: a turn in plan mode only reads; its last message is a plan, which then waits for the user's decision."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from lmagent.core.events import Notice, PlanProposed
@@ -34,11 +32,10 @@ def fence(state: SessionState, tool: Tool) -> str:
         return ""
     if tool.effect != "read":
         return "this is plan mode, which only reads; what changes anything comes after the plan is approved."
-    if state.step > ROUNDS and state.work.proposal is not None:
-        return f"you have looked around for {ROUNDS} rounds; answer now."
-    if state.step > ROUNDS:
-        return f"you have looked around for {ROUNDS} rounds; answer with the plan as JSON now."
-    return ""
+    if state.step <= ROUNDS:
+        return ""
+    wanted = "answer with the plan as JSON now" if state.work.proposal is None else "answer now"
+    return f"you have looked around for {ROUNDS} rounds; {wanted}."
 
 
 def after_calls(session: Session) -> End | None:
@@ -88,19 +85,16 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
 def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusable:
     """Read the plan in a text, if this session can follow it, next to its other tasks and within its window.
 
-    Args:
-        session: the session of the plan.
-        text: the model's answer, or the user's edited text.
-        listed: accept a numbered list as a plan.
+    `listed` accepts a numbered list as a plan.
     """
     from lmagent.core.work import Plan
     from lmagent.engine.work import WorkState
     from lmagent.planning.plans import Unusable, listed_plan, read_plan, steps_of
-    from lmagent.planning.store import too_much
+    from lmagent.planning.tasks import too_much
 
     work, said = session.state.work, session.state.user_texts
-    asked = said[-1] if said else session.state.title
     others = {task.id: task for task in work.tasks.values() if task.kind != "step"}
+    asked = said[-1] if said else session.state.title
     found = listed_plan(text, asked, others) if listed else read_plan(text, others)
     if isinstance(found, Plan):
         tasks = {**others, **{step.id: step for step in steps_of(found)}}
@@ -110,7 +104,7 @@ def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusa
 
 
 def begins_unread(state: SessionState) -> bool:
-    """Whether the plan of this turn is carried out without a decision: deep work in permission mode auto.
+    """Return whether the plan of this turn is carried out without a decision: deep work in permission mode auto.
 
     A plan that waited before the user chose that mode keeps waiting; otherwise opening its session to reject it would
     start it.
@@ -123,10 +117,45 @@ def begins_unread(state: SessionState) -> bool:
 def waits(session: Session, answer: str) -> End:
     """End a turn whose plan waits, and say what to do about it."""
     id = session.state.session
-    return End(
-        "question",
-        "plan",
-        "the plan waits for your decision",
-        answer,
-        terminal=f"lmagent plan show {id}, then lmagent plan approve|revise|reject {id}; in the conversation: /plan",
-    )
+    typed = f"lmagent plan show {id}, then lmagent plan approve|revise|reject {id}; in the conversation: /plan"
+    return End("question", "plan", "the plan waits for your decision", answer, terminal=typed)
+
+
+_BEGINS = re.compile("[{`]")
+"""The beginning of a plan, or of the fence around it."""
+
+
+class PlanWords:
+    """The visible part of a reply: a possible plan is held back until the reply is whole, and shown as text.
+
+    Without `planning` all text is shown as it comes.
+    """
+
+    def __init__(self) -> None:
+        self.planning = False
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return the visible part of another piece."""
+        begins = _BEGINS.search(text)
+        if not self.planning or not (self._held or begins):
+            return text
+        at = begins.start() if begins and not self._held else 0
+        self._held += text[at:]
+        return text[:at]
+
+    def finish(self, whole: str) -> tuple[str, str]:
+        """Return the unshown rest at the end of a reply, and all of its visible text."""
+        held, self._held = self._held, ""
+        if not self.planning or '"steps"' not in whole:
+            return held, whole
+        from lmagent.planning.plans import Unusable, read_plan  # few replies are a plan
+
+        found = read_plan(whole)
+        words = f"(The plan cannot be followed: {found.words}.)" if isinstance(found, Unusable) else ""
+        begins = _BEGINS.search(whole)
+        return words, f"{whole[: begins.start()] if begins else ''}{words}"
+
+    def drop(self) -> None:
+        """Forget the held text: the reply broke off and comes again."""
+        self._held = ""

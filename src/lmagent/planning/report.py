@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.work import Task
 from lmagent.engine import budget, worktext
 from lmagent.engine.state import SessionState
+from lmagent.store.files import make_private, replace_whole
 
 FOLDER = (".lmagent", "reports")
 
@@ -26,16 +26,7 @@ LONGEST = 300
 
 
 class Gathered(Struct):
-    """The log's facts about the work.
-
-    Attributes:
-        began: Unix seconds at which deep work was set.
-        seq: the event that set it.
-        ended: time of the last event.
-        commands: the commands that ran, with their results.
-        compactions: how often the conversation was compacted.
-        last: the end of the last turn.
-    """
+    """The log's facts about the work; `seq` is the event that began it."""
 
     began: float = 0.0
     seq: int = 0
@@ -46,33 +37,17 @@ class Gathered(Struct):
 
 
 def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent]) -> Path:
-    """Write the report, whole or not at all; returns its path. Raises StoreError if it could not be written."""
+    """Write the report, whole or not at all; return its path. Raise StoreError if it could not be written."""
     path = workspace.joinpath(*FOLDER, f"{state.session}.md")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    for folder in (path.parent, path.parent.parent):
+        if folder.is_symlink():  # a link from a checkout could lead anywhere
+            raise StoreError(f"{folder} is a link, so no report was written", fix="remove it")
     try:
-        _folder(workspace)
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
-            file.write(text(state, gather(events)).encode("utf-8", "replace").decode())
-        draft.replace(path)
+        make_private(path.parent)
+        replace_whole(path, path.with_suffix(f".{os.getpid()}"), text(state, gather(events)).encode("utf-8", "replace"))
     except OSError as trouble:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise StoreError(f"the report {path} could not be written: {trouble.strerror}") from None
     return path
-
-
-def _folder(workspace: Path) -> None:
-    """Make the folder; a link from a checkout could lead anywhere.
-
-    Raises StoreError if it is not a folder of the workspace.
-    """
-    folder = workspace
-    for name in FOLDER:
-        folder /= name
-        if folder.is_symlink():
-            raise StoreError(f"{folder} is a link, so no report was written", fix="remove it")
-        folder.mkdir(exist_ok=True)
 
 
 def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
@@ -108,8 +83,7 @@ def text(state: SessionState, found: Gathered) -> str:
     title = work.plan.title if work.plan is not None else state.title
     parts = [f"# {_line(title) or state.session}", ""]
     if last is not None:
-        words = f"{last.outcome}: {last.reason}" if last.reason else last.outcome
-        parts += [f"**{_line(words)}**", ""]
+        parts += [f"**{_line(f'{last.outcome}: {last.reason}' if last.reason else last.outcome)}**", ""]
     took = timedelta(seconds=max(0, round(found.ended - found.began)))  # clocks can be set back
     parts += [
         f"- time: {_when(found.began)} to {_when(found.ended)}, {took}",

@@ -1,17 +1,17 @@
-"""The tools: descriptions and arguments for the model. The code of each is in the module that it names."""
+"""The tools: descriptions and arguments for the model. The code of each is imported when it is called."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lmagent.core.tool import Run, Tool, ToolContext, ToolOutput
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
-    from lmagent.planning.store import Store
+    from lmagent.planning.tasks import Store
 
 TodoStatus = Literal["", "pending", "in_progress", "completed", "blocked"]
 
@@ -84,53 +84,37 @@ Does = Callable[["Store", Any, ToolContext], Awaitable[ToolOutput]]
 
 
 def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]:
-    """Yield all tools of planning.
+    """Yield all tools of planning; `store` returns the one that they share, and `todos` adds the model's own list."""
 
-    Args:
-        store: returns the store that they share, which the first call creates.
-        todos: whether the model keeps a list of its own.
-    """
+    def tool(name: str, description: str, arguments: type[Struct], module: str, function: str) -> Tool:
+        async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
+            does: Does = getattr(import_module(f"lmagent.planning.{module}"), function)
+            return await does(store(), arguments, ctx)
+
+        # They change only the session's own record, so the gate takes them for reading tools.
+        return Tool(name, description, arguments, "read", run, deferred=True)
+
     if todos:
-        yield _tool(store, "todo_add", "Note something to do.", TodoAdd, "todos:add")
-        yield _tool(store, "todo_complete", "Tick off a todo.", TodoComplete, "todos:complete")
-        yield _tool(
-            store,
-            "todo_update",
-            "status: pending, in_progress, completed, blocked.",
-            TodoUpdate,
-            "todos:update",
-        )
-        yield _tool(store, "todo_list", "Show the todos.", NoArgs, "todos:show")
-    yield _tool(store, "plan_complete_step", "Tick off a step of the approved plan.", StepDone, "steps:complete")
-    yield _tool(
-        store,
+        status = "status: pending, in_progress, completed, blocked."
+        yield tool("todo_add", "Note something to do.", TodoAdd, "tasks", "add_todo")
+        yield tool("todo_complete", "Tick off a todo.", TodoComplete, "tasks", "complete_todo")
+        yield tool("todo_update", status, TodoUpdate, "tasks", "update_todo")
+        yield tool("todo_list", "Show the todos.", NoArgs, "tasks", "show_todos")
+    yield tool("plan_complete_step", "Tick off a step of the approved plan.", StepDone, "tasks", "complete_step")
+    yield tool(
         "task_state_update",
         "Keep where a batch over many items stands. completion_gate (processed == total) must hold before you may end.",
         StateUpdate,
-        "batch:update",
+        "batch",
+        "update",
     )
-    yield _tool(store, "task_state_get", "Show where the batch stands.", NoArgs, "batch:show")
-    yield _tool(store, "task_reconcile", "Check the batch against the files.", NoArgs, "batch:reconcile")
-    yield _tool(
-        store,
+    yield tool("task_state_get", "Show where the batch stands.", NoArgs, "batch", "show")
+    yield tool("task_reconcile", "Check the batch against the files.", NoArgs, "batch", "reconcile")
+    yield tool(
         "manage_tasks",
         "Tasks with dependencies. action: create (one, or tasks=[{task_id, title, depends_on, parent}]), "
         "list (in order), update (status), complete (result), delete, connect or disconnect (depends_on), validate.",
         ManageTasks,
-        "tree:manage",
+        "tree",
+        "manage",
     )
-
-
-def _tool(store: Callable[[], Store], name: str, description: str, arguments: type[Struct], place: str) -> Tool:
-    # They change only the session's own record, so the gate takes them for reading tools.
-    return Tool(name, description, arguments, "read", _late(store, place), deferred=True)
-
-
-def _late(store: Callable[[], Store], place: str) -> Run:
-    module, _, name = place.partition(":")
-
-    async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
-        does: Does = getattr(importlib.import_module(f"lmagent.planning.{module}"), name)
-        return await does(store(), arguments, ctx)
-
-    return run

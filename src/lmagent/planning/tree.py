@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
@@ -13,10 +15,7 @@ from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import Task, TaskStatus
 from lmagent.engine import worktext
 from lmagent.engine.work import WorkState
-from lmagent.planning.order import faults, ordered
-from lmagent.planning.steps import next_of, waits_for
-from lmagent.planning.store import Store
-from lmagent.planning.todos import find, fresh, room, worded
+from lmagent.planning.tasks import Store, changed, find, fresh, next_of, require_few, waits_for, worded
 from lmagent.planning.tools import ManageTasks, NewTask
 
 MOST_AT_ONCE = 100
@@ -53,7 +52,7 @@ def _create(work: WorkState, arguments: ManageTasks) -> TasksChanged:
         wanted = (one, *wanted)
     if len(wanted) > MOST_AT_ONCE:
         raise ToolError(f"{len(wanted)} tasks are too many for one call, at most {MOST_AT_ONCE}. {NOTHING}")
-    room(work, len(wanted))
+    require_few(work, len(wanted))
     made: dict[str, Task] = {}
     for new in wanted:
         known = WorkState(tasks={**work.tasks, **made})
@@ -62,15 +61,9 @@ def _create(work: WorkState, arguments: ManageTasks) -> TasksChanged:
             raise ToolError(f"There is a task {id} already, or it is given twice. {NOTHING}")
         if len(id) > LONGEST_ID or any(char.isspace() or char == "," for char in id):
             raise ToolError(f"{id[:80]!r} is no id: at most {LONGEST_ID} characters, no blank, no comma. {NOTHING}")
+        title, notes = worded(new.title, "title"), worded(new.notes, "notes", empty=True)
         depends = tuple(dict.fromkeys(new.depends_on))
-        made[id] = Task(
-            id,
-            "task",
-            worded(new.title, "title"),
-            notes=worded(new.notes, "notes", empty=True),
-            depends_on=depends,
-            parent=new.parent,
-        )
+        made[id] = Task(id, "task", title, notes=notes, depends_on=depends, parent=new.parent)
     _check({**_tree(work), **made})
     return TasksChanged(items=tuple(made.values()))
 
@@ -105,8 +98,7 @@ def _to(work: WorkState, before: Task, after: Task, status: TaskStatus) -> Tasks
     parts = [task.id for task in work.tasks.values() if task.parent == after.id and task.is_open]
     if moves and status == "completed" and parts:
         raise ToolError(f"{after.id} has open parts: {', '.join(parts[:20])}. {NOTHING}")
-    after = replace(after, status=status)
-    return TasksChanged(items=(after,) if after != before else ())
+    return changed(before, replace(after, status=status))
 
 
 def _delete(work: WorkState, arguments: ManageTasks) -> TasksChanged:
@@ -125,7 +117,7 @@ def _connect(work: WorkState, arguments: ManageTasks) -> TasksChanged:
         raise ToolError(f"Give depends_on. {NOTHING}")
     after = replace(task, depends_on=tuple(dict.fromkeys((*task.depends_on, *arguments.depends_on))))
     _check({**_tree(work), task.id: after})
-    return TasksChanged(items=(after,) if after != task else ())
+    return changed(task, after)
 
 
 def _disconnect(work: WorkState, arguments: ManageTasks) -> TasksChanged:
@@ -134,9 +126,8 @@ def _disconnect(work: WorkState, arguments: ManageTasks) -> TasksChanged:
     if unknown or not arguments.depends_on:
         has = ", ".join(task.depends_on) or "nothing"
         raise ToolError(f"{task.id} depends on {has}, not on {', '.join(unknown) or 'nothing given'}. {NOTHING}")
-    return TasksChanged(
-        items=(replace(task, depends_on=tuple(id for id in task.depends_on if id not in arguments.depends_on)),)
-    )
+    left = tuple(id for id in task.depends_on if id not in arguments.depends_on)
+    return TasksChanged(items=(replace(task, depends_on=left),))
 
 
 def _check(tasks: Mapping[str, Task]) -> None:
@@ -169,12 +160,44 @@ def _listed(work: WorkState) -> str:
 
 def _in_order(tasks: Mapping[str, Task]) -> Sequence[Task]:
     order = ordered({id: task.depends_on for id, task in tasks.items()})
-    return [tasks[id] for id in (*order, *(id for id in tasks if id not in order))]
+    return [tasks[id] for id in dict.fromkeys((*order, *tasks))]
 
 
 def _validated(work: WorkState) -> str:
     tasks = _tree(work)
-    found = _faults(tasks)
-    if found:
+    if found := _faults(tasks):
         return "\n".join(f"- {fault}" for fault in found[:20])
     return f"{plural(len(tasks), 'task')}, nothing is wrong. {next_of(work, tasks.values())}"
+
+
+# --- dependencies -----------------------------------------------------------------------------------------------------
+
+
+def faults(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """List the faults of dependencies (for each id, the ids that come first); empty if they can be followed."""
+    pairs = [(id, need) for id, wants in needs.items() for need in wants]
+    found = [f"{id} depends on {need}, which does not exist" for id, need in pairs if need not in needs]
+    found += [f"{id} depends on itself" for id, need in pairs if id == need]
+    if not found and (circle := cycle(needs)):
+        found.append(f"the dependencies run in a circle: {' → '.join(circle)}")
+    return found
+
+
+def ordered(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Sort the ids so that each comes after those it needs, otherwise as given; ids in a circle are left out."""
+    sorter, place, order = TopologicalSorter(needs), {id: at for at, id in enumerate(needs)}, list[str]()
+    with suppress(CycleError):
+        sorter.prepare()
+    while free := sorter.get_ready():
+        order += sorted((id for id in free if id in place), key=lambda id: place[id])
+        sorter.done(*free)
+    return order
+
+
+def cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a circle, its first id again at its end; empty if no circle exists."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as circle:
+        return circle.args[1][::-1]
+    return []

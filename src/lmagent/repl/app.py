@@ -111,7 +111,7 @@ async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.Can
     A cron job, a task or a waiting session may have come with a checkout. A user who only wants to talk about the
     checkout has asked for none of it.
     """
-    from lmagent.app.entitled import may_run_jobs, waiting_for_trust
+    from lmagent.schedule.rights import may_run_jobs, waiting_for_trust
 
     if not host.settings.scheduler_in_chat or host.replay is not None:
         return
@@ -122,15 +122,16 @@ async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.Can
     with scope:
         try:
             with ungrouped():
-                if not may_run_jobs(host):
+                if not may_run_jobs(host.settings, host.workspace):
                     if problem := waiting_for_trust(host.workspace):
                         say(problem)
                     return
                 while not (host.workspace / ".lmagent").is_dir():
                     await host.clock.sleep(LOOK)
-                from lmagent.app.scheduling import Scheduler  # opens the index
+                from lmagent.app.runner import Runner
+                from lmagent.schedule.scheduler import Scheduler  # opens the index
 
-                await Scheduler(host, say).run()
+                await Scheduler(Runner(host, say)).run()
         except LmagentError as error:
             say(f"the scheduler of this chat has stopped: {error}")
 

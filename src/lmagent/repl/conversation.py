@@ -290,7 +290,7 @@ class ReplConversation:
 
     async def decide(self, words: str) -> None:
         """Decide on the plan: y, n, e (the editor), or text for the model."""
-        from lmagent.app.planedit import decision
+        from lmagent.planning.editing import decision
 
         session = self.session
         if self.plan is None or session is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.ledger import WRONG_CLOCK, JobHistory, LedgerEntry
 
@@ -17,26 +15,19 @@ COUNTED = 1000
 """Missed times that are counted; the rest is reported as "at least" this many."""
 
 
-class DueDecision(Struct, frozen=True):
-    """Entries for the ledger, in order, and the times (Unix seconds) to run now."""
-
-    entries: tuple[LedgerEntry, ...] = ()
-    runs: tuple[int, ...] = ()
-
-
-def decide(job: CronJob, history: JobHistory, now: float) -> DueDecision:
-    """Decide about a job: nothing, or times to run and times that are missed for good.
+def decide(job: CronJob, history: JobHistory, now: float) -> list[LedgerEntry]:
+    """Return the entries for the ledger, in order: times to run now, and times that are missed for good.
 
     A job never overlaps itself: times that fall due while its turn runs are decided on when the turn has ended.
     """
     begin = _beginning(job, history, now)
     if begin is not None:
-        return DueDecision((begin,))
+        return [begin]
     if not job.enabled or job.schedule.kind == "startup" or history.busy:
-        return DueDecision()
+        return []
     times = [at for at in job.schedule.latest(history.horizon, now, MOST + 1) if at not in history.runs]
     if not times:
-        return DueDecision()
+        return []
     runs = _wanted(job, times, now)
     entries = [LedgerEntry(now, job.id, "claimed", at) for at in runs]
     first_run = runs[0] if runs else None
@@ -44,7 +35,7 @@ def decide(job: CronJob, history: JobHistory, now: float) -> DueDecision:
     if before:
         last = times[-1] if first_run is None else max((at for at in times if at < first_run), default=before[-1])
         entries.insert(0, LedgerEntry(now, job.id, "missed", before[0], until=last, count=len(before)))
-    return DueDecision(tuple(entries), tuple(runs))
+    return entries
 
 
 def next_due(job: CronJob, history: JobHistory, now: float) -> int | None:

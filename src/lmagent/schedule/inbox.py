@@ -40,7 +40,6 @@ AT_A_LOOK, HELD = 100, 1000
 
 LONGEST_NAME = 120
 
-
 _OURS = re.compile(r"\d{8}_\d{6}_[0-9a-f]{16}\.task")
 """Names that `submit` gives: these files were whole when they got them."""
 
@@ -64,10 +63,7 @@ class Inbox:
         self._home = home
 
     def submit(self, task: str, now: float, rights: Rights = NO_RIGHTS) -> Path:
-        """Put a task in; it is whole and on disk when this returns. Two tasks at one moment are two files.
-
-        Raises StoreError: the task is empty, or could not be written; no file is left over.
-        """
+        """Put a task in; it is whole and on disk when this returns. Two tasks at one moment are two files."""
         if not task.strip():
             raise StoreError("there is no task to submit", terminal='lmagent submit "what to do"')
         content = written(task, rights).encode("utf-8", "replace")
@@ -91,13 +87,9 @@ class Inbox:
         return target
 
     def claim(self, now: float) -> tuple[list[Claimed], list[str]]:
-        """Claim waiting tasks. Only one of several processes gets a file.
+        """Claim waiting tasks; only one of several processes gets a file.
 
-        Raises StoreError if the inbox cannot be read or changed.
-
-        Returns:
-            All claimed and unfinished tasks, including those of earlier processes, with a few more at each call; and
-            notices for the user.
+        Return all claimed and unfinished tasks, those of earlier processes too, and notices for the user.
         """
         problems: list[str] = []
         try:
@@ -121,36 +113,19 @@ class Inbox:
     def read(self, claimed: Claimed) -> str | None:
         """Return the text of a claimed task, with its rights; None if the file is gone because the task is done.
 
-        Raises StoreError: it cannot be a task; it was put aside, and the message says why.
+        A file that cannot be a task is put aside, and the StoreError says why.
         """
         try:
-            fd = os.open(claimed.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+            return _text_of(claimed.path)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._refused(claimed.path, error.strerror or "it cannot be opened") from None
-        with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise self._refused(claimed.path, "it is no regular file")
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise self._refused(claimed.path, f"it has more than {LARGEST:,} bytes")
-        try:
-            text = content.decode("utf-8-sig").strip()
-        except UnicodeDecodeError as error:
-            raise self._refused(claimed.path, f"it is not UTF-8 (byte {error.start})") from None
-        if not text or "\0" in text:
-            raise self._refused(claimed.path, "it is empty" if not text else "it holds binary data")
-        try:
-            task, _ = taken_apart(text)
-        except ValueError as error:
-            raise self._refused(claimed.path, str(error)) from None
-        if not task:
-            raise self._refused(claimed.path, "it is empty")
-        return text
+        except (OSError, ValueError) as error:
+            why = error.strerror or "it cannot be opened" if isinstance(error, OSError) else str(error)
+            aside = self._put_aside(claimed.path, why) or [f"{claimed.path.name} is gone"]
+            raise StoreError(aside[0]) from None
 
     def done(self, claimed: Claimed) -> None:
-        """Remove the file: its turn has ended, and the log has it. Raises StoreError if the file cannot be removed."""
+        """Remove the file: its turn has ended, and the log has it."""
         try:
             claimed.path.unlink(missing_ok=True)
         except OSError as error:
@@ -202,14 +177,31 @@ class Inbox:
         target = self._move(path, FAILED, f"{os.urandom(3).hex()}~{_plain(path.name)}")
         return [f"{path.name!r} is no task: {why}; it is kept as {target}"] if target is not None else []
 
-    def _refused(self, path: Path, why: str) -> StoreError:
-        return StoreError("; ".join(self._put_aside(path, why)) or f"{path.name} is gone")
-
     def _require_real(self) -> None:
         """Raise StoreError for a link, which would lead tasks elsewhere."""
         for folder in (self._home, self.folder, self.folder / CLAIMED, self.folder / FAILED):
             if folder.is_symlink():
                 raise StoreError(f"{folder} is a symbolic link; the inbox is not used", fix=f"move it away: {folder}")
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a task. Raise ValueError if the file cannot be one, with the reason."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST:,} bytes")
+    try:
+        text = content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
+    if "\0" in text:
+        raise ValueError("it holds binary data")
+    if not text or not taken_apart(text)[0]:
+        raise ValueError("it is empty")
+    return text
 
 
 def _plain(name: str) -> str:

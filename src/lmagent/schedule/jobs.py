@@ -20,7 +20,7 @@ from msgspec import Struct
 from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
 from lmagent.core.ids import SESSION_RULE, is_session_id
-from lmagent.schedule.locks import locked
+from lmagent.schedule.ledger import locked
 from lmagent.schedule.rights import Rights, read_rights
 from lmagent.schedule.times import Schedule, local_zone, parse_schedule
 
@@ -41,17 +41,7 @@ class CronJob(Struct, frozen=True):
     """One job.
 
     Attributes:
-        id: unique in the workspace.
-        schedule: when it is due.
-        prompt: the message to the agent.
-        name: for lists.
         session_id: the session that it continues; empty for a new one each time.
-        enabled: whether it runs.
-        catch_up: see `CatchUp`.
-        command: run in the sandbox with the result, once the turn has ended.
-        webhook: URL that the result is posted to.
-        rights: its permissions.
-        file: the file that defines it.
     """
 
     id: str
@@ -69,14 +59,7 @@ class CronJob(Struct, frozen=True):
 
 
 class JobFault(ConfigError):
-    """A job is wrong.
-
-    Args:
-        error: the field and the reason, from `_job`.
-        done: the action that was not done.
-        terminal: what to type.
-        fix: what to do on every surface.
-    """
+    """A job is wrong."""
 
     def __init__(self, error: ValueError, done: str, terminal: str = "", fix: str = "") -> None:
         field, _, reason = str(error).partition(": ")
@@ -291,12 +274,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) -> None:
-    """Change the list in a file under its lock; an unreadable file is not written.
-
-    Raises:
-        ConfigError: the file cannot be read or written.
-        StoreError: another process keeps it locked.
-    """
+    """Change the list in a file under its lock; an unreadable file is not written."""
     path = workspace / file
     if path.is_symlink():
         raise ConfigError(f"{path} is a link, which is not written through", fix="change the file that it points to")

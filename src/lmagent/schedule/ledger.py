@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import StoreError
-from lmagent.schedule.entries import CronRun as CronRun
-from lmagent.schedule.entries import JobHistory as JobHistory
-from lmagent.schedule.entries import LedgerEntry as LedgerEntry
-from lmagent.schedule.entries import What as What
-from lmagent.schedule.locks import locked
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
+from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.store.files import (
+    FILE_MODE,
+    OPEN_FLAGS,
+    make_private,
+    replace_whole,
+    store_error,
+    sync_file,
+    sync_folder,
+    write_whole,
+)
+from lmagent.store.lock import hold
+
+HISTORY = 500
+"""Times of a job that are remembered; older ones are covered by the horizon."""
 
 WRONG_CLOCK = 600.0
 """Seconds a horizon may lie in the future; beyond that the clock must have been wrong."""
@@ -33,17 +44,95 @@ LATEST = 253402300799
 LARGE = 2 << 20
 """Bytes of the file after which it is shortened, if that at least halves it."""
 
-HEAD = 64
+HEAD = 128
 """Bytes of the beginning that identify a file."""
+
+PATIENCE, PAUSE = 10.0, 0.01
+"""Seconds to wait for a lock, and between two tries."""
+
+What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered", "history"]
+
+
+class CronRun(Struct, omit_defaults=True):
+    at: int
+    stage: What
+    session: str = ""
+    outcome: str = ""
+    delivery: str = ""
+    by: str = ""
+    count: int = 1
+    until: int = 0
+
+
+class JobHistory(Struct):
+    """The state of a job, a fold of its entries: the last runs, and whether and by which schedule its times count.
+
+    Up to `horizon`, Unix seconds, every time has been decided on.
+    """
+
+    on: bool = False
+    schedule: str = ""
+    horizon: float = 0.0
+    runs: dict[int, CronRun] = field(default_factory=dict[int, CronRun])
+
+    def unfinished(self, *, delivers: bool) -> list[CronRun]:
+        """Return the runs that have not ended; if results are delivered, also those without a delivery."""
+        stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
+        return [run for run in self.runs.values() if run.stage in stages]
+
+    @property
+    def busy(self) -> bool:
+        return any(run.stage == "claimed" for run in self.runs.values())
+
+    def apply(self, entry: LedgerEntry) -> None:
+        match entry.what:
+            case "on":
+                self.on, self.schedule, self.horizon = True, entry.schedule, entry.ts
+            case "off":
+                self.on = False
+            case "claimed":
+                self.runs[entry.at] = CronRun(entry.at, "claimed", entry.session, by=entry.by)
+                if not entry.by:
+                    self.horizon = max(self.horizon, entry.at)
+            case "missed":
+                self.runs[entry.at] = CronRun(entry.at, "missed", count=entry.count, until=entry.until)
+                self.horizon = max(self.horizon, entry.until)
+            case "ran" if run := self.runs.get(entry.at):
+                run.stage, run.session, run.outcome = "ran", entry.session or run.session, entry.outcome
+            case "delivering" | "delivered" if run := self.runs.get(entry.at):
+                run.stage, run.delivery = entry.what, entry.outcome
+            case _:
+                pass
+        while len(self.runs) > HISTORY:
+            del self.runs[next(iter(self.runs))]
+
+
+class LedgerEntry(Struct, frozen=True, omit_defaults=True):
+    """One fact.
+
+    Attributes:
+        what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
+            `ran`: it ended. `missed`: times that will never run. `delivering`, `delivered`: its result. `history`:
+            all that earlier entries of the job meant.
+        at: the time it was due, Unix seconds; the first one, if several were missed.
+        by: the surface that asked for it, if it was not the schedule.
+    """
+
+    ts: float
+    job: str
+    what: What
+    at: int = 0
+    until: int = 0
+    count: int = 0
+    schedule: str = ""
+    session: str = ""
+    outcome: str = ""
+    by: str = ""
+    history: JobHistory | None = None
 
 
 class Ledger:
-    """The ledger of a workspace.
-
-    Args:
-        home: its `.lmagent`.
-        now: the wall clock, Unix seconds.
-    """
+    """The ledger of a workspace, in its `.lmagent`."""
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         self.path = home / "cron-history.jsonl"
@@ -66,10 +155,7 @@ class Ledger:
         return list(self._jobs)
 
     def read(self) -> None:
-        """Fold in the entries that any process has appended since the last read.
-
-        Raises StoreError if it cannot be read.
-        """
+        """Fold in the entries that any process has appended since the last read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
         except FileNotFoundError:
@@ -77,11 +163,10 @@ class Ledger:
             return
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be read", self.path) from error
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise StoreError(f"{self.path} is no regular file", fix="move it away")
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(file.fileno())
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise StoreError(f"{self.path} is no regular file", fix="move it away")
             same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._read_to
             if not same or file.read(len(self._head)) != self._head:
                 self._begin_anew((found.st_dev, found.st_ino))
@@ -95,10 +180,7 @@ class Ledger:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the lock, with all entries of other processes read.
-
-        Raises StoreError if the lock cannot be had, or the ledger cannot be read.
-        """
+        """Hold the lock, with all entries of other processes read."""
         with locked(self._lock, "the history of the jobs"):
             self._held = True
             try:
@@ -108,15 +190,16 @@ class Ledger:
                 self._held = False
 
     def append(self, *entries: LedgerEntry) -> None:
-        """Append facts, on disk when this returns. Decisions need `locked`.
-
-        Raises StoreError if they could not be written.
-        """
+        """Append facts, on disk when this returns. Decisions need `locked`."""
         if self._held:
             self._write(entries)
         else:
             with self.locked():  # else the file could be replaced between opening it and writing to it
                 self._write(entries)
+
+    def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
+        """Append the result of a claimed time."""
+        self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
 
     def _write(self, entries: Sequence[LedgerEntry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
@@ -140,20 +223,20 @@ class Ledger:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Replace the file by a shorter one with the same meaning; if that fails, it stays unchanged."""
-        from lmagent.schedule.shorter import facts_of, replace  # hardly ever needed
+        """Replace the file by a shorter one with the same meaning; if that fails, it stays unchanged.
 
-        facts = facts_of(self._jobs)
-        size = sum(len(msgspec.json.encode(entry)) + 1 for entry in facts or ()) + sum(map(len, self._unread))
-        self._large = max(LARGE, 2 * size)
+        The random text makes its beginning one that no ledger had before: a system may reuse a file's number.
+        """
+        facts = [
+            LedgerEntry(self._now(), job, "history", by=os.urandom(8).hex(), history=history)
+            for job, history in self._jobs.items()
+        ]
+        content = b"".join([*(msgspec.json.encode(fact) + b"\n" for fact in facts), *self._unread])
+        self._large = max(LARGE, 2 * len(content))
         if facts and self._read_to > self._large:
             with suppress(OSError):
-                replace(self.path, facts, self._unread)
+                replace_whole(self.path, self.path.with_suffix(".new"), content)
             self.read()
-
-    def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
-        """Append the result of a claimed time. Raises StoreError if it could not be written."""
-        self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
 
     def _begin_anew(self, file: tuple[int, int] | None) -> None:
         self._jobs.clear()
@@ -170,5 +253,31 @@ class Ledger:
         if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
             self.damaged += 1
             self._unread.append(line)
-            return
-        self.history(entry.job).apply(entry)
+        elif entry.history is not None:
+            self._jobs[entry.job] = entry.history
+        else:
+            self.history(entry.job).apply(entry)
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Generator[None]:
+    """Hold a lock file that all schedulers and commands of a workspace share, and wait for it; `what` is its content.
+
+    It is held for moments. Raise StoreError if it cannot be had.
+    """
+    try:
+        make_private(path.parent)
+        lock, end = None, time.monotonic() + PATIENCE
+        while lock is None:
+            try:
+                lock = hold(path, what)
+            except SessionBusy:
+                if time.monotonic() > end:
+                    raise StoreError(f"another process keeps {what} locked", fix=f"look at {path}") from None
+                time.sleep(PAUSE)
+    except OSError as error:
+        raise store_error(error, f"{what} could not be locked", path) from error
+    try:
+        yield
+    finally:
+        lock.release()

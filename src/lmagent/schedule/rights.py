@@ -11,11 +11,12 @@ A task of the inbox states them in lines between two lines of three dashes, befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from msgspec import Struct
 
+from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
 
@@ -23,12 +24,7 @@ FENCE = "---"
 
 
 class Rights(Struct, frozen=True):
-    """The rights of a job.
-
-    Attributes:
-        permission: its permission mode; empty for the mode in the settings.
-        allow: rules for calls that need no question.
-    """
+    """The rights of a job."""
 
     permission: PermissionMode | str = ""
     allow: tuple[str, ...] = ()
@@ -65,19 +61,34 @@ def taken_apart(text: str) -> tuple[str, Rights]:
 
     Raises ValueError if the rights cannot be understood.
     """
-    lines = text.splitlines()
-    if len(lines) < 3 or lines[0].strip() != FENCE or FENCE not in (line.strip() for line in lines[1:]):
-        return text, Rights()
-    end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
-    pairs = [tuple(part.strip() for part in line.partition(":")[::2]) for line in lines[1:end]]
+    first, *lines = text.splitlines() or [""]
+    stripped = [line.strip() for line in lines]
+    if first.strip() != FENCE or FENCE not in stripped:
+        return text, NO_RIGHTS
+    end = stripped.index(FENCE)
+    pairs = [(name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in stripped[:end])]
     if not pairs or any(name not in ("permission", "allow") for name, _ in pairs):
-        return text, Rights()
-    rights = read_rights(
-        _last(value for name, value in pairs if name == "permission"),
-        [value for name, value in pairs if name == "allow"],
-    )
+        return text, NO_RIGHTS
+    rights = read_rights(dict(pairs).get("permission"), [value for name, value in pairs if name == "allow"])
     return "\n".join(lines[end + 1 :]).strip(), rights
 
 
-def _last(values: Iterable[str]) -> str:
-    return next(iter(reversed(list(values))), "")
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+SIGNS = ("cron.json", ".lmagent/cron.json", ".lmagent/inbox")
+"""The files of a workspace that may hold jobs."""
+
+WAIT = "the jobs of this folder (cron.json, inbox) wait until you trust it"
+TRUST = "lmagent config trust"
+
+
+def waiting_for_trust(workspace: Path) -> str:
+    """Return the message about jobs that wait for trust; empty if the folder has none."""
+    return f"{WAIT}: {TRUST}" if any((workspace / name).exists() for name in SIGNS) else ""
+
+
+def may_run_jobs(settings: Settings, workspace: Path) -> bool:
+    """Return whether the user trusts the folder. Raise ConfigError if the list of trusted folders is unreadable."""
+    from lmagent.config.trust import is_trusted
+
+    return is_trusted(settings.agent_data_dir, workspace)

@@ -11,12 +11,17 @@ time that does, and one whose time comes twice runs once. Anything else is an er
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import islice
+from itertools import islice, takewhile
+from pathlib import Path
 from typing import Literal
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from msgspec import Struct
 
 FORMS = "every 30s|5m|2h|1d, daily HH:MM, hourly :MM, startup, or five cron fields such as 0 3 * * MON-FRI"
@@ -40,11 +45,7 @@ class Schedule(Struct, frozen=True):
     """When a job is due.
 
     Attributes:
-        text: as it was written.
-        zone: its time zone, an IANA name.
         kind: `every` so many seconds, `calendar` by the fields of a cron line, `startup`.
-        seconds: of `every`.
-        line: of `calendar`.
     """
 
     text: str
@@ -70,30 +71,22 @@ class Schedule(Struct, frozen=True):
 
     def between(self, after: float, until: float, most: int) -> list[int]:
         """Return the first `most` due times in (after, until]."""
-        found: list[int] = []
-        for time in islice(self.times(after), most):
-            if time > until:
-                break
-            found.append(time)
-        return found
+        return list(takewhile(lambda time: time <= until, islice(self.times(after), most)))
 
     def latest(self, after: float, until: float, most: int) -> list[int]:
         """Return the last `most` due times in (after, until], in order."""
         if self.kind == "every":
             after = max(after, until - most * self.seconds)
             return self.between(after, until, most + 1)[-most:]
-        for window in _WINDOWS:
-            found = self._all(max(after, until - window), until)
-            if len(found) >= most or until - window <= after:
-                return found[-most:]
-        return self._all(after, until)[-most:]
-
-    def _all(self, after: float, until: float) -> list[int]:
-        return self.between(after, until, int(until - after) // 60 + 2)
+        found: list[int] = []
+        for window in (*_WINDOWS, until - after):
+            begin = max(after, until - window)
+            found = self.between(begin, until, int(until - begin) // 60 + 2)
+            if len(found) >= most or begin == after:
+                break
+        return found[-most:]
 
     def _calendar(self, after: float) -> Iterator[int]:
-        from lmagent.schedule.stepping import HourSteps
-
         begin = datetime.fromtimestamp(after, UTC) - _RUN_UP
         last = int(after)
         for time in HourSteps(self.line, begin.astimezone(zone_of(self.zone))):
@@ -101,6 +94,24 @@ class Schedule(Struct, frozen=True):
             if moment > last and moment > after:
                 last = moment
                 yield moment
+
+
+class HourSteps(CronSim):
+    """Goes from hour to hour by the clock on the wall.
+
+    cronsim 2.8 goes by 3,600 seconds. Where the clocks went back by half an hour in between (Lord Howe Island), that
+    is half past, and the next full hour that fits is passed over.
+    """
+
+    def advance_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        self.dt = self.dt.replace(minute=0, second=0)
+        while self.dt.hour not in self.hours:
+            self.tick(seconds=3600 - 60 * self.dt.minute)
+            if self.dt.hour == 0:
+                break
+        return True
 
 
 def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
@@ -130,10 +141,6 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
 
 
 def local_zone() -> str:
-    import os
-    from contextlib import suppress
-    from pathlib import Path
-
     with suppress(OSError):
         named = os.environ.get("TZ", "").removeprefix(":") or str(Path("/etc/localtime").resolve())
         name = named.partition("zoneinfo/")[2] or named
@@ -147,8 +154,6 @@ def zone_of(name: str) -> tzinfo:
     """Return the time zone of an IANA name. Raises ValueError if it is not known here."""
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo
-
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
@@ -159,8 +164,6 @@ def _checked(line: str, text: str) -> str:
     """Return a cron line that cronsim understands. Raises ValueError if it is invalid."""
     if len(line.split()) != 5:
         raise ValueError(f"{text!r} is not a valid schedule; known are: {FORMS}")
-    from cronsim import CronSim, CronSimError
-
     try:
         CronSim(line, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:

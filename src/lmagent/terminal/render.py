@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lmagent.app.nested import NestedLines
-from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
 from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.plurals import plural
 from lmagent.core.view import is_filler, spoken
+from lmagent.planning.proposing import PlanWords
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import TextStyle

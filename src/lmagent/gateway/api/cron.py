@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from anyio import to_thread
 from msgspec import Meta, Struct, to_builtins
 
-from lmagent.app.crontab import CronList, CronRow, cron_list, next_times
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
+from lmagent.schedule.crontab import CronList, CronRow, cron_list, next_times
 from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
 
 SHOWN = 3
@@ -111,10 +111,10 @@ async def list_jobs(call: Call) -> CronList:
 
 async def run_job(call: Call) -> JobBegun:
     """Run a job now. The run is on record before the answer; the gateway's scheduler carries it out."""
-    from lmagent.app.scheduling import Scheduler  # rarely used, slow to import
+    from lmagent.schedule.scheduler import Scheduler  # rarely used, slow to import
 
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
-    scheduler = Scheduler(call.gateway.host, call.gateway.say)
+    scheduler = Scheduler(call.gateway.runner)
     try:
         job = await scheduler.run_now(call.path["id"], call.caller)
     finally:

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from anyio import to_thread
 from msgspec import Meta, Struct
 
-from lmagent.app.builtin import running_server
-from lmagent.app.downloads import Download, Into
 from lmagent.app.host import Host
+from lmagent.app.servers.builtin import running_server
+from lmagent.app.servers.downloads import Download, Into
 from lmagent.core.errors import LmagentError, ProviderError
 from lmagent.core.model import split_name
 from lmagent.gateway.api.models import provider_of

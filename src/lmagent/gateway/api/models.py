@@ -9,7 +9,7 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from lmagent.app.host import Host
-from lmagent.app.servers import TITLES, full_name, provider_named, usable
+from lmagent.app.servers.table import TITLES, full_name, provider_named, usable
 from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.core.model import split_name
 from lmagent.gateway.chosen import choose, move

@@ -8,7 +8,7 @@ from typing import Annotated
 from anyio import to_thread
 from msgspec import Meta, Struct
 
-from lmagent.app.setting_changes import Changed, SettingRow, change_setting, setting_rows
+from lmagent.app.settings import Changed, SettingRow, change_setting, setting_rows
 from lmagent.gateway.http.route import Call, Route
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 from anyio import to_thread
 from msgspec import Struct
 
-from lmagent.app.builtin import best_here, is_installed, running_server
 from lmagent.app.host import Host
+from lmagent.app.servers.builtin import best_here, is_installed, running_server
 from lmagent.config.installed import install_command
 from lmagent.core.errors import ProviderError
 from lmagent.core.model import split_name
@@ -133,7 +133,7 @@ async def _server(host: Host) -> tuple[ServerState, int]:
 
 
 async def _looked_at(host: Host) -> tuple[LookedAt, ...]:
-    from lmagent.app.servers import TITLES
+    from lmagent.app.servers.table import TITLES
     from lmagent.providers.discovery import discover, usual
 
     candidates = usual(os.environ)

@@ -137,7 +137,7 @@ def _counts(row: UsageSums) -> tuple[int, int, int, int]:
 
 
 async def show_context(call: Call) -> ContextUse:
-    from lmagent.app.charts import window_parts
+    from lmagent.app.commands.charts import window_parts
 
     gateway, session = call.gateway, call.path["session"]
     gateway.runner.require(session)

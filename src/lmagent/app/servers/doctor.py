@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
-from lmagent.app.battery import Battery, Finding
 from lmagent.app.host import Host
-from lmagent.app.reach import endpoint_origin, stand_in
-from lmagent.app.traits import KeptTraits
-from lmagent.app.wiring import HostOptions, load_settings, open_host
+from lmagent.app.kept import KeptTraits
+from lmagent.app.servers.battery import Battery, Finding
+from lmagent.app.servers.reach import endpoint_origin, stand_in
+from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.providers.concealed import shown
-from lmagent.providers.dialects.base import ModelFacts
 from lmagent.providers.transport import is_silent
 from lmagent.sandbox.outlook import docker_answers
 
@@ -41,20 +40,24 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
     except LmagentError as failure:
         yield Finding("configuration", "fault", failure.message, failure.typed)
         return
-    loaded = load_settings(options)
     try:
         for line in said:
             text, _, fix = line.removeprefix("lmagent: ").partition("\n  → ")
             yield Finding("configuration", "ok" if text == line else "warning", text, fix)
         yield Finding("workspace", "ok", f"{host.workspace} is writable")
-        async with aclosing(cast("Any", _server(host, loaded))) as coming:
+        async with aclosing(cast("Any", _server(host))) as coming:
             async for finding in coming:
                 yield finding
         yield await _sandbox(host)
     finally:
         await host.aclose()
-    async for finding in _programs(host):
-        yield finding
+    git = shutil.which("git")
+    if git is None:
+        yield Finding("git", "warning", "not installed; the git tools and the git guard use it", "install git")
+    else:
+        yield Finding("git", "ok", git)
+    if await docker_answers(os.environ, host.workspace):  # the sandbox has its own finding
+        yield Finding("docker", "ok", "its engine answers")
 
 
 def system(platform: str) -> Finding:
@@ -76,18 +79,10 @@ async def _sandbox(host: Host) -> Finding:
         return Finding("sandbox", "fault", refusal.message, refusal.typed)
     report = confined.report
     assert report is not None
-    broken = [promise for promise in report.promises if not promise.kept]
-    text = f"{report.backend} {report.version} passed the self-test".replace("  ", " ")
+    broken = [f"{promise.name} NOT kept ({promise.detail})" for promise in report.promises if not promise.kept]
     if broken:
-        text = f"{report.backend}: " + "; ".join(f"{promise.name} NOT kept ({promise.detail})" for promise in broken)
-    return Finding("sandbox", "warning" if broken else "ok", text)
-
-
-def _unnamed(listed: Sequence[str], model: ModelFacts | None) -> str:
-    """Return the model that answers if none is configured, or those that the server chooses among."""
-    if model is not None:
-        return model.id
-    return f"the server chooses among {len(listed)}: {', '.join(listed[:4])}"
+        return Finding("sandbox", "warning", f"{report.backend}: {'; '.join(broken)}")
+    return Finding("sandbox", "ok", f"{report.backend} {report.version} passed the self-test".replace("  ", " "))
 
 
 async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
@@ -100,14 +95,14 @@ async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
     return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.typed)
 
 
-async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
+async def _server(host: Host) -> AsyncIterator[Finding]:
     url = host.settings.endpoint
     try:
         listed = await host.models()
     except ProviderError as failure:
         reached = (await host.served.facts(host.agent.model)).reached
         if not reached:
-            yield await _unreached(loaded, failure)
+            yield await _unreached(host.config.start, failure)
             return
         yield Finding("server", "warning", failure.message, failure.typed)
         listed = ()
@@ -122,7 +117,8 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
         some = ", ".join(listed[:8])
         yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {some}")
     else:
-        yield Finding("model", "ok", wanted or _unnamed(listed, facts.model))
+        among = f"the server chooses among {len(listed)}: {', '.join(listed[:4])}"
+        yield Finding("model", "ok", wanted or (facts.model.id if facts.model else among))
     battery = Battery(host.served, wanted, host.agent.window.tokens)
     async with aclosing(cast("Any", battery.run())) as coming:
         async for finding in coming:
@@ -134,14 +130,3 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
     known = {name: value for name, value in battery.measured.items() if value is not None}
     file = traits.profile(model, battery.measured | traits.of(model).profile | known)
     yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
-
-
-async def _programs(host: Host) -> AsyncIterator[Finding]:
-    """Find the programs that tools use; docker's only if its engine answers, since the sandbox has its own finding."""
-    git = shutil.which("git")
-    fix = "" if git else "install git"
-    yield Finding(
-        "git", "ok" if git else "warning", git or "not installed; the git tools and the git guard use it", fix
-    )
-    if await docker_answers(os.environ, host.workspace):
-        yield Finding("docker", "ok", "its engine answers")

@@ -1,13 +1,16 @@
-"""Charts in text: the parts of the window, and tokens by day. Rows have at most 40 columns, so every terminal fits."""
+"""Charts in text: the parts of the window, tokens by day, and the list of tools. Charts have at most 40 columns."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 
 from lmagent.core.agent import Window
 from lmagent.core.messages import Text
 from lmagent.core.plurals import plural
+from lmagent.core.tool import Tool
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.store.spent import UsageSums
 
@@ -92,3 +95,27 @@ def _note_bytes(state: SessionState) -> int:
         if isinstance(part, Text) and part.text.startswith(begin)
     )
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+_ABOUT = {"todo_update": "Change the text or the status of a todo."}
+"""Tools whose description for the model begins with its arguments."""
+
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+
+
+def tool_rows(tools: Iterable[Tool], width: int) -> list[str]:
+    """Return name, effect and first sentence of each tool, in aligned columns of `width` characters in all."""
+    found = [(tool.name, tool.effect, _about(tool)) for tool in tools]
+    name_width = max((len(name) for name, _, _ in found), default=0)
+    begin = name_width + len("  write  ")
+    rows: list[str] = []
+    for name, effect, about in found:
+        first, *more = wrap(about, max(20, width - begin)) or [""]
+        rows.append(f"{name:<{name_width}}  {effect:<5}  {first}")
+        rows += [f"{'':<{begin}}{part}" for part in more]
+    return rows
+
+
+def _about(tool: Tool) -> str:
+    sentence = _SENTENCE.match(tool.description)
+    return _ABOUT.get(tool.name) or (sentence[1] if sentence else tool.description)

@@ -1,19 +1,25 @@
-"""The slash commands about model and settings: /model, /mode, /permissions, /config and /init."""
+"""The slash commands about model and settings: /model, /mode, /permissions, /set, /config and /init."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import get_args
+from typing import Any, get_args
+
+from msgspec import ValidationError
+from msgspec.structs import replace
 
 from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import SETTINGS, Choice, SlashContext, SlashResult
-from lmagent.core.commands import SetMode, SetModel
+from lmagent.config.settings import BY_NAME
+from lmagent.config.show import shown
+from lmagent.core.commands import SetMode, SetModel, SetOptions
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.core.events import PermissionMode
 from lmagent.core.lines import grant_in_a_line
-from lmagent.core.model import PROVIDER_NAMES
+from lmagent.core.model import LONGEST_INSTRUCTIONS, PROVIDER_NAMES, SessionOptions
 
 MODES: dict[PermissionMode, str] = {
     "auto": "nothing is asked",
@@ -41,6 +47,7 @@ def commands() -> Iterator[SlashCommand]:
         ("permissions", "", "show the permission rules", _permissions),
         ("theme", "[auto|light|dark|none]", "pick or change the colours of the terminal", _theme),
         ("config", "", "show the settings that differ from their defaults", _config),
+        ("set", SET, "show or change sampling and instructions of this session", _set),
         ("init", "", "let the agent write AGENTS.md for this project", _init),
     ):
         yield SlashCommand(name, usage, text, run, SETTINGS, picks=name in ("model", "mode", "theme"))
@@ -77,7 +84,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
 
 async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
     """Return the models of the usual server, or of the provider in `PROVIDER:`."""
-    from lmagent.app.servers import provider_named, usable
+    from lmagent.app.servers.table import provider_named, usable
 
     host = context.host
     listed = await host.models(provider_named(prefix[:-1]) if prefix else "")
@@ -92,7 +99,7 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 async def _full_name(host: Host, name: str) -> str:
     """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
     name."""
-    from lmagent.app.servers import full_name
+    from lmagent.app.servers.table import full_name
 
     provider, slash, rest = name.partition("/")
     if slash and rest and provider in PROVIDER_NAMES:
@@ -156,3 +163,63 @@ async def _config(context: SlashContext, _: str) -> SlashResult:
 
 async def _init(_: SlashContext, __: str) -> SlashResult:
     return SlashResult(submit=INIT)
+
+
+# --- /set -------------------------------------------------------------------------------------------------------------
+
+FIELDS = {name: BY_NAME[f"llm_{name}"] for name in SessionOptions.__struct_fields__ if name != "instructions"}
+"""The settings that options override."""
+
+NAMES = (*FIELDS, "instructions")
+SET = "[NAME VALUE|NAME default|default]"
+
+
+async def _set(context: SlashContext, words: str) -> SlashResult:
+    session, host = context.session, context.host
+    options = session.state.work.options if session is not None else host.agent.options
+    name, _, value = words.strip().partition(" ")
+    if not name:
+        return SlashResult(_options(context, options))
+    if name == "default" and not value:
+        changed, text = SessionOptions(), "This session uses the settings again"
+    else:
+        name = name.removeprefix("llm_")
+        if name not in NAMES or not value.strip():
+            raise ConfigError(
+                f"/set does not know {words.strip()[:80]!r}", fix=f"/set NAME VALUE with {', '.join(NAMES)}"
+            )
+        changed, text = _changed(options, name, value.strip()), f"{name} is set for this session"
+    if session is None:
+        host.agent = replace(host.agent, options=changed)
+        return SlashResult(f"{text}, which begins with your first message.")
+    await session.send(SetOptions(options=changed, by="slash"))
+    return SlashResult(f"{text}, from the next model call on. The conversation is not re-read.")
+
+
+def _changed(options: SessionOptions, name: str, value: str) -> SessionOptions:
+    plain: Any = None if value == "default" else value
+    if name == "instructions":
+        plain = plain or ""
+    fields = {**{field: getattr(options, field) for field in NAMES}, name: plain}
+    try:
+        return convert(fields, SessionOptions, strict=False)
+    except ValidationError:
+        if name == "instructions":
+            raise ConfigError(
+                f"instructions take at most {LONGEST_INSTRUCTIONS:,} characters, not {len(value):,}",
+                fix="put longer ones into AGENTS.md of the folder",
+            ) from None
+        raise ConfigError(
+            f"{name} must be {FIELDS[name].allowed.removesuffix(', or none')}, not {value[:40]!r}",
+            fix=f"/set {name} default uses the setting again",
+        ) from None
+
+
+def _options(context: SlashContext, options: SessionOptions) -> str:
+    settings, lines = context.host.settings, list[str]()
+    for name, field in FIELDS.items():
+        own = getattr(options, name)
+        value = shown(field, own if own is not None else getattr(settings, field.name))
+        lines.append(f"{name:<18} {value:<8} {'this session' if own is not None else f'setting {field.name}'}")
+    lines.append(f"{'instructions':<18} {options.instructions or '(none)'}")
+    return "\n".join((*lines, f"/set {SET} changes them; “default” uses the setting again."))

@@ -19,6 +19,7 @@ from lmagent.app.slash import (
     SlashContext,
     SlashResult,
     all_commands,
+    need_session,
 )
 from lmagent.core.commands import Compact, Continue, Mark, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
@@ -99,12 +100,6 @@ def commands() -> Iterator[SlashCommand]:
     yield SlashCommand("btw", "QUESTION", "ask on the side, while the agent works too", _btw, CONVERSATION, beside=True)
 
 
-def _need(context: SlashContext) -> Session:
-    if context.session is None:
-        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
-    return context.session
-
-
 async def _help(context: SlashContext, _: str) -> SlashResult:
     groups = dict[str, list[str]]()
     for item in all_commands(context.host).values():
@@ -170,17 +165,17 @@ def _offered_sessions(context: SlashContext) -> SlashResult:
 async def _fork(context: SlashContext, seq: str) -> SlashResult:
     if seq and not seq.isdigit():
         raise ConfigError(f"{seq!r} is not an event number", fix="/fork alone copies the whole session")
-    fork = await context.host.fork_session(_need(context).state.session, int(seq) if seq else None)
+    fork = await context.host.fork_session(need_session(context).state.session, int(seq) if seq else None)
     return SlashResult(f"now in {fork.state.session}, a copy", session=fork)
 
 
 async def _session(context: SlashContext, _: str) -> SlashResult:
-    return SlashResult(_need(context).state.session)
+    return SlashResult(need_session(context).state.session)
 
 
 async def _undo(context: SlashContext, which: str) -> SlashResult:
     command = Undo(count=_count(which, "/undo"), turn=which == "turn", by="slash")
-    shared = shared_with(chosen(_need(context), command))
+    shared = shared_with(chosen(need_session(context), command))
     result = await _restore(context, command)
     return SlashResult(f"{result.text}\n{shared[0].upper()}{shared[1:]}; /redo brings it back.") if shared else result
 
@@ -200,7 +195,7 @@ def _count(which: str, command: str) -> int:
 
 
 async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
-    event = await _need(context).send(command)
+    event = await need_session(context).send(command)
     assert isinstance(event, FilesRestored)
     did = "Undone" if event.to == "before" else "Redone"
     lines = [f"{did}: {_listed(event.paths) or 'nothing'}"]
@@ -210,7 +205,7 @@ async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
     ]
     if len(event.refused) > PATHS_SHOWN:
         lines.append(f"left alone: {len(event.refused) - PATHS_SHOWN} more")
-    return SlashResult("\n".join([*lines, *_tasks_with(_need(context), event)]))
+    return SlashResult("\n".join([*lines, *_tasks_with(need_session(context), event)]))
 
 
 def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
@@ -229,8 +224,8 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 async def _diff(context: SlashContext, _: str) -> SlashResult:
-    text = await diff(_need(context))
-    shared = shared_with(_need(context).state.changes)
+    text = await diff(need_session(context))
+    shared = shared_with(need_session(context).state.changes)
     if not text:
         return SlashResult("The agent has changed nothing in this session.")
     return SlashResult(f"{shared[0].upper()}{shared[1:]}:\n{text}" if shared else text, diff=True)
@@ -239,17 +234,17 @@ async def _diff(context: SlashContext, _: str) -> SlashResult:
 async def _rename(context: SlashContext, title: str) -> SlashResult:
     if not title:
         raise ConfigError("/rename needs a title")
-    await _need(context).send(Rename(title=title, by="slash"))
+    await need_session(context).send(Rename(title=title, by="slash"))
     return SlashResult(f"renamed: {title_of(title, None)}")
 
 
 async def _pin(context: SlashContext, off: str) -> SlashResult:
-    await _need(context).send(Mark(pinned=not _is_off("/pin", off), by="slash"))
+    await need_session(context).send(Mark(pinned=not _is_off("/pin", off), by="slash"))
     return SlashResult("no longer pinned" if off else "pinned: it is listed before other sessions")
 
 
 async def _archive(context: SlashContext, off: str) -> SlashResult:
-    await _need(context).send(Mark(archived=not _is_off("/archive", off), by="slash"))
+    await need_session(context).send(Mark(archived=not _is_off("/archive", off), by="slash"))
     return SlashResult("listed again" if off else "archived: it is left out of the list of sessions")
 
 
@@ -289,15 +284,15 @@ async def _sandbox(host: Host) -> str:
 
 
 async def _context(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.charts import window_map, window_parts
+    from lmagent.app.commands.charts import window_map, window_parts
 
-    session = _need(context)
+    session = need_session(context)
     state = session.state
     return SlashResult(window_map(window_parts(state), session.window, state.estimate_tokens(), state.compactions))
 
 
 async def _usage(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.charts import DAYS, day_bars
+    from lmagent.app.commands.charts import DAYS, day_bars
     from lmagent.store.index import SessionIndex
     from lmagent.store.spent import day_of
 
@@ -332,18 +327,18 @@ def _speed(tokens_per_s: float) -> str:
 
 
 async def _compact(context: SlashContext, focus: str) -> SlashResult:
-    await _need(context).send(Compact(focus=focus, by="slash"))
+    await need_session(context).send(Compact(focus=focus, by="slash"))
     return SlashResult("shortening the conversation", run=True)
 
 
 async def _tools(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.toolrows import tool_rows
+    from lmagent.app.commands.charts import tool_rows
 
     return SlashResult("\n".join(tool_rows(context.host.toolbox, _HELP_WIDTH)))
 
 
 async def _btw(context: SlashContext, question: str) -> SlashResult:
-    session = _need(context)
+    session = need_session(context)
     if not question:
         raise ConfigError("/btw needs a question")
     text = ""
@@ -358,7 +353,7 @@ async def _btw(context: SlashContext, question: str) -> SlashResult:
 async def _export(context: SlashContext, form: str) -> SlashResult:
     from lmagent.app.records import export_session
 
-    session = _need(context).state.session
+    session = need_session(context).state.session
     text = export_session(context.host.store, session, form or "md")
     # A client may name a session README or AGENTS; the files of that name are not the session's to replace.
     stem = session if session[0].isdigit() else f"session-{session}"

@@ -7,14 +7,18 @@ still runs in the sandbox; a webhook needs its host among those that the user le
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from lmagent.app.host import Host
 from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.core.sandbox import Exec
+from lmagent.providers.transport import Timeouts, TransportError
+from lmagent.sandbox.hosts import parse_pattern, parse_target
 from lmagent.schedule.jobs import CronJob
+from lmagent.schedule.port import JobHost
 
 COMMAND_SECONDS = 300.0
 """How long a command may take."""
@@ -27,13 +31,7 @@ TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
 
 
 class DeliveredResult(Struct, frozen=True):
-    """The result to deliver; a webhook gets it as JSON.
-
-    Attributes:
-        run: names this run; a repeated delivery has the same name.
-        scheduled: the time it was due, Unix seconds.
-        outcome: how the turn ended.
-    """
+    """The result to deliver; a webhook gets it as JSON."""
 
     job: str
     run: str
@@ -44,7 +42,7 @@ class DeliveredResult(Struct, frozen=True):
     answer: str
 
 
-async def deliver(host: Host, job: CronJob, result: DeliveredResult, *, again: bool) -> str:
+async def deliver(host: JobHost, job: CronJob, result: DeliveredResult, *, again: bool) -> str:
     """Deliver a result; return the outcome as text, the first failure if there is one.
 
     Args:
@@ -67,16 +65,12 @@ async def _guarded(work: Awaitable[str]) -> str:
         return f"failed: {error.message}"
 
 
-async def _run(host: Host, command: str, result: DeliveredResult) -> str:
-    from lmagent.core.sandbox import Exec
-
-    confined = host.registry.confined
-    sandbox = await confined.get()
-    fields = msgspec.to_builtins(result)
-    env = {f"LMAGENT_{name.upper()}": _plain(str(value)) for name, value in fields.items()}
+async def _run(host: JobHost, command: str, result: DeliveredResult) -> str:
+    sandbox = await host.sandbox()
+    env = {f"LMAGENT_{name.upper()}": _plain(str(value)) for name, value in msgspec.to_builtins(result).items()}
     output = bytearray()
     running = await sandbox.start(
-        Exec(("sh", "-c", command), env=env, timeout=COMMAND_SECONDS, hosts=confined.hosts, merge=True),
+        Exec(("sh", "-c", command), env=env, timeout=COMMAND_SECONDS, hosts=host.settings.sandbox_hosts, merge=True),
         lambda _, piece: output.extend(piece[: max(0, 2000 - len(output))]),
     )
     end = await running.wait()
@@ -90,9 +84,7 @@ def _plain(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace")[:ANSWER_BYTES].decode("utf-8", "ignore")
 
 
-async def _post(host: Host, url: str, result: DeliveredResult) -> str:
-    from lmagent.providers.transport import Timeouts, TransportError
-
+async def _post(host: JobHost, url: str, result: DeliveredResult) -> str:
     _require_reachable(host, url)
     headers = {"Content-Type": "application/json", "Idempotency-Key": result.run, "User-Agent": "lmagent"}
     limits, body = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE), msgspec.json.encode(result)
@@ -118,12 +110,8 @@ async def _post(host: Host, url: str, result: DeliveredResult) -> str:
     return f"failed: the webhook was not reached: {why}"
 
 
-def _require_reachable(host: Host, url: str) -> None:
+def _require_reachable(host: JobHost, url: str) -> None:
     """Raise ConfigError for an address that is not among the hosts that commands may reach."""
-    from urllib.parse import urlsplit
-
-    from lmagent.sandbox.hosts import parse_pattern, parse_target
-
     try:
         parts = urlsplit(url)
         place = parts.netloc.rpartition("@")[2]

@@ -9,8 +9,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.builtin import best_here, is_installed, running_server
-from lmagent.app.reach import answering
+from lmagent.app.servers.builtin import best_here, is_installed, running_server
+from lmagent.app.servers.reach import answering
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.files import save_env, write_private
 from lmagent.config.installed import install_command
@@ -28,14 +28,7 @@ PATIENCE = 3.0
 
 
 class Person(Struct, frozen=True):
-    """The user at the terminal.
-
-    Attributes:
-        ask: shows a question and the default for Enter; returns the answer.
-        confirm: shows a question; returns whether the answer is yes, the default.
-        download: fetches a model into the library, with a progress bar; returns its name there.
-        demo: shows the demo, and ends the program.
-    """
+    """The user at the terminal."""
 
     ask: Callable[[str, str], str]
     confirm: Callable[[str], bool]

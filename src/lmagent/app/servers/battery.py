@@ -6,11 +6,8 @@ more than the answer is worth (embeddings).
 
 from __future__ import annotations
 
-import base64
 import re
 import secrets
-import struct
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Literal, cast
@@ -18,7 +15,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
+from lmagent.app.kept import CALLS, NO_CALLS, READS, SCHEMA, VISION
 from lmagent.core.errors import AuthError, ContextOverflow, ProviderError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelReply, ModelRequest, ToolSpec
@@ -48,14 +45,20 @@ SHORT = 0.75
 PATIENCE = 120.0
 """Seconds that reading the prompt may take, by the measured speed; a slower machine skips the test."""
 
+KEPT = 0.5
+"""A prompt sent twice is cached if at least this share of it comes from the cache, by count or by time."""
+
 _NO_IMAGES = re.compile(
     r"images?\b.{0,60}\bnot (be )?(supported|accepted|allowed)|(not|n't) (support|accept)\w* .{0,40}\bimage|mmproj",
     re.IGNORECASE | re.DOTALL,
 )
 """Some servers say with a 500 that the model takes no images."""
 
-KEPT = 0.5
-"""A prompt sent twice is cached if at least this share of it comes from the cache, by count or by time."""
+_RED_SQUARE = (
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP"
+    "7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
+"""A PNG of 32 × 32 pixels."""
 
 
 class Finding(Struct, frozen=True):
@@ -66,25 +69,16 @@ class Finding(Struct, frozen=True):
 
 
 class Battery:
-    """Examines one model.
-
-    Args:
-        model: empty for the server's choice.
-        assumed: tokens of the window if the server does not say.
-
-    Attributes:
-        measured: findings for the model's profile; without those that could not be examined.
-        answered: the model has answered at least once.
-    """
+    """Examines one model; `assumed` is the window if the server states none."""
 
     def __init__(self, served: Served, model: str, assumed: int) -> None:
         self._served = served
         self._model = model
         self._assumed = assumed
-        self._request = ModelRequest(model, "You do exactly what you are asked to do.", (), (), temperature=0.0)
         self._line_tokens = 0.0
         self._reading = 0.0
         self.measured: dict[str, Any] = {}
+        """The model's profile, without values that could not be examined."""
         self.answered = False
 
     async def run(self) -> AsyncIterator[Finding]:
@@ -108,22 +102,23 @@ class Battery:
                 yield await examine(facts)
             except ProviderError as failure:
                 broken = None if self.answered else await self._no_answer(failure)
-                if broken is not None:
+                if broken is None:
+                    yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.typed)
+                if broken or isinstance(failure, Unreachable | AuthError):
                     yield await self._stated()
-                    yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.typed)
+                    if broken:
+                        yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.typed)
                     return
-                yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.typed)
-                if isinstance(failure, Unreachable | AuthError):
-                    yield await self._stated()
-                    return
-        yield self._embeddings(facts)
+        names = [model.id for model in facts.models if model.embeddings]
+        self.measured["embeddings"] = names
+        yield Finding("embeddings", "ok", ", ".join(names) or "the server lists no model for embeddings")
 
     async def _no_answer(self, failure: ProviderError) -> ProviderError | None:
         """Return why the server never answers; None if it refused only this request, because of its tools."""
         if not _is_refusal(failure):
             return failure
         try:
-            await self._ask(replace(self._request, messages=(user("Say OK."),), max_tokens=16))
+            await self._ask("Say OK.", 16)
         except ProviderError as again:
             return again
         return None
@@ -139,25 +134,23 @@ class Battery:
         """Return the stated window, once the model is loaded; or the window that a long prompt shows to be served."""
         stated = await self._stated()
         try:
-            finding = await self._tried(self.measured["window"])
+            return await self._tried(self.measured["window"]) or stated
         except ProviderError:
             return stated  # no other figure is known
-        return finding or stated
 
     async def _tried(self, window: int | None) -> Finding | None:
         """Return the finding of a prompt longer than most windows; None if it was read, or cannot be tried."""
         size = min(PROOF, int(SHARE * (window or self._assumed)))
         if not LEAST <= self._line_tokens <= MOST or size > PATIENCE * self._reading:
             return None
-        asked = user(f"{_lines(int(size / self._line_tokens))}\nSay OK.")
+        served, how = 0, "cut without a word"
         try:
-            reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=32))
-        except ContextOverflow as overflow:
-            served, how = overflow.window, "cut without a word" if overflow.silent else "refused"
-        else:
-            served, how = reply.usage.prompt_tokens, "cut without a word"
+            reply = await self._ask(f"{_lines(int(size / self._line_tokens))}\nSay OK.", 32)
+            served = reply.usage.prompt_tokens
             if reply.usage.estimated or served >= SHORT * size:
                 return None
+        except ContextOverflow as overflow:
+            served, how = overflow.window, how if overflow.silent else "refused"
         self.measured |= {"window": served, "proof": "tried"}
         said = f"{window:,} tokens are stated" if window else f"no window is stated and {self._assumed:,} is assumed"
         least = f"; {served:,} are served" if served else ""
@@ -180,33 +173,29 @@ class Battery:
         return Finding("window", "ok", f"{window:,} tokens are served ({proof}){most}")
 
     async def _calls(self, _: ServerFacts) -> Finding:
-        asked = user('Call report_word with the word "hello".')
-        reply = await self._ask(replace(self._request, tools=(PROBE,), messages=(asked,), max_tokens=600))
-        called = [call for call in reply.message.tool_calls if call.name == PROBE.name]
-        how = f"as text ({reply.text_format})" if reply.text_format else "structured"
-        self.measured[CALLS] = how if called else NO_CALLS
+        reply = await self._ask('Call report_word with the word "hello".', 600, tools=(PROBE,))
+        if not any(call.name == PROBE.name for call in reply.message.tool_calls):
+            self.measured[CALLS] = NO_CALLS
+            fix = (
+                "use an instruct model that is trained for tool calls; its calls will be constrained where that is "
+                "possible"
+            )
+            return Finding("tool calls", "warning", "asked for a tool call, the model answered in text", fix)
+        self.measured[CALLS] = how = f"as text ({reply.text_format})" if reply.text_format else "structured"
         usage = "estimated by us" if reply.usage.estimated else "reported"
-        if called:
-            took = f"the model called a tool in {reply.total_s:.1f} s, {how}; token counts are {usage}"
-            return Finding("tool calls", "ok", took)
-        fix = (
-            "use an instruct model that is trained for tool calls; its calls will be constrained where that is possible"
-        )
-        return Finding("tool calls", "warning", "asked for a tool call, the model answered in text", fix)
+        took = f"the model called a tool in {reply.total_s:.1f} s, {how}; token counts are {usage}"
+        return Finding("tool calls", "ok", took)
 
     async def _parallel(self, _: ServerFacts) -> Finding:
-        asked = user('Call report_word twice in this reply, with the words "one" and "two".')
-        reply = await self._ask(replace(self._request, tools=(PROBE,), messages=(asked,), max_tokens=800))
-        several = len(reply.message.tool_calls) > 1
-        self.measured["parallel calls"] = several
+        asked = 'Call report_word twice in this reply, with the words "one" and "two".'
+        reply = await self._ask(asked, 800, tools=(PROBE,))
+        self.measured["parallel calls"] = several = len(reply.message.tool_calls) > 1
         text = "several calls in one reply" if several else "one call a reply: reads take a step each"
         return Finding("parallel calls", "ok", text)
 
     async def _schema(self, _: ServerFacts) -> Finding:
-        asked = user("Write a short poem.")  # not a request for JSON: only an enforced schema gets JSON
-        reply = await self._ask(
-            replace(self._request, messages=(asked,), response_schema=NUMBER, max_tokens=200, temperature=1.0)
-        )
+        """Ask for no JSON: only an enforced schema gets it."""
+        reply = await self._ask("Write a short poem.", 200, response_schema=NUMBER, temperature=1.0)
         try:
             value = jsontext.loads(reply.message.text.encode("utf-8", "surrogatepass"))
         except ValueError:
@@ -218,31 +207,27 @@ class Battery:
         return Finding("JSON schema", "warning", "not enforced: a model that fails to call cannot be helped by it")
 
     async def _vision(self, facts: ServerFacts) -> Finding:
-        said = facts.model.vision if facts.model else None
-        if said is False:
-            self.measured[VISION] = False
-            return Finding("vision", "ok", "the model takes no images")
-        image = Image("image/png", base64.b64encode(_square()).decode())
-        asked = Message("user", (Text("What colour is this? One word."), image))
-        try:
-            reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=300))
-        except ProviderError as failure:
-            if not _is_refusal(failure) and not _NO_IMAGES.search(failure.message):
-                raise
-            self.measured[VISION] = False
-            return Finding("vision", "ok", "the model takes no images")
-        sees = "red" in reply.message.text.lower()
+        text, sees = "the model takes no images", False
+        if facts.model is None or facts.model.vision is not False:
+            picture = (Text("What colour is this? One word."), Image("image/png", _RED_SQUARE))
+            try:
+                reply = await self._ask("", 300, messages=(Message("user", picture),))
+                sees = "red" in reply.message.text.lower()
+                text = (
+                    "the model sees: it named the colour of a picture"
+                    if sees
+                    else "a picture is accepted, and not seen"
+                )
+            except ProviderError as failure:
+                if not _is_refusal(failure) and not _NO_IMAGES.search(failure.message):
+                    raise
         self.measured[VISION] = sees
-        if sees:
-            return Finding("vision", "ok", "the model sees: it named the colour of a picture")
-        return Finding("vision", "ok", "a picture is accepted, and not seen")
+        return Finding("vision", "ok", text)
 
     async def _speed(self, _: ServerFacts) -> Finding:
-        asked = replace(self._request, messages=(user(f"{_lines(PROMPT_LINES)}\nSay OK."),), max_tokens=32)
-        first = await self._ask(asked)
-        again = await self._ask(asked)
-        reading = first.usage.prompt_tokens / max(first.first_token_s, 1e-6)
-        self._reading = reading
+        asked = f"{_lines(PROMPT_LINES)}\nSay OK."
+        first, again = await self._ask(asked, 32), await self._ask(asked, 32)
+        self._reading = reading = first.usage.prompt_tokens / max(first.first_token_s, 1e-6)
         self._line_tokens = 0.0 if first.usage.estimated else first.usage.prompt_tokens / PROMPT_LINES
         writing = first.usage.completion_tokens / max(first.total_s - first.first_token_s, 1e-6)
         counted = again.usage.cached_tokens >= KEPT * again.usage.prompt_tokens
@@ -258,15 +243,14 @@ class Battery:
         fix = "switch on prompt caching in the server, or give it a slot for each conversation"
         return Finding("speed", "warning", f"{speed}, no prompt cache: each prompt is read from its beginning", fix)
 
-    def _embeddings(self, facts: ServerFacts) -> Finding:
-        names = [model.id for model in facts.models if model.embeddings]
-        self.measured["embeddings"] = names
-        return Finding("embeddings", "ok", ", ".join(names) if names else "the server lists no model for embeddings")
-
-    async def _ask(self, request: ModelRequest) -> ModelReply:
+    async def _ask(self, text: str, max_tokens: int, **more: Any) -> ModelReply:
+        request = ModelRequest(
+            self._model, "You do exactly what you are asked to do.", (), (user(text),), temperature=0.0
+        )
         reply: ModelReply | None = None
-        async with aclosing(cast("Any", self._served.stream(request))) as events:
-            async for event in events:
+        events = self._served.stream(replace(request, max_tokens=max_tokens, **more))
+        async with aclosing(cast("Any", events)) as coming:
+            async for event in coming:
                 if isinstance(event, ModelReply):
                     reply = event
         if reply is None:
@@ -283,13 +267,3 @@ def _lines(count: int) -> str:
 def _is_refusal(failure: ProviderError) -> bool:
     """Return whether a server that works refused this request: a plain 4xx."""
     return type(failure) is ProviderError and not failure.retryable
-
-
-def _square() -> bytes:
-    side = 32
-    rows = (b"\0" + b"\xff\0\0" * side) * side
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )

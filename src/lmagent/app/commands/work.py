@@ -1,4 +1,4 @@
-"""The slash commands of long work: /todo, /plan, /deep and /work."""
+"""The slash commands of long work: /todo, /plan, /deep, /work and /cron."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.slash import WORK, SlashContext, SlashResult
+from lmagent.app.slash import WORK, SlashContext, SlashResult, need_session
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget, Task, TaskState, WorkMode
@@ -18,31 +18,21 @@ if TYPE_CHECKING:
 
 BY = "slash"
 
-LONGEST_NUMBER = 9
-"""Digits of a number in a command."""
-
 DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
+TODO = "[add TEXT|done ID|open ID|drop ID|drop state]"
+PLAN = "[TASK|show|approve|edit|revise WORDS|reject]"
+CRON = "[run ID|toggle ID|history [ID]]"
 
 
 def commands() -> Iterator[SlashCommand]:
     for name, usage, help, run in (
-        (
-            "todo",
-            "[add TEXT|done ID|open ID|drop ID|drop state]",
-            "show the tasks of this session, or change them",
-            _todo,
-        ),
-        ("plan", "[TASK|show|approve|edit|revise WORDS|reject]", "plan a task first, or decide on the plan", _plan),
+        ("todo", TODO, "show the tasks of this session, or change them", _todo),
+        ("plan", PLAN, "plan a task first, or decide on the plan", _plan),
         ("deep", "[TASK|more [STEPS]]", "work long on a task, within a budget, and report", _deep),
         ("work", "[normal|bounded]", "show or change how the session works, and its budget", _work),
+        ("cron", CRON, "show the jobs that run by the clock, or run or switch one", _cron),
     ):
         yield SlashCommand(name, usage, help, run, WORK)
-
-
-def _need(context: SlashContext) -> Session:
-    if context.session is None:
-        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
-    return context.session
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -53,13 +43,13 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
     rest = rest.strip()
     if not verb or verb == "list":
         return SlashResult(_listed(context.session))
-    session = _need(context)
+    session = need_session(context)
     work = session.state.work
     if verb not in ("add", "done", "open", "drop") or not rest:
         fix = "/todo add TEXT, /todo done ID, /todo open ID, /todo drop ID, /todo drop state"
         raise ConfigError(f"/todo does not know {line!r}", fix=fix)
     if verb == "add":
-        from lmagent.planning.todos import fresh
+        from lmagent.planning.tasks import fresh
 
         task = Task(fresh(work, "todo"), "todo", rest)
         await session.send(ChangeTasks(items=(task,), by=BY))
@@ -105,7 +95,7 @@ async def _plan(context: SlashContext, line: str) -> SlashResult:
     if verb == "off" and not words:
         return await _set(context, SetWork(mode="normal", by=BY), "")
     if verb in DECISIONS and (not words or verb == "revise"):
-        return await _decide(_need(context), verb, words.strip())
+        return await _decide(need_session(context), verb, words.strip())
     return await _set(context, SetWork(mode="plan", by=BY), line)
 
 
@@ -113,7 +103,7 @@ def _shown(context: SlashContext) -> SlashResult:
     from lmagent.planning.plans import plan_text
     from lmagent.tools.sanitize import visible
 
-    work = _need(context).state.work
+    work = need_session(context).state.work
     plan = work.proposal.plan if work.proposal is not None else work.plan
     if plan is None:
         raise ConfigError("there is no plan", fix="/plan TASK makes one")
@@ -124,21 +114,20 @@ def _shown(context: SlashContext) -> SlashResult:
 async def _decide(session: Session, verb: str, words: str) -> SlashResult:
     match verb:
         case "edit":
-            from lmagent.app.planedit import edited
+            from lmagent.planning.editing import edited
 
             plan = await edited(session)
             if plan is None:
                 return SlashResult("nothing was changed; the plan still waits")
-            command = DecidePlan(decision="approved", plan=plan, by=BY)
+            command, told = DecidePlan(decision="approved", plan=plan, by=BY), "approved; the work begins"
         case "approve":
-            command = DecidePlan(decision="approved", by=BY)
+            command, told = DecidePlan(decision="approved", by=BY), "approved; the work begins"
         case "reject":
-            command = DecidePlan(decision="rejected", by=BY)
+            command, told = DecidePlan(decision="rejected", by=BY), "rejected"
         case _:
-            command = DecidePlan(decision="revise", feedback=words, by=BY)
+            command, told = DecidePlan(decision="revise", feedback=words, by=BY), "the model plans anew"
     await session.send(command)
-    told = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
-    return SlashResult(told[command.decision], run=command.decision != "rejected")
+    return SlashResult(told, run=command.decision != "rejected")
 
 
 # --- ways of working --------------------------------------------------------------------------------------------
@@ -157,25 +146,22 @@ async def _deep(context: SlashContext, line: str) -> SlashResult:
 
 async def _more(context: SlashContext, steps: str) -> SlashResult:
     """Extend the budget, in planning too: only the user's decision ends that."""
-    work = _need(context).state.work
-    if steps and not (steps.isascii() and len(steps) <= LONGEST_NUMBER):
+    work = need_session(context).state.work
+    if steps and not (steps.isascii() and len(steps) < 10):
         raise ConfigError(f"{steps[:20]} is no number of model calls", fix="/deep more 200")
     if work.proposal is not None:
         raise ConfigError("a plan waits for your decision", fix="/plan approve, and then /deep more")
     budget = Budget(int(steps), None) if steps else Budget()
-    planning = work.mode == "plan" and work.then == "deep"
-    command = (
-        SetWork(mode="plan", then="deep", budget=budget, by=BY)
-        if planning
-        else SetWork(mode="deep", budget=budget, by=BY)
-    )
+    command = SetWork(mode="deep", budget=budget, by=BY)
+    if work.mode == "plan" and work.then == "deep":
+        command = SetWork(mode="plan", then="deep", budget=budget, by=BY)
     return await _set(context, command, "")
 
 
 async def _work(context: SlashContext, mode: str) -> SlashResult:
     modes: dict[str, WorkMode] = {"normal": "normal", "bounded": "bounded"}
     if not mode:
-        return SlashResult(_how(_need(context)))
+        return SlashResult(_how(need_session(context)))
     if mode not in modes:
         raise ConfigError(f"/work does not know {mode!r}", fix="/work normal, /work bounded, /plan TASK or /deep TASK")
     return await _set(context, SetWork(mode=modes[mode], by=BY), "")
@@ -207,3 +193,26 @@ def _how(session: Session) -> str:
     if work.budget.tokens is not None:
         lines.append(f"{used.tokens:,} of {work.budget.tokens:,} tokens")
     return "\n".join(lines)
+
+
+# --- jobs that run by the clock -----------------------------------------------------------------------------------
+
+
+async def _cron(context: SlashContext, words: str) -> SlashResult:
+    from lmagent.schedule.crontab import cron_history, cron_list, history_text, list_text
+    from lmagent.schedule.jobs import find_job, set_enabled
+
+    workspace = context.host.workspace
+    verb, _, id = words.partition(" ")
+    match verb, id.strip():
+        case (("" | "list"), _):
+            return SlashResult(list_text(cron_list(workspace)))
+        case "history", id:
+            return SlashResult(history_text(cron_history(workspace, id)))
+        case "toggle", id if id:
+            job = set_enabled(workspace, id, not find_job(workspace, id).enabled)
+            return SlashResult(f"{id} is switched {'on' if job.enabled else 'off'}")
+        case "run", id if id:
+            return SlashResult(submit=find_job(workspace, id).prompt)
+        case _:
+            raise ConfigError(f"/cron does not know {words!r}", fix=f"/cron {CRON}")

@@ -27,6 +27,9 @@ Into = Literal["library", "server"]
 FINISHED = 20
 """Ended downloads that are still listed."""
 
+PARTS = "*/*/**/*.part"
+"""Partial files below the library's OWNER/REPOSITORY folders."""
+
 
 class Download(Struct):
     """A download.
@@ -68,8 +71,7 @@ class Downloads:
 
     async def run(self) -> None:
         """Work until cancelled; then every download stops, and keeps its parts."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+        async with anyio.create_task_group() as self._tasks:
             await anyio.sleep_forever()
 
     def rows(self) -> list[Download]:
@@ -79,12 +81,7 @@ class Downloads:
         return [*known, *(row for row in unfinished(self.library) if row.file not in files)]
 
     def start(self, name: str, into: Into, provider: str = "") -> Download:
-        """Begin or resume a download; return the existing one if it runs.
-
-        Raises:
-            LmagentError: no model has this name.
-            ConfigError: this program is about to end.
-        """
+        """Begin or resume a download; return the existing one if it runs."""
         for row in self._known.values():
             if row.state == "running" and (row.name, row.into, row.provider) == (name, into, provider):
                 return row
@@ -102,19 +99,20 @@ class Downloads:
 
     def stop(self, id: str) -> Download | None:
         """Stop a download and keep its parts; return None if this process has no such download."""
-        row = self._known.get(id)
-        if row is not None and (scope := self._scopes.get(id)) is not None:
-            row.state = "stopped"
+        if scope := self._scopes.get(id):
+            self._known[id].state = "stopped"
             scope.cancel()
-        return row
+        return self._known.get(id)
 
     def forget(self, id: str) -> bool:
         """Remove an ended download and its part in our library; return False if no ended download has this id."""
-        row = next((row for row in self.rows() if row.id == id), None)
-        if row is None or row.state == "running":
+        row = next((row for row in self.rows() if row.id == id and row.state != "running"), None)
+        if row is None:
             return False
-        if row.state != "done" and row.file:
-            remove_part(self.library, row.file)
+        for part in self.library.glob(PARTS) if row.state != "done" and row.file else ():
+            if part.name == f"{row.file}.part":
+                part.unlink(missing_ok=True)
+                part.with_name(part.name + ".json").unlink(missing_ok=True)
         self._known.pop(id, None)
         return True
 
@@ -125,11 +123,10 @@ class Downloads:
                 row.state, row.have, row.text = "done", row.total, ""
             except LmagentError as error:
                 row.state, row.problem, row.fix = "failed", error.message, error.fix
-            finally:
-                self._scopes.pop(row.id, None)
+        del self._scopes[row.id]
         ended = [id for id, known in self._known.items() if known.state != "running"]
         for id in ended[:-FINISHED]:
-            self._known.pop(id)
+            del self._known[id]
 
     async def _into_library(self, row: Download) -> None:
         from lmagent.modelserver.library.download import Ports
@@ -190,20 +187,10 @@ def unfinished(library: Path) -> list[Download]:
     from lmagent.modelserver.library.facts import split_of
 
     found: list[Download] = []
-    for part in sorted(library.glob("*/*/**/*.part")):
+    for part in sorted(library.glob(PARTS)):
         note, file = read_note(part.with_name(part.name + ".json")), part.name.removesuffix(".part")
-        if note is None:
-            continue
-        owner, repo = part.relative_to(library).parts[:2]
-        name = f"{owner}/{repo}:{split_of(Path(file))[0]}"
-        found.append(
-            Download(f"part:{file}", name, "library", "", "stopped", part.stat().st_size, note.size, file=file)
-        )
+        if note is not None:
+            name = f"{'/'.join(part.relative_to(library).parts[:2])}:{split_of(Path(file))[0]}"
+            have = part.stat().st_size
+            found.append(Download(f"part:{file}", name, "library", "", "stopped", have, note.size, file=file))
     return found
-
-
-def remove_part(library: Path, file: str) -> None:
-    for part in library.glob("*/*/**/*.part"):
-        if part.name == f"{file}.part":
-            part.unlink(missing_ok=True)
-            part.with_name(part.name + ".json").unlink(missing_ok=True)

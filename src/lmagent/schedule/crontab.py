@@ -1,22 +1,19 @@
-"""Crontab: the list of a workspace's cron jobs for the user, and `/cron`."""
+"""Crontab: the list of a workspace's cron jobs and of their runs, for the user."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lmagent.app.registry import SlashCommand
-
-if TYPE_CHECKING:
-    from lmagent.app.slash import SlashContext, SlashResult
-    from lmagent.schedule.ledger import CronRun, JobHistory
-
-USAGE = "[run ID|toggle ID|history [ID]]"
+from lmagent.schedule.due import next_due
+from lmagent.schedule.jobs import find_job, read_jobs
+from lmagent.schedule.ledger import CronRun, Ledger
+from lmagent.schedule.times import local_zone, parse_schedule
 
 
 class CronRow(Struct, frozen=True):
@@ -80,14 +77,11 @@ class HistoryRow(Struct, frozen=True):
 
 def cron_list(workspace: Path) -> CronList:
     """Return the jobs, disabled ones too."""
-    from lmagent.schedule.due import next_due
-    from lmagent.schedule.jobs import read_jobs
-
     found, ledger, now = read_jobs(workspace), _ledger(workspace), time.time()
     rows: list[CronRow] = []
     for job in found.jobs.values():
         history = ledger.history(job.id)
-        runs = _runs(history)
+        runs = [run for run in history.runs.values() if run.stage != "missed"]
         last = runs[-1] if runs else None
         rows.append(
             CronRow(
@@ -99,8 +93,8 @@ def cron_list(workspace: Path) -> CronList:
                 catch_up=job.catch_up,
                 session_id=job.session_id,
                 next=next_due(job, history, now),
-                last=last.at if last is not None else None,
-                outcome=last.outcome if last is not None else "",
+                last=last.at if last else None,
+                outcome=last.outcome if last else "",
                 runs=len(runs),
                 file=job.file,
                 line=job.line,
@@ -113,27 +107,13 @@ def cron_list(workspace: Path) -> CronList:
 
 
 def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], str]:
-    """Return the next times of a schedule in Unix seconds, and its time zone.
-
-    Raises:
-        ValueError: it is no schedule, or the time zone is unknown.
-    """
-    from itertools import islice
-
-    from lmagent.schedule.times import local_zone, parse_schedule
-
+    """Return the next times of a schedule in Unix seconds, and its time zone."""
     found = parse_schedule(schedule, zone or local_zone())
     return tuple(islice(found.times(time.time()), count)), found.zone
 
 
 def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[HistoryRow]:
-    """Return the runs and missed times of one job or all, the newest first; of removed jobs too.
-
-    Raises:
-        ConfigError: no such job exists or has existed.
-    """
-    from lmagent.schedule.jobs import find_job
-
+    """Return the runs and missed times of one job or all, the newest first; of removed jobs too."""
     ledger = _ledger(workspace)
     if id and id not in ledger.jobs():
         find_job(workspace, id)
@@ -156,43 +136,10 @@ def history_text(rows: Sequence[HistoryRow]) -> str:
     return "\n".join(line.rstrip() for line in lines) or "nothing was due yet"
 
 
-def commands() -> Iterator[SlashCommand]:
-    from lmagent.app.slash import WORK
-
-    yield SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron, WORK)
-
-
-async def _cron(context: SlashContext, words: str) -> SlashResult:
-    from lmagent.app.slash import SlashResult  # `lmagent cron` does without
-    from lmagent.core.errors import ConfigError
-    from lmagent.schedule.jobs import find_job, set_enabled
-
-    workspace = context.host.workspace
-    verb, _, id = words.partition(" ")
-    match verb, id.strip():
-        case (("" | "list"), _):
-            return SlashResult(list_text(cron_list(workspace)))
-        case "history", id:
-            return SlashResult(history_text(cron_history(workspace, id)))
-        case "toggle", id if id:
-            job = set_enabled(workspace, id, not find_job(workspace, id).enabled)
-            return SlashResult(f"{id} is switched {'on' if job.enabled else 'off'}")
-        case "run", id if id:
-            return SlashResult(submit=find_job(workspace, id).prompt)
-        case _:
-            raise ConfigError(f"/cron does not know {words!r}", fix=f"/cron {USAGE}")
-
-
-def _ledger(workspace: Path):  # noqa: ANN202 (the module is imported late)
-    from lmagent.schedule.ledger import Ledger
-
+def _ledger(workspace: Path) -> Ledger:
     ledger = Ledger(workspace / ".lmagent", time.time)
     ledger.read()
     return ledger
-
-
-def _runs(history: JobHistory) -> list[CronRun]:
-    return [run for run in history.runs.values() if run.stage != "missed"]
 
 
 def _history_row(job: str, run: CronRun) -> HistoryRow:

@@ -1,4 +1,4 @@
-"""Own server: a model server of this program, which ends with it. Run as `python -m lmagent.app.ownserver`.
+"""Own server: a model server of this program, which ends with it. Run as `python -m lmagent.app.servers.ownserver`.
 
 It reads one line from its standard input (`ChildSpec`), prints one line (`Up`), and serves on a free port of loopback,
 for clients with the key, until its standard input ends. Its log and its workers' logs are deleted at the end.
@@ -11,8 +11,8 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -32,7 +32,7 @@ STOP = 15.0
 
 
 class ChildSpec(Struct, frozen=True):
-    """The child's input: the folder of the models, and the API key."""
+    """The child's input."""
 
     models: str
     key: str
@@ -42,7 +42,7 @@ class Up(Struct, frozen=True):
     """The child's answer: its address, or the reason why it does not listen."""
 
     url: str = ""
-    error: str = ""
+    error: str = "it said nothing"
 
 
 class OwnServer:
@@ -69,22 +69,17 @@ class OwnServer:
         spec = msgspec.json.encode(ChildSpec(str(self._models), self.key))
         # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go. -P: the
         # current folder may be a stranger's project, from which nothing may be imported.
-        command = [sys.executable, "-P", "-m", "lmagent.app.ownserver"]
+        command = [sys.executable, "-P", "-m", "lmagent.app.servers.ownserver"]
         self._process = process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
-        line = b""
-        with anyio.move_on_after(START):
-            try:
-                await process.stdin.send(spec + b"\n")
-                while not line.endswith(b"\n"):
-                    line += await process.stdout.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                pass
-        try:
+        line, up = b"", Up()
+        with anyio.move_on_after(START), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            await process.stdin.send(spec + b"\n")
+            while not line.endswith(b"\n"):
+                line += await process.stdout.receive()
+        with suppress(msgspec.DecodeError):
             up = decode_json(line, Up)
-        except msgspec.DecodeError:
-            up = Up(error="it said nothing")
         if not up.url:
             await self.aclose()
             raise LmagentError(f"the built-in model server did not start: {up.error}", terminal="lmagent server start")
@@ -109,9 +104,7 @@ class OwnServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -127,7 +120,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
 
         async def end_with_parent(server: RouterServer) -> None:
-            await anyio.to_thread.run_sync(_wait_for_end, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
             server.should_exit = True
 
         def started(server: RouterServer) -> None:
@@ -137,11 +130,6 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
 
         await serve(router, listener, started=started)
         group.cancel_scope.cancel()
-
-
-def _wait_for_end() -> None:
-    while os.read(0, 4096):
-        pass
 
 
 def _say(up: Up) -> None:

@@ -10,117 +10,114 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from typing import TypeVar, cast
 
-from msgspec import Struct
+import anyio
+import anyio.to_thread
 
-from lmagent.app.entitled import entitle
-from lmagent.app.open_session import OpenSession, turn_of, wake
-from lmagent.app.runner import Runner, is_there
-from lmagent.app.upkeep import unattended
 from lmagent.core import events as ev
-from lmagent.core.commands import Submit
-from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.core.commands import SetMode, Submit
+from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
 from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import user
 from lmagent.core.ports import DispatchJob, Postponed
+from lmagent.engine.approvals import share
 from lmagent.engine.session import Session
 from lmagent.engine.waits import local
+from lmagent.schedule.delivering import DeliveredResult, deliver
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, read_jobs
-from lmagent.schedule.ledger import CronRun, JobHistory, What
-from lmagent.schedule.rights import NO_RIGHTS, taken_apart
+from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, What
+from lmagent.schedule.port import JobSession, Sessions
+from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart
+from lmagent.schedule.turns import input_of, turn_of, unattended, wake
+
+KINDS = ("wait", "inbox", "cron")
+"""The kinds of origins whose turns are jobs."""
 
 BUSY = 1.0
 """Seconds after which a session that another process has open is tried again."""
 
-KINDS = ("wait", "inbox", "cron")
-"""Kinds of jobs: the first part of their ids."""
-
 PATIENCE = 86_400.0
 """Seconds after a job was given for which its turn waits for a model server; then the turn ends as an error."""
 
-Say = Callable[[str], None]
-Note = Callable[[str, What, int, str, str], Awaitable[None]]
-"""Writes into the ledger: job, what, time, session, outcome."""
-
-
-class Waits(Struct, frozen=True):
-    """A session that a turn has left waiting."""
-
-    session: str
-    event: str
-    until: float
-
-    @property
-    def job(self) -> DispatchJob:
-        return DispatchJob(f"wait:{self.event}", self.session, self.until)
+T = TypeVar("T")
 
 
 class JobRunner:
-    """Runs the scheduler's jobs.
+    """Runs jobs by their kind: `wait`, `inbox` or `cron`, the first part of their ids.
 
-    Args:
-        history: returns the ledger's history of a cron job.
-        waits: receives each session that a turn has left waiting for a time.
-        patient: whether a job waits for a model server that cannot be reached, and for a file that is being rewritten.
+    A job that is not `patient` waits neither for a model server nor for a file that is being rewritten.
     """
 
     def __init__(
         self,
-        runner: Runner,
+        sessions: Sessions,
         inbox: Inbox,
-        history: Callable[[str], Awaitable[JobHistory]],
-        note: Note,
-        waits: Callable[[Waits], Awaitable[None]],
-        say: Say,
+        ledger: Ledger,
+        submit: Callable[[DispatchJob], Awaitable[None]],
         *,
         patient: bool,
     ) -> None:
-        self._runner = runner
-        self._host = runner.host
+        self._sessions = sessions
+        self._host = sessions.host
+        self._say = sessions.say
         self._inbox = inbox
-        self._history = history
-        self._note = note
-        self._waits = waits
-        self._say = say
+        self._ledger = ledger
+        self._ledger_lock = anyio.Lock()
+        self._submit = submit
         self._patient = patient
         self._reported_busy: set[str] = set()
 
     async def do(self, job: DispatchJob) -> None:
-        """Complete a job.
-
-        Raises:
-            Postponed: another process has its session open, or the session was closed meanwhile.
-            LmagentError: it failed; it may be tried again.
-        """
-        kind = job.id.partition(":")[0]
-        if kind == "wait":
-            await self._wake(job)
-        elif kind == "inbox":
-            await self._task(job)
-        elif kind == "cron":
-            await self._cron(job)
-        else:
+        """Complete a job. Raise Postponed if its session is open elsewhere, or was closed meanwhile."""
+        work = {"wait": self._wake, "inbox": self._task, "cron": self._cron}.get(InputOrigin.of(job.id).kind)
+        if work is None:
             self._say(f"{job.id}: no job of this version; left alone")
+        else:
+            await work(job)
+
+    # --- the ledger -------------------------------------------------------------------------------------------------
+
+    async def history(self, job: str) -> JobHistory:
+        async with self._ledger_lock:
+            await anyio.to_thread.run_sync(self._ledger.read)
+        return self._ledger.history(job)
+
+    async def decided(self, work: Callable[[], T]) -> T:
+        """Return the result of a decision that runs while no other process makes one."""
+
+        def locked() -> T:
+            with self._ledger.locked():
+                return work()
+
+        async with self._ledger_lock:
+            return await anyio.to_thread.run_sync(locked)
+
+    async def note(self, job: str, what: What, at: int, session: str = "", outcome: str = "") -> None:
+        async with self._ledger_lock:
+            self._ledger.note(job, what, at, session=session, outcome=outcome)
 
     # --- the three kinds --------------------------------------------------------------------------------------------
 
     async def _wake(self, job: DispatchJob) -> None:
-        event = job.id.removeprefix("wait:")
-        if not is_there(self._host.store, job.lane):
+        try:
+            self._host.store.read(job.lane)
+        except SessionNotFound:
             return
         try:
             async with self._opened(job.lane) as known:
                 session = known.session
                 wait = session.state.wait
                 if InputOrigin.of(job.id) not in session.state.work.origins:
-                    if wait is None or wait.id != event or not await wake(session, self._host.clock):
+                    if wait is None or f"wait:{wait.id}" != job.id or not await wake(session, self._host.clock):
                         return  # it was continued meanwhile
                     self._say(f"{job.lane}: wakes, as it wanted")
                 await self._to_its_end(known, job.id)
         except Postponed:
-            if self._still_waits(job):
+            rows = unattended(self._host.store.root)
+            if any(row.session == job.lane and job.id in (f"wait:{row.ended}", str(row.origin)) for row in rows):
                 raise
 
     async def _task(self, job: DispatchJob) -> None:
@@ -128,16 +125,15 @@ class JobRunner:
         if claimed is None:
             self._say(f"{job.id}: no task of the inbox; left alone")
             return
-        begun = self.has(claimed.session, job.id)
         try:
             text, rights = taken_apart(self._inbox.read(claimed) or "")
         except StoreError as refusal:
             self._say(str(refusal))
             text, rights = "", NO_RIGHTS
-        if not begun and not text:
+        if not text and not self.has(claimed.session, job.id):
             return  # done by another process, or no task
         async with self._opened(claimed.session) as known:
-            await entitle(known.session, rights, "inbox")
+            await _entitle(known.session, rights, "inbox")
             if InputOrigin.of(job.id) not in known.session.state.work.origins:
                 await known.session.send(Submit(message=user(text), by="inbox", origin=InputOrigin.of(job.id)))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
@@ -146,72 +142,64 @@ class JobRunner:
 
     async def _cron(self, job: DispatchJob) -> None:
         name, _, at = job.id.removeprefix("cron:").rpartition(":")
-        history = await self._history(name)
+        history = await self.history(name)
         run = history.runs.get(int(at)) if at.isdigit() else None
         cron = read_jobs(self._host.workspace).jobs.get(name)
         if run is None or run.stage in ("missed", "delivered"):
             return
         target = run.session or occurrence_session(name, run.at)
-        if cron is None and not self.has(target, job.id):
+        has_input = self.has(target, job.id)
+        if cron is None and not has_input:
             if self._patient and history.on:
                 raise Postponed(BUSY)  # its file may be being rewritten
             self._say(f"cron {name}: is in no file any more, so it does not run")
-            await self._note(name, "ran", run.at, "", "removed")
+            await self.note(name, "ran", run.at, "", "removed")
             return
-        if run.stage != "claimed" and not self.has(target, job.id):
+        if run.stage != "claimed" and not has_input:
             return  # it was taken back before it began, or its session was deleted
         async with self._opened(target, f"cron {name}") as known:
-            finished = await self._cron_turn(known, job, cron, run)
+            if cron is not None:
+                await _entitle(known.session, cron.rights, f"cron:{name}")
+                if (origin := InputOrigin.of(job.id)) not in known.session.state.work.origins:
+                    await known.session.send(Submit(message=user(cron.prompt), by=f"cron:{name}", origin=origin))
+                    self._say(f"cron {name}: due {local(run.at)}, runs in {target}")
+            finished = await self._to_its_end(known, job.id)
             if run.stage == "claimed":
-                await self._note(name, "ran", run.at, target, finished.ending if finished else "withdrawn")
+                await self.note(name, "ran", run.at, target, finished.ending if finished else "withdrawn")
         if finished is not None and cron is not None and (cron.command or cron.webhook):
             await self._deliver(cron, job, run, finished, target)  # may take minutes: the session is free for others
-
-    async def _cron_turn(
-        self, known: OpenSession, job: DispatchJob, cron: CronJob | None, run: CronRun
-    ) -> ev.TurnFinished | None:
-        session = known.session
-        if cron is not None:
-            await entitle(session, cron.rights, f"cron:{cron.id}")
-        if InputOrigin.of(job.id) not in session.state.work.origins:
-            assert cron is not None
-            await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", origin=InputOrigin.of(job.id)))
-            self._say(f"cron {cron.id}: due {local(run.at)}, runs in {session.state.session}")
-        return await self._to_its_end(known, job.id)
 
     async def _deliver(
         self, cron: CronJob, job: DispatchJob, run: CronRun, finished: ev.TurnFinished, session: str
     ) -> None:
-        from lmagent.app.delivering import DeliveredResult, deliver  # few jobs deliver
-
         again = run.stage == "delivering"
         if not again:
-            await self._note(cron.id, "delivering", run.at, "", "")
+            await self.note(cron.id, "delivering", run.at)
         result = DeliveredResult(cron.id, job.id, run.at, session, finished.ending, finished.reason, finished.answer)
         came = await deliver(self._host, cron, result, again=again)
-        await self._note(cron.id, "delivered", run.at, "", came)
+        await self.note(cron.id, "delivered", run.at, "", came)
         self._say(f"cron {cron.id}: result delivered: {came}")
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    async def _to_its_end(self, known: OpenSession, job: str) -> ev.TurnFinished | None:
+    async def _to_its_end(self, known: JobSession, job: str) -> ev.TurnFinished | None:
         """Run or resume the job's turn to its end; return that, or None if the turn never began."""
         session, store, origin = known.session, self._host.store, InputOrigin.of(job)
-        found = turn_of(store, known.id, origin)
+        id = session.state.session
+        found = turn_of(store, id, origin)
         if not isinstance(found, ev.TurnFinished):
-            until = self._given_at(session, origin) + PATIENCE if self._patient else 0.0
-            unlisten = session.listen(self._report_outage(known.id))
+            given = input_of(store, id, origin)
+            until = (given.ts if given else 0.0) + PATIENCE if self._patient else 0.0
+            unlisten = session.listen(self._report_outage(id))
             try:
                 await known.run_job(origin, is_open=found == "open", patient_until=until)
             finally:
                 unlisten()
-            found = turn_of(store, known.id, origin)
+            found = turn_of(store, id, origin)
             if isinstance(found, ev.TurnFinished):
-                reason = f": {found.reason}" if found.reason else ""
-                self._say(f"{known.id}: {found.ending}{reason}")
-        wait = session.state.wait
-        if wait is not None:
-            await self._waits(Waits(known.id, wait.id, wait.until))
+                self._say(f"{id}: {found.ending}{f': {found.reason}' if found.reason else ''}")
+        if (wait := session.state.wait) is not None:
+            await self._submit(DispatchJob(f"wait:{wait.id}", id, wait.until))
         return found if isinstance(found, ev.TurnFinished) else None
 
     def _report_outage(self, session: str) -> Callable[[ev.Event], None]:
@@ -221,23 +209,12 @@ class JobRunner:
 
         return listen
 
-    def _given_at(self, session: Session, origin: InputOrigin) -> float:
-        inputs = (one for one in self._host.store.read(session.state.session) if isinstance(one, ev.InputReceived))
-        return next((one.ts for one in inputs if one.origin == origin), 0.0)
-
     @asynccontextmanager
-    async def _opened(self, id: str, waiting: str = "") -> AsyncGenerator[OpenSession]:
-        """Open or begin a session, and release it afterwards.
-
-        Args:
-            waiting: the name to report as waiting if another process has the session open; empty to report nothing.
-
-        Raises:
-            Postponed: another process has it open.
-        """
+    async def _opened(self, id: str, waiting: str = "") -> AsyncGenerator[JobSession]:
+        """Open or begin a session; if another process has it open, report once that `waiting` waits, and postpone."""
         async with AsyncExitStack() as stack:
             try:
-                known = await stack.enter_async_context(self._runner.for_job(id))
+                known = await stack.enter_async_context(self._sessions.for_job(id))
             except SessionBusy:
                 if waiting and waiting not in self._reported_busy:
                     self._reported_busy.add(waiting)
@@ -248,15 +225,15 @@ class JobRunner:
 
     def has(self, session: str, job: str) -> bool:
         """Return whether a session's log has the input of a job."""
-        origin = InputOrigin.of(job)
-        return is_there(self._host.store, session) and any(
-            isinstance(event, ev.InputReceived) and event.origin == origin for event in self._host.store.read(session)
-        )
+        return input_of(self._host.store, session, InputOrigin.of(job)) is not None
 
-    def _still_waits(self, job: DispatchJob) -> bool:
-        rows = unattended(self._host.store.root)
-        ours = (row for row in rows if row.session == job.lane)
-        return any(job.id in (f"wait:{row.ended}", str(row.origin)) for row in ours)
+
+async def _entitle(session: Session, rights: Rights, by: str) -> None:
+    """Grant a job's rights to its session. Grants end with a process, so each process gives them again."""
+    if rights.permission and session.state.mode != rights.permission:
+        await session.send(SetMode(mode=cast("ev.PermissionMode", rights.permission), by=by))
+    if rights.allow and (grant := "\n".join(rights.allow)) not in session.state.grants:
+        await share(session, grant, by)
 
 
 def occurrence_session(job: str, at: int) -> str:

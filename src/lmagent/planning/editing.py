@@ -1,4 +1,4 @@
-"""The user's answer to a plan, at a terminal; and the plan in the user's editor."""
+"""Editing: the user's answer to a plan, at a terminal; and the plan in the user's editor."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
 from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Plan
+from lmagent.engine.session import Session
 from lmagent.planning.plans import Unusable, plan_json
-
-if TYPE_CHECKING:
-    from lmagent.engine.session import Session
+from lmagent.planning.proposing import usable
+from lmagent.store.files import make_private
 
 
 async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None:
-    """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision.
-
-    Raises:
-        ConfigError: the edited plan cannot be followed.
-    """
+    """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision."""
     match line.lower():
         case "":
             return None
@@ -43,12 +38,7 @@ async def edited(session: Session) -> Plan | None:
     """Return the waiting plan as edited by the user; None if it is unchanged or empty.
 
     A plan that cannot be followed stays in its file, and the editor shows it the next time.
-
-    Raises:
-        ConfigError: no plan waits, there is no terminal or no editor, or the edited plan cannot be followed.
     """
-    from lmagent.planning.proposing import usable
-
     proposal = session.state.work.proposal
     if proposal is None:
         raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
@@ -62,23 +52,21 @@ async def edited(session: Session) -> Plan | None:
         await _edit(path)
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as trouble:
-        fix = "/plan approve takes the plan as it is"
-        raise ConfigError(f"the plan cannot be put before the editor: {trouble.strerror}", fix=fix) from None
-    if not text.strip() or text == proposed:
-        path.unlink(missing_ok=True)
-        return None
-    found = usable(session, text)
-    if isinstance(found, Unusable):
-        fix = f"nothing was decided; your text is kept in {path}, edit it again with e or /plan edit"
-        raise ConfigError(f"the plan cannot be followed: {found.words}", fix=fix)
+        fix = "set EDITOR to the name of your editor; /plan approve takes the plan as it is"
+        raise ConfigError(f"the plan cannot be edited: {trouble}", fix=fix) from None
+    if text.strip() and text != proposed:
+        found = usable(session, text)
+        if isinstance(found, Unusable):
+            fix = f"nothing was decided; your text is kept in {path}, edit it again with e or /plan edit"
+            raise ConfigError(f"the plan cannot be followed: {found.words}", fix=fix)
+    else:
+        found = None
     path.unlink(missing_ok=True)
     return found
 
 
 def _draft(session: Session, proposal: str) -> Path:
     """Return the file in which a plan is edited; files of the session's earlier plans are removed."""
-    from lmagent.store.files import make_private
-
     folder, id = session.wiring.workspace / ".lmagent" / "plans", session.state.session
     make_private(folder)
     path = folder / f"{id}-{proposal}.json"
@@ -94,10 +82,6 @@ async def _edit(path: Path) -> None:
         command = shlex.split(named)
     except ValueError as wrong:
         raise ConfigError(f"EDITOR is no command: {wrong}", fix="set it to the name of your editor") from None
-    try:
-        done = await anyio.run_process([*command, str(path)], stdin=None, stdout=None, stderr=None, check=False)
-    except OSError as missing:
-        fix = "set EDITOR to the name of your editor"
-        raise ConfigError(f"the editor {command[0]} cannot be started: {missing.strerror}", fix=fix) from None
+    done = await anyio.run_process([*command, str(path)], stdin=None, stdout=None, stderr=None, check=False)
     if done.returncode:
         raise ConfigError(f"the editor ended with {done.returncode}", fix=f"the plan is in {path}")

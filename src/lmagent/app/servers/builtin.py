@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lmagent.config.settings import Settings
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, LmagentError
 
 if TYPE_CHECKING:
-    from lmagent.app.ownserver import OwnServer
+    from lmagent.app.servers.ownserver import OwnServer
     from lmagent.modelserver.library.library import Library
     from lmagent.modelserver.spec import ModelEntry
 
@@ -44,15 +45,10 @@ def best_here(settings: Settings) -> ModelEntry | None:
 
 def in_library(settings: Settings) -> bool:
     """Return whether the built-in engine is installed and its library has the model that the settings name."""
-    if not is_installed():
-        return False
-    from lmagent.modelserver.spec import ModelServerError
-
-    try:
-        entry = _library(settings).find(settings.llm_model)
-    except ModelServerError:
-        return False
-    return not entry.broken
+    if is_installed():
+        with suppress(LmagentError):
+            return not _library(settings).find(settings.llm_model).broken
+    return False
 
 
 def _library(settings: Settings) -> Library:
@@ -63,27 +59,17 @@ def _library(settings: Settings) -> Library:
 
 
 async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
-    """Return our own model server, and settings that name it; None if the engine or a model is missing.
-
-    Raises:
-        ConfigError: the settings name a model that is not in the library.
-        LmagentError: the server does not start.
-    """
+    """Return our own model server, and settings that name it; None if the engine or a model is missing."""
     if not is_installed():
         return None
-    from lmagent.app.ownserver import OwnServer
-    from lmagent.modelserver.spec import ModelServerError
+    from lmagent.app.servers.ownserver import OwnServer
 
     library = _library(settings)
-    if settings.llm_model:
-        try:
-            chosen = library.find(settings.llm_model)
-        except ModelServerError as error:
-            raise ConfigError(
-                f"no model server runs, and {error.message}", fix=error.fix, terminal=error.terminal
-            ) from error
-    else:
-        chosen = best_here(settings)
+    try:
+        chosen = library.find(settings.llm_model) if settings.llm_model else best_here(settings)
+    except LmagentError as error:
+        text = f"no model server runs, and {error.message}"
+        raise ConfigError(text, fix=error.fix, terminal=error.terminal) from error
     if chosen is None:
         return None
     server = OwnServer(library.folder)

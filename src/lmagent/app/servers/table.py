@@ -35,14 +35,9 @@ TITLES = {
 
 
 def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.environ) -> Endpoint:
-    """Return the address and the key of a provider.
-
-    Raises:
-        AuthError: its key is not set.
-        Unreachable: lmagent's own server does not run.
-    """
+    """Return the address and the key of a provider."""
     if provider == "own":
-        from lmagent.app.builtin import running_server  # reads its state
+        from lmagent.app.servers.builtin import running_server  # reads its state
 
         running = running_server(replace(settings, llm_api_key=""))
         if running is None:
@@ -72,15 +67,7 @@ def provider_named(provider: str) -> str:
 
 
 async def full_name(host: Host, provider: str, model: str) -> str:
-    """Return the name under which a session asks for a provider's model: the plain one for the usual server.
-
-    Args:
-        provider: the provider that an earlier client names separately; empty otherwise.
-
-    Raises:
-        ConfigError: the provider does not exist.
-        ProviderError: it cannot be used.
-    """
+    """Return the name under which a session asks for a provider's model: the plain one for the usual server."""
     settings = host.settings
     if provider.lower() == LOCAL and is_near(settings.endpoint):
         return model
@@ -96,7 +83,7 @@ async def full_name(host: Host, provider: str, model: str) -> str:
 
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the providers to switch to: OpenRouter needs its key; of the local ones, only our own must run."""
-    from lmagent.app.builtin import running_server
+    from lmagent.app.servers.builtin import running_server
 
     ready = {"openrouter": bool(settings.openrouter_api_key), "own": running_server(settings) is not None}
     return tuple(name for name in PROVIDER_NAMES if ready.get(name, True))

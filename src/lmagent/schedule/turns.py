@@ -1,0 +1,62 @@
+"""Turns: what the sessions' logs say about the turns of jobs, and the input that wakes a waiting session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Submit
+from lmagent.core.errors import SessionNotFound
+from lmagent.core.ids import InputOrigin
+from lmagent.core.messages import user
+from lmagent.core.ports import Clock
+from lmagent.engine.session import SCHEDULER, Session
+from lmagent.engine.waits import local
+from lmagent.store.index import SessionIndex, Unattended
+from lmagent.store.jsonl import JsonlStore
+
+
+def turn_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
+    """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
+    input, turn, begun = "", 0, 0
+    for event in store.read(session):
+        match event:
+            case ev.InputReceived() if event.origin == origin:
+                input = event.id
+            case ev.TurnStarted() if input and not turn:
+                begun = event.turn
+            case ev.MessageAdded() if input and event.input == input:
+                turn = event.turn
+            case ev.TurnFinished() if turn and event.turn == turn:
+                return event
+            case ev.TurnFinished() if event.turn == begun:
+                begun = 0
+            case _:
+                pass
+    return "open" if turn or begun else ""
+
+
+def input_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.InputReceived | None:
+    """Return the input of an origin; None if the session or the input does not exist."""
+    try:
+        events = store.read(session)
+    except SessionNotFound:
+        return None
+    return next((event for event in events if isinstance(event, ev.InputReceived) and event.origin == origin), None)
+
+
+def unattended(root: Path) -> list[Unattended]:
+    """Return the sessions that have work although no process may have them open."""
+    with SessionIndex(root) as index:
+        index.refresh()
+        return index.unattended()
+
+
+async def wake(session: Session, clock: Clock) -> bool:
+    """Submit the input that wakes a session, if it still waits; return whether it did."""
+    wait = session.state.wait
+    if wait is None or session.state.inputs:
+        return False
+    text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
+    return await session.send(Submit(message=user(text), by=SCHEDULER, origin=InputOrigin("wait", wait.id))) is not None
