@@ -10,7 +10,7 @@ from lmagent.app.watching import Tree
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing.script import call, say
-from lmagent.tools import jobs
+from lmagent.tools.shell import jobs
 
 
 def start(command: str):

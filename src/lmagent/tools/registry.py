@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
-from lmagent.tools import edit, glob, grep, listing, read, write
+from lmagent.tools import edit, listing, read, write
 from lmagent.tools.clock import get_time
+from lmagent.tools.find import glob, grep
 
 
 def builtin_tools(clock: Clock) -> tuple[Tool, ...]:

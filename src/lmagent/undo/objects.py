@@ -215,7 +215,7 @@ class Objects:
         return found if not content.startswith("link:") or link_id(found) == content else None
 
     def _entries(self, kind: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the files of a kind, each with the name of its folder."""
+        """Yield the copies or the links, each with the name of its folder."""
         with suppress(FileNotFoundError):
             for prefix in os.listdir(f"{self._folder}/{kind}"):
                 with suppress(NotADirectoryError), os.scandir(f"{self._folder}/{kind}/{prefix}") as inner:

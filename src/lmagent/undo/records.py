@@ -1,4 +1,4 @@
-"""Records: what is known of a path as a few bytes, since a workspace may have hundreds of thousands of files.
+"""Records: the knowledge of a path as a few bytes, since a workspace may have hundreds of thousands of files.
 
 A record is the signature (mode, size, mtime, ctime, inode, owner), then how the content was kept. Equal signatures mean
 a file that did not change, and is not read again: no program can put a ctime back. A file that changed in the instant

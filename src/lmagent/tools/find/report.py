@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from lmagent.tools.matching import Hit, Hits
+from lmagent.tools.find.matching import Hit, Hits
 from lmagent.tools.page import BYTES, LINES, size
 from lmagent.tools.sanitize import one_line, printable
 

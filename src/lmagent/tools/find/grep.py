@@ -14,12 +14,12 @@ from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.matching import Expression, Hits, Late, Literal, Matcher
+from lmagent.tools.find.matching import Expression, Hits, Late, Literal, Matcher
+from lmagent.tools.find.pattern import Pattern, name_or_path
+from lmagent.tools.find.report import Report
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical, parse
-from lmagent.tools.pattern import Pattern, name_or_path
 from lmagent.tools.read import REMARKS, adapting
-from lmagent.tools.report import Report
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
 from lmagent.tools.walk import Walk, withheld
@@ -128,8 +128,8 @@ class _Search:
         if kind_of_binary(data[:SNIFF]) is not None:
             self._binary += 1
             return
-        by_bytes = not data.startswith(_MARKS) and (self._arguments.pattern.isascii() or data.isascii())
-        if by_bytes and not self._matcher.may_match(data):
+        plain = not self._arguments.regex and self._arguments.pattern.isascii() and not data.startswith(_MARKS)
+        if plain and self._arguments.pattern.encode() not in data:
             return
         decoded = decode(data)
         if decoded is None:
