@@ -14,6 +14,7 @@ from lmagent.tools.change import (
     difference_of,
     load_if_there,
     require_no_mask,
+    require_unchanged,
     require_unmasked_search,
     store,
     tally,
@@ -21,7 +22,6 @@ from lmagent.tools.change import (
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS
 from lmagent.tools.sanitize import one_line, visible
-from lmagent.tools.seen import require_unchanged
 from lmagent.tools.textfile import decode, encode
 
 LIMIT = 16 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Protocol, Self
@@ -78,6 +77,8 @@ class Expression:
     """
 
     def __init__(self, pattern: str, seconds: float) -> None:
+        import subprocess  # only a regular expression pays for it
+
         worker = Path(__file__).with_name("grep_worker.py")
         try:
             self._process = subprocess.Popen(

@@ -1,8 +1,7 @@
-"""git: status, diff, add, commit and branch. The code of the calls is in `git_calls.py`, imported at the first call."""
+"""git: status, diff, add, commit and branch. The code of the calls is in `calls.py`, imported at the first call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -49,26 +48,21 @@ class GitBranch(Struct, frozen=True):
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
     """Return the git tools; `author` is name and address for commits in a repository without an author."""
 
-    def with_git(name: str) -> Run:
-        async def call(arguments: Any, ctx: ToolContext) -> ToolOutput:
-            from lmagent.tools.git_calls import CALLS, carry_out
-            from lmagent.tools.git_run import Git
+    def calling(name: str) -> Run:
+        async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
+            from lmagent.tools.git.calls import CALLS, Git, carry_out
 
             return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
 
-        return call
+        return run
 
-    return (*_reading(with_git), *_changing(with_git))
-
-
-def _reading(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
     return (
         Tool(
             name="git_status",
             description="Branch, staged, changed and untracked files.",
             arguments=GitStatus,
             effect="read",
-            run=with_git("status"),
+            run=calling("status"),
             replay_safe=True,
             deferred=True,
         ),
@@ -77,23 +71,18 @@ def _reading(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
             description="Diff of what is not staged, or of what is.",
             arguments=GitDiff,
             effect="read",
-            run=with_git("diff"),
+            run=calling("diff"),
             replay_safe=True,
             deferred=True,
             renames={**PATH_NAMES, "cached": "staged"},
             targets=lambda arguments: (lexical(arguments.path or "."),),
         ),
-    )
-
-
-def _changing(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
-    return (
         Tool(
             name="git_add",
             description="Stage files.",
             arguments=GitAdd,
             effect="exec",
-            run=with_git("add"),
+            run=calling("add"),
             deferred=True,
             renames=dict.fromkeys(("path", "files", "file"), "paths"),
             summary=lambda arguments: f"git add {one_line(' '.join(arguments.paths))}",
@@ -104,7 +93,7 @@ def _changing(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
             description="Commit what is staged.",
             arguments=GitCommit,
             effect="exec",
-            run=with_git("commit"),
+            run=calling("commit"),
             deferred=True,
             renames={"msg": "message"},
             summary=lambda arguments: f"git commit {one_line(arguments.message, 100)}",
@@ -114,7 +103,7 @@ def _changing(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
             description="List branches, create one, switch to one, or both.",
             arguments=GitBranch,
             effect="exec",
-            run=with_git("branch"),
+            run=calling("branch"),
             deferred=True,
             renames={"branch": "name", "branch_name": "name"},
             summary=_branch_summary,
