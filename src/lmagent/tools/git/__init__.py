@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -56,55 +57,45 @@ def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lma
 
         return run
 
+    read = partial(Tool, effect="read", replay_safe=True, deferred=True)
+    change = partial(Tool, effect="exec", deferred=True)
     return (
-        Tool(
+        read(
             name="git_status",
             description="Branch, staged, changed and untracked files.",
             arguments=GitStatus,
-            effect="read",
             run=calling("status"),
-            replay_safe=True,
-            deferred=True,
         ),
-        Tool(
+        read(
             name="git_diff",
             description="Diff of what is not staged, or of what is.",
             arguments=GitDiff,
-            effect="read",
             run=calling("diff"),
-            replay_safe=True,
-            deferred=True,
             renames={**PATH_NAMES, "cached": "staged"},
             targets=lambda arguments: (lexical(arguments.path or "."),),
         ),
-        Tool(
+        change(
             name="git_add",
             description="Stage files.",
             arguments=GitAdd,
-            effect="exec",
             run=calling("add"),
-            deferred=True,
             renames=dict.fromkeys(("path", "files", "file"), "paths"),
             summary=lambda arguments: f"git add {one_line(' '.join(arguments.paths))}",
             targets=lambda arguments: tuple(map(lexical, arguments.paths)),
         ),
-        Tool(
+        change(
             name="git_commit",
             description="Commit what is staged.",
             arguments=GitCommit,
-            effect="exec",
             run=calling("commit"),
-            deferred=True,
             renames={"msg": "message"},
             summary=lambda arguments: f"git commit {one_line(arguments.message, 100)}",
         ),
-        Tool(
+        change(
             name="git_branch",
             description="List branches, create one, switch to one, or both.",
             arguments=GitBranch,
-            effect="exec",
             run=calling("branch"),
-            deferred=True,
             renames={"branch": "name", "branch_name": "name"},
             summary=_branch_summary,
         ),
