@@ -49,14 +49,7 @@ class GitBranch(Struct, frozen=True):
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
     """Return the git tools; `author` is name and address for commits in a repository without an author."""
 
-    def calling(name: str) -> Run:
-        async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
-            from lmagent.tools.git.calls import CALLS, Git, carry_out
-
-            return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
-
-        return run
-
+    calling = partial(_calling, sandbox, author)
     read = partial(Tool, effect="read", replay_safe=True, deferred=True)
     change = partial(Tool, effect="exec", deferred=True)
     return (
@@ -100,6 +93,15 @@ def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lma
             summary=_branch_summary,
         ),
     )
+
+
+def _calling(sandbox: GetSandbox, author: tuple[str, str], name: str) -> Run:
+    async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
+        from lmagent.tools.git.calls import CALLS, Git, carry_out
+
+        return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
+
+    return run
 
 
 def _branch_summary(arguments: GitBranch) -> str:

@@ -205,7 +205,7 @@ def restore(events: Iterable[DurableEvent]) -> ShellState:
 
 
 def settle(state: ShellState, workspace: Path) -> list[str]:
-    """Begin at the top if the folder is gone, or leads out of the workspace by now; return remarks on what is lost."""
+    """Begin at the top if the folder is gone, or leads out of the workspace by now; return remarks on the loss."""
     remarks = list[str]()
     if state.lost:
         state.lost = False
