@@ -34,8 +34,8 @@ from lmagent.sandbox.docker import Docker, DockerOptions
 from lmagent.sandbox.image import build_local_image
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
-from lmagent.tools.jobs import Jobs
 from lmagent.tools.shell import Shell, ShellRunner
+from lmagent.tools.shell.jobs import Jobs
 
 DOCKERD = str(Path(__file__).resolve().parents[1] / "scripts" / "dockerd.sh")
 IMAGE = "lmagent-sandbox-bench"

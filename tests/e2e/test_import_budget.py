@@ -44,7 +44,7 @@ LATER = {
     *("lmagent.engine.endings", "lmagent.engine.waits"),
     # what some turns need
     *("lmagent.engine.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
-    *("lmagent.tools.git_calls", "lmagent.tools.git_run", "lmagent.tools.vision"),
+    *("lmagent.tools.git.calls", "lmagent.tools.vision"),
     *("dotenv", "tomlkit", "lmagent.config.compat", "lmagent.store.fork", "lmagent.store.follow"),
     # slow ones of the standard library
     *("json", "hashlib", "hmac", "secrets", "difflib", "sqlite3", "importlib.metadata"),

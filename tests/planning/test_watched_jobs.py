@@ -9,7 +9,7 @@ from lmagent.app.watching import SHOWN, Tree, WatchedJobs
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing.script import call, say
-from lmagent.tools import jobs
+from lmagent.tools.shell import jobs
 
 
 def start(command: str):

@@ -7,8 +7,8 @@ import shutil
 from escape_kit import KEY, Case, Ground, run
 
 from lmagent.core.sandbox import Exec, Limits, Sandbox
-from lmagent.tools.shell_script import command_line
-from lmagent.tools.shell_state import ShellState, learn
+from lmagent.tools.shell.carry import command_line
+from lmagent.tools.shell.carry import ShellState, learn
 
 
 def _sh(name: str, script: str, **more) -> Case:

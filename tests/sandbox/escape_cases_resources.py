@@ -10,7 +10,7 @@ from pathlib import Path
 from escape_kit import Case, Ground, Ran, bash, run
 
 from lmagent.core.sandbox import Exec, Limits, Sandbox
-from lmagent.tools.collect import Collector
+from lmagent.tools.shell.collect import Collector
 
 _SMALL = Limits(memory_mb=128, pids=64, file_mb=16, tmp_mb=16)
 SOON = 10

@@ -7,7 +7,7 @@ from functools import partial
 
 from escape_kit import Case, Ground, Ran
 
-from lmagent.tools.collect import Collector, clean
+from lmagent.tools.shell.collect import Collector, clean
 from lmagent.tools.sanitize import one_line, printable
 
 _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -15,8 +15,8 @@ import pytest
 from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
-from lmagent.tools.kernel import Kernels
-from lmagent.tools.python_tool import Python, python_tool
+from lmagent.tools.python import Python, python_tool
+from lmagent.tools.python.kernel import Kernels
 
 
 @functools.cache

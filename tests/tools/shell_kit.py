@@ -12,8 +12,8 @@ from lmagent.app.confined import Confined
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.tool import ToolContext, ToolOutput
-from lmagent.tools.jobs import Jobs, JobsArgs
 from lmagent.tools.shell import Shell, ShellRunner
+from lmagent.tools.shell.jobs import Jobs, JobsArgs
 
 T = TypeVar("T")
 

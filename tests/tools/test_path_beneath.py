@@ -14,17 +14,11 @@ import pytest
 from lmagent.core.errors import ToolError, WorkspaceError
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import lexical
-from lmagent.tools.resolve import opener
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def files(request: pytest.FixtureRequest, workspace: Path):
-    if request.param:
-        try:
-            opener(True)
-        except OSError:
-            pytest.skip("this kernel has no openat2")
-    with Beneath(workspace, kernel=request.param) as opened:
+@pytest.fixture
+def files(workspace: Path):
+    with Beneath(workspace) as opened:
         yield opened
 
 

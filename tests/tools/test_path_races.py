@@ -13,20 +13,14 @@ import pytest
 
 from lmagent.core.errors import ToolError
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.resolve import opener
 from lmagent.tools.walk import Walk
 
 ROUNDS = 2000
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def files(request: pytest.FixtureRequest, workspace: Path):
-    if request.param:
-        try:
-            opener(True)
-        except OSError:
-            pytest.skip("this kernel has no openat2")
-    with Beneath(workspace, kernel=request.param) as opened:
+@pytest.fixture
+def files(workspace: Path):
+    with Beneath(workspace) as opened:
         yield opened
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmagent.core.errors import ToolError
-from lmagent.tools.pattern import Pattern, fixed_start, name_or_path
+from lmagent.tools.find.pattern import Pattern, fixed_start, name_or_path
 
 
 def plant(root: Path, *paths: str, text: str = "") -> None:
@@ -200,7 +200,7 @@ def test_grep_shows_at_least_the_hit_when_its_surroundings_are_too_long(hands, w
 
 
 def test_a_catastrophic_expression_is_stopped_and_told(hands, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmagent.tools import grep
+    from lmagent.tools.find import grep
 
     monkeypatch.setattr(grep, "BUDGET", 0.5)
     plant(workspace, "a", text="match aac\n")

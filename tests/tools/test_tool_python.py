@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from python_kit import Cells
 
-from lmagent.tools.kernel_output import HALF
+from lmagent.tools.python.kernel import HALF
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext
 from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
 from lmagent.testing.fakes import FakeClock, FakeSandbox
-from lmagent.tools import kernel_main
-from lmagent.tools.kernel import Kernels
-from lmagent.tools.python_tool import Python, python_tool
+from lmagent.tools.python import Python, kernel_main, python_tool
+from lmagent.tools.python.kernel import Kernels
 
 
 @pytest.fixture

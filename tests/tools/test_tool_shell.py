@@ -9,13 +9,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from shell_kit import Bench, during, play
+from shell_kit import Bench, during, logged, play
 
-from lmagent.core import events as ev
 from lmagent.core.errors import SandboxError, StoreError, ToolError
 from lmagent.core.tool import ToolOutput
-from lmagent.tools.collect import SPILL_CAP, Collector, clean
-from lmagent.tools.shell_state import restore
+from lmagent.tools.shell.collect import SPILL_CAP, Collector, clean
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
 
@@ -53,28 +51,14 @@ def test_the_state_is_kept_when_a_command_fails_or_exits(bench):
     assert outputs[3].content == "2"
 
 
-def test_the_state_is_found_again_in_the_log(tmp_path):
+def test_the_folder_is_found_again_in_the_log_and_the_variables_are_gone_and_it_says_so(tmp_path):
     (tmp_path / "sub").mkdir()
     first = Bench(tmp_path)
     (output,) = play(first, "cd sub; export A=kept")
-    finished = ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=output.data)
-    stored = ev.decode(ev.encode(finished))
-    assert restore([stored]).cwd == "sub"
-    (again,) = play(Bench(tmp_path, (stored,)), "echo $A; pwd")
-    assert again.content == f"kept\n{tmp_path}/sub"
-
-
-def test_a_log_brings_back_no_variable_that_decides_what_a_command_runs(bench):
-    exports = {
-        "A": "kept",
-        "PATH": "/evil",
-        "BASH_ENV": "evil.sh",
-        "GIT_EXTERNAL_DIFF": "evil",
-        "BASH_FUNC_ls%%": "() { evil; }",
-    }
-    saved = {"shell": {"cwd": ".", "exports": exports}}
-    finished = ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=saved)
-    assert restore([finished]).exports == {"A": "kept"}
+    stored = logged(output)
+    again, once = play(Bench(tmp_path, (stored,)), "echo [$A]; pwd", "true")
+    assert again.content.startswith(f"[]\n{tmp_path}/sub\n[lmagent was started anew: the variables")
+    assert once.content == ""
 
 
 def test_a_folder_that_is_gone_is_left(bench):
@@ -180,7 +164,7 @@ def test_waiting_for_a_job_ends_with_it_or_in_vain(bench):
             assert "it has ended" in await bench.job("wait", id="job1")
             await bench.shell("sleep 60", background=True)
             assert "in vain" in await bench.job("wait", id="job2", timeout=0)
-            with pytest.raises(ToolError, match="no regex"):
+            with pytest.raises(ToolError, match="cannot be read"):
                 await bench.job("wait", id="job2", until="(")
             with pytest.raises(ToolError, match="job1, job2"):
                 await bench.job("tail", id="job9")
@@ -251,8 +235,8 @@ def test_shell_and_python_of_a_session_see_the_same_tmp_and_home(tmp_path, monke
     from msgspec.structs import replace
 
     from lmagent.config.settings import Settings
-    from lmagent.tools.kernel import Kernels
-    from lmagent.tools.python_tool import Python, python_tool
+    from lmagent.tools.python import Python, python_tool
+    from lmagent.tools.python.kernel import Kernels
 
     (workspace := tmp_path / "ws").mkdir()
     bench = Bench(workspace)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from shell_kit import Bench, during, logged, play
 
 from lmagent.core import events as ev
 from lmagent.core.sandbox import Exec
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
-from lmagent.tools.shell_script import command_line, exported
-from lmagent.tools.shell_state import MOST, ShellState, learn, restore
+from lmagent.tools.shell.carry import LIMIT, ShellState, command_line, learn
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
 
@@ -50,12 +46,12 @@ def test_a_link_inside_the_workspace_is_kept_as_the_shell_calls_it(bench):
 @pytest.mark.parametrize("folder", ["x", "../..", "/usr/lib", "no\0path"])
 def test_a_log_that_ends_in_a_folder_outside_begins_at_the_top(tmp_path, folder):
     (tmp_path / "x").symlink_to("/usr/lib")
-    saved = {"shell": {"cwd": folder, "exports": {"A": "kept"}}}
+    saved = {"shell": {"cwd": folder, "exports": {"A": "evil"}}}
     (output,) = play(
         Bench(tmp_path, (ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=saved),)),
-        "pwd; echo $A",
+        "pwd; echo [$A]",
     )
-    assert output.content.startswith(f"{tmp_path}\nkept\n[the folder ")
+    assert output.content.startswith(f"{tmp_path}\n[]\n[lmagent was started anew")
     assert output.content.endswith("or outside the workspace: the command began in .]")
 
 
@@ -113,7 +109,9 @@ def test_a_path_without_the_system_folders_still_finds_the_shell_and_a_corrected
 def test_no_exported_variable_keeps_the_next_shell_from_running(bench, line):
     (bench.workspace / "exit.sh").write_text("exit 7")
     outputs = play(bench, f"export A=1; {line}", 'builtin echo "$A"; unset LD_LIBRARY_PATH', "echo $(echo a b)")
-    assert outputs[1].content == "1"
+    assert outputs[1].content == ("" if "LD_LIBRARY" in line else "1"), (
+        "the program that lists them must be able to run"
+    )
     assert outputs[2].content == "a b"
 
 
@@ -121,14 +119,14 @@ def test_thousands_of_exports_are_not_carried_and_the_earlier_ones_stay(bench):
     outputs = play(
         bench,
         "export EARLY=1",
-        "for i in $(seq 1 3000); do export V$i=$i; done; mkdir sub; cd sub",
+        f"for i in $(seq 1 {LIMIT // 8}); do export V$i=$i; done; mkdir sub; cd sub",
         'echo "$EARLY ${V5-none}"; pwd',
-        f"for i in $(seq 1 {MOST - 1}); do export W$i=$i; done",
-        f"echo $EARLY $W{MOST - 1}",
+        "for i in $(seq 1 3000); do export W$i=$i; done",
+        "echo $EARLY $W3000",
     )
-    assert "were not carried over: 3001 with" in outputs[1].content
+    assert f"were not carried over: {LIMIT // 8 + 1} with" in outputs[1].content
     assert outputs[2].content == f"1 none\n{bench.workspace}/sub"
-    assert outputs[4].content == f"1 {MOST - 1}"
+    assert outputs[4].content == "1 3000"
 
 
 @pytest.mark.parametrize("size", ["100K", "1M", "8M"])
@@ -136,12 +134,6 @@ def test_a_variable_that_is_too_large_is_not_carried_and_the_folder_is(bench, si
     outputs = play(bench, f"mkdir s; cd s; export A=1 B=$(head -c {size} /dev/zero | tr '\\0' x)", "echo $A${#B}; pwd")
     assert "the exported variables of this command" in outputs[0].content
     assert outputs[1].content == f"0\n{bench.workspace}/s"
-
-
-def test_a_log_with_too_many_variables_brings_back_none(bench):
-    saved = {"shell": {"cwd": ".", "exports": {f"V{number}": "x" for number in range(5000)}}}
-    event = ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=saved)
-    assert restore([event]).exports == {}
 
 
 def test_a_variable_that_is_not_utf8_is_not_carried_and_can_be_recorded(bench):
@@ -166,7 +158,7 @@ def test_the_separators_are_as_a_shell_has_them_at_its_start(bench):
 def test_nothing_of_ours_is_among_the_variables_that_programs_get(bench):
     outputs = play(bench, "set -a; A=1; env | grep -ci lmagent_; echo $#", "env | grep -ci -e lmagent_[a-z]*= -e posix")
     assert outputs[1].content.splitlines()[0] == "1"  # LMAGENT_SANDBOX
-    assert outputs[0].data["shell"]["exports"] == {"A": "1"}
+    assert outputs[0].data["shell"]["exports"] == 1
 
 
 def test_the_proxy_of_a_command_is_its_own_and_not_that_of_an_earlier_one(bench):
@@ -219,12 +211,15 @@ def test_the_report_and_the_exit_code_survive_what_a_command_does_to_its_shell(b
     work = "\\export EXPORTED='a b' OTHER=$'x\\ny'; cd sub"
     for end, code in (("true", 0), ("(exit 3)", 3), ("exit 3", 3)):
         command = f"{line}\n{work}\n{end}"
-        (output,) = play(Bench(bench.workspace), command)
+        output, after = play(Bench(bench.workspace), command, 'printf "%s|%s" "$EXPORTED" "$OTHER"')
         plain = subprocess.run(["bash", "-c", command], cwd=bench.workspace, capture_output=True, check=False)
         assert output.data["exit_code"] == plain.returncode == code
-        shell = output.data["shell"]
-        assert shell["cwd"] == "sub"
-        assert {**shell["exports"], "EXPORTED": "a b", "OTHER": "x\ny"} == shell["exports"]
+        leaves = end == "exit 3" or (code and line.startswith("set -e; trap"))
+        if leaves and re.search(r"^(set -e; )?trap '.*(EXIT|0)$", line):
+            assert "did not get to its end" in output.content
+            continue
+        assert output.data["shell"]["cwd"] == "sub"
+        assert after.content == "a b|x\ny"
         said = re.sub(r"(?m)^\++ ", "+ ", plain.stdout.decode() + plain.stderr.decode())
         told = re.sub(r"(?m)^\++ ", "+ ", output.content)
         assert said.strip() == re.sub(r"(?m)^\[(exit code \d+|the next command begins in sub)\]\n?", "", told).strip()
@@ -276,9 +271,8 @@ def test_odd_commands_run_as_in_a_shell_and_report(bench, command, told):
 @pytest.mark.parametrize("command", ["export A=2; exec echo replaced", "export A=2; kill -9 $$"])
 def test_a_shell_that_does_not_live_to_report_says_that_nothing_was_carried(bench, command):
     outputs = play(bench, "export A=1", command, "echo $A")
-    assert outputs[1].content.endswith(
-        "did not get to its end (exec, kill): folder and exported variables are as before this command]"
-    )
+    assert "the shell did not get to its end" in outputs[1].content
+    assert outputs[1].content.endswith("folder and exported variables are as before this command]")
     assert outputs[2].content == "1"
 
 
@@ -308,11 +302,10 @@ def test_rules_see_a_command_with_crlf_as_it_is_run(bench):
         ("pwd() { echo no; }; command() { echo no; }; export A='it''s\n\"$' B=2; cd sub; (exit 3)", 3),
     ],
 )
-def test_a_shell_that_is_no_bash_reports_too(bench, command, code):
+def test_a_shell_that_is_no_bash_runs_the_command_and_reports_if_it_can(bench, command, code):
     (bench.workspace / "sub").mkdir()
     tools = bench.workspace / "tools"
     tools.mkdir()
-    (tools / "python3").symlink_to(os.path.realpath("/usr/bin/python3"))
 
     async def act() -> None:
         sandbox = await bench.confined.get()
@@ -327,30 +320,11 @@ def test_a_shell_that_is_no_bash_reports_too(bench, command, code):
         assert heard["stdout"].startswith(b"nonea  b 0\n")
         assert (b"bye" in heard["stdout"]) == ("trap" in command)
         state = ShellState()
-        assert learn(state, heard["channel"], sandbox.root, sandbox.environment).heard
-        assert state.cwd == "sub"
-        assert state.exports == {"A": 'its\n"$', "B": "2", "GIVEN": "a  b", "PATH": str(tools)}
+        learned = learn(state, heard["channel"], sandbox.root, sandbox.environment)
+        if learned.heard:  # dash cannot use the channel
+            assert state.cwd == "sub"
+            assert state.exports == {"A": 'its\n"$', "B": "2", "GIVEN": "a  b", "PATH": str(tools)}
+        else:
+            assert state == ShellState()
 
     during(bench, act)
-
-
-@pytest.mark.parametrize("shell", ["bash", "dash", "busybox"])
-@settings(max_examples=60, deadline=None)
-@given(value=st.one_of(st.text(), st.binary().map(os.fsdecode), st.text(alphabet="'\"\\$`\n\t\x1b\x7fé \u200b!=()")))
-def test_every_value_is_read_back_from_what_a_shell_lists(shell, value):
-    value = value.replace("\0", "").encode("utf-8", "surrogateescape" if not value.isprintable() else "replace")
-    array = "declare -ax L=(a);" if shell == "bash" else ""
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"needs {shell}: it is not installed")
-    argv = [
-        program,
-        *(["sh"] if shell == "busybox" else []),
-        "-c",
-        f'{array}export V="$1"; export -p',
-    ]
-    env = {"LANG": "C.UTF-8", "AFTER": "kept"}
-    listed = subprocess.run([*map(os.fsencode, argv), b"sh", value], env=env, capture_output=True, check=True).stdout
-    found = exported(listed)
-    assert found[b"V"] == value
-    assert found[b"AFTER"] == b"kept"

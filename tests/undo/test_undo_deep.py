@@ -85,7 +85,7 @@ def test_a_folder_that_is_moved_away_while_a_deep_walk_goes_on_is_no_error(tmp_p
     steps = iter(range(1000))
     keeper = Keeper(Objects(lab.store, 1 << 30), UndoLimits())
     scan = Scan(str(lab.workspace), keeper, {}, UndoLimits(), breathe=lambda: swap() if next(steps) == 80 else None)
-    assert scan.everything().tree
+    assert scan.run(None).tree
     assert moved
     lab.before()
     assert lab.after() == []

@@ -45,12 +45,12 @@ from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transp
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
 from lmagent.tools.git import git_tools
-from lmagent.tools.jobs import Jobs, jobs_tool
-from lmagent.tools.kernel import Kernels
-from lmagent.tools.python_tool import python_tool
+from lmagent.tools.python import python_tool
+from lmagent.tools.python.kernel import Kernels
 from lmagent.tools.recall import recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
+from lmagent.tools.shell.jobs import Jobs, jobs_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer

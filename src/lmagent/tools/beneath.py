@@ -1,8 +1,9 @@
 """Access to the files of a workspace, and to no others.
 
-Every path that a model gives is resolved from a descriptor of the workspace. A path is first opened with all symbolic
-links refused; only when that fails for a link, the link-free form is computed, checked again and opened with links
-refused again. So a link that stays inside works, and one that is swapped in at the last moment is never followed.
+Every path that a model gives is resolved from a descriptor of the workspace, name by name, each opened with O_NOFOLLOW
+from the descriptor of the one before. Only when that fails for a link, the link-free form is computed, checked again
+and opened with links refused again. So a link that stays inside works, and one that is swapped in at the last moment is
+never followed. No path is checked and then opened by its name, so there is no race between the two.
 
 Writes go to a new file beside the target which is then renamed over it. A hard link that shares its content with a file
 outside therefore keeps its old content outside: the name in the workspace gets a new file.
@@ -24,7 +25,6 @@ from lmagent.config.paths import own_places
 from lmagent.core.errors import ToolError, WorkspaceError
 from lmagent.tools import paths
 from lmagent.tools.paths import Parts
-from lmagent.tools.resolve import LeadsOut, make_directory, open_directory, opener, without_links
 from lmagent.tools.sanitize import one_line
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ Stamp = tuple[int, int, int, int]
 _ATTEMPTS = 8
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
 _LIST = os.O_RDONLY | os.O_DIRECTORY
+_STEP = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HOPS = 40  # links in one path, as in the kernel
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -58,13 +60,12 @@ class Beneath:
 
     Args:
         root: absolute path of the workspace; links in it are the user's own and are followed.
-        kernel: True requires `openat2`, False the walk; None takes the best that is available.
 
     Raises:
         WorkspaceError: it cannot be opened.
     """
 
-    def __init__(self, root: Path, *, kernel: bool | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         if os.open not in os.supports_dir_fd:
             raise WorkspaceError(
                 "this system has no directory descriptors, so paths cannot be confined to the workspace",
@@ -72,7 +73,6 @@ class Beneath:
             )
         self.root = root
         self.own = tuple(place.parts for place in own_places(root, os.environ))
-        self._opening = opener(kernel)
         try:
             self._root = os.open(root, _LIST | os.O_CLOEXEC)
         except OSError as error:
@@ -144,7 +144,7 @@ class Beneath:
         """
 
         def make(parts: Parts) -> bool:
-            descriptor, made = make_directory(self._root, parts)
+            descriptor, made = _make_directory(self._root, parts)
             os.close(descriptor)
             return made
 
@@ -169,7 +169,7 @@ class Beneath:
         def replace(parts: Parts) -> bool:
             if not parts:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            directory, _ = make_directory(self._root, parts[:-1])
+            directory, _ = _make_directory(self._root, parts[:-1])
             try:
                 return _replace(directory, parts[-1], content, over)
             finally:
@@ -188,7 +188,7 @@ class Beneath:
                 except OSError as error:
                     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                         raise
-                    settled = without_links(self._root, parts, self.root, self._opening)
+                    settled = _without_links(self._root, parts, self.root)
                     if settled == parts and settled_before:  # once may be a link that was there for a moment
                         raise
                     settled_before = settled == parts
@@ -196,7 +196,7 @@ class Beneath:
         raise ToolError(f"{one_line(path)} keeps changing while it is opened. Try again.", data={"code": "race"})
 
     def _open_regular(self, parts: Parts) -> int:
-        descriptor = self._opening(self._root, parts, _READ)
+        descriptor = open_by_walking(self._root, parts, _READ)
         try:
             _require_regular(os.fstat(descriptor))
         except BaseException:
@@ -205,7 +205,7 @@ class Beneath:
         return descriptor
 
     def _stat(self, parts: Parts) -> os.stat_result:
-        directory = open_directory(self._root, parts[:-1], self._opening)
+        directory = open_by_walking(self._root, parts[:-1], _STEP)
         try:
             found = os.stat(parts[-1] if parts else ".", dir_fd=directory, follow_symlinks=False)
         finally:
@@ -215,7 +215,7 @@ class Beneath:
         return found
 
     def _list(self, parts: Parts, prefix: str, sizes: bool) -> list[Entry]:
-        directory = self._opening(self._root, parts, _LIST)
+        directory = open_by_walking(self._root, parts, _LIST)
         try:
             with os.scandir(directory) as entries:
                 found = [Entry(prefix + item.name, _kind(item), _size(item) if sizes else 0) for item in entries]
@@ -262,6 +262,104 @@ _REASONS = {
     errno.ENXIO: ("it is a socket or a device, not a regular file.", "kind"),
     errno.ENAMETOOLONG: ("the name is too long for the file system.", "path"),
 }
+
+
+def open_by_walking(root: int, parts: Parts, flags: int) -> int:
+    """Return a new descriptor; raises OSError, with ELOOP or ENOTDIR at a link."""
+    if not parts:
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=root)
+    current = root
+    try:
+        for name in parts[:-1]:
+            inner = os.open(name, _STEP, dir_fd=current)
+            if current != root:
+                os.close(current)
+            current = inner
+        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+    finally:
+        if current != root:
+            os.close(current)
+
+
+def _make_directory(root: int, parts: Parts) -> tuple[int, bool]:
+    """Return a descriptor of a directory, and whether it was made; missing parents are made too."""
+    current, made = os.open(".", _STEP, dir_fd=root), False
+    try:
+        for name in parts:
+            try:
+                inner = os.open(name, _STEP, dir_fd=current)
+                made = False
+            except FileNotFoundError:
+                with suppress(FileExistsError):  # another process made it meanwhile
+                    os.mkdir(name, dir_fd=current)
+                inner, made = os.open(name, _STEP, dir_fd=current), True
+            os.close(current)
+            current = inner
+    except BaseException:
+        os.close(current)
+        raise
+    return current, made
+
+
+class LeadsOut(Exception):
+    """A symbolic link leads out of the root; `args[0]` is the path of the link."""
+
+
+def _without_links(root: int, parts: Parts, where: Path) -> Parts:
+    """Return the same place with every symbolic link replaced by its target.
+
+    The result is only a candidate: opening it refuses links again. `root` is the descriptor of the root, `where` its
+    path, for links with an absolute target inside it.
+
+    Raises:
+        LeadsOut: a link points to a place outside the root.
+        OSError: ELOOP, there are too many links.
+    """
+    pending, done, hops = list(reversed(parts)), list[str](), 0
+    link = ""
+    while pending:
+        name = pending.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            if not done:
+                raise LeadsOut(link)
+            done.pop()
+            continue
+        target = _read_link(root, tuple(done), name)
+        if target is None:
+            done.append(name)
+            continue
+        hops, link = hops + 1, "/".join((*done, name))
+        if hops > _HOPS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if target.startswith("/"):
+            target = _relative(target, where, link)
+            done.clear()
+        pending.extend(reversed(target.split("/")))
+    return tuple(done)
+
+
+def _read_link(root: int, parent: Parts, name: str) -> str | None:
+    try:
+        directory = open_by_walking(root, parent, _STEP)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link; not there
+            return None
+        raise
+    finally:
+        os.close(directory)
+
+
+def _relative(target: str, where: Path, link: str) -> str:
+    for root in (str(where), os.path.realpath(where)):
+        if target == root or target.startswith(root.rstrip("/") + "/"):
+            return target[len(root) :]
+    raise LeadsOut(link)
 
 
 def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["any"] | None) -> bool:

@@ -1,4 +1,4 @@
-"""The common part of write and edit: stores the new content of one file, and reports the change."""
+"""The common part of write and edit: whether a file may be changed, storing its new content, reporting the change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,46 @@ from lmagent.engine.redact import MASK
 from lmagent.tools import diff
 from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.seen import sha256
 from lmagent.tools.textfile import decode
+
+CHANGED = "was changed since it was last shown here; nothing was changed now. Read it again"
+UNREAD = "exists and has not been read in this session; nothing was changed. Read it first"
+
+
+def sha256(data: bytes) -> str:
+    import hashlib  # it loads OpenSSL: not before the first request
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def require_unchanged(ctx: ToolContext, path: str, data: bytes) -> None:
+    """Refuse to edit a file that changed since the model was shown it. A file that was never shown may be edited."""
+    mark = ctx.seen.get(path)
+    if mark is not None and mark.sha256 != sha256(data):
+        raise ToolError(f"{one_line(path)} {CHANGED}.", data={"code": "stale", "path": path})
+
+
+def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirmed: bool) -> None:
+    """Refuse to replace a file whose content the session does not know, until the model confirms it.
+
+    The new content `text` is kept; `confirmed` means that the model has seen the refusal, and insists.
+
+    Raises:
+        ToolError: the file was never shown, or changed since.
+    """
+    mark, now = ctx.seen.get(path), sha256(data)
+    if not data or (mark is not None and mark.sha256 == now):
+        return
+    kept = ctx.kept(path) if confirmed else None
+    if kept is not None and kept.file == now:
+        return
+    code, why = ("unread", UNREAD) if mark is None else ("stale", CHANGED)
+    raise ToolError(
+        f"{one_line(path)} {why} if you need what it holds. Your text is kept: to replace the file by it, call write "
+        "with path and confirm=true, without content.",
+        data={"code": code, "path": path, "file": now},
+        kept=text,
+    )
 
 
 async def store(ctx: ToolContext, path: str, new: bytes, old: LoadedFile | None) -> dict[str, Any]:

@@ -46,13 +46,6 @@ def changed_lines(old: str, new: str) -> tuple[int, int]:
     return len(after) - head - tail, len(before) - head - tail
 
 
-def changed_rows(old: str, new: str) -> tuple[int, int]:
-    """Return the first row of `new` that differs from `old`, and the row after the last one."""
-    before, after = _lines(old), _lines(new)
-    head, tail = _common(before, after)
-    return head, len(after) - tail
-
-
 def _lines(text: str) -> list[str]:
     lines = text.split("\n")
     return [*(line + "\n" for line in lines[:-1]), *([lines[-1]] if lines[-1] else [])]

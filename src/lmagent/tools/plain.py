@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from lmagent.tools.beneath import open_by_walking
 from lmagent.tools.paths import Parts
-from lmagent.tools.resolve import open_by_walking
 
 
 class Plain(Struct, frozen=True):

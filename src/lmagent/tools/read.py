@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.lines import AT_ONCE, WINDOW, LineWindow, TextLine, window
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.textfile import SNIFF, describe_binary, kind_of_binary
+from lmagent.tools.textfile import SNIFF, Encoding, describe_binary, kind_of_binary, sniff
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+AT_ONCE = 4 << 20
+"""Bytes of a file up to which all of it decides its encoding."""
+
+WINDOW = 2000
+"""Lines that are kept for a page; a page of bytes never holds more."""
+
+KEPT = 8192
+"""Characters of a line that are kept; nothing longer is ever shown."""
 
 LONGEST = 2000
 """Bytes of one line that are shown."""
@@ -55,6 +70,25 @@ def adapting(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return adapt
 
 
+class TextLine(Struct, frozen=True):
+    """A line without its end; `length` counts its characters, of which `text` may have only the first ones."""
+
+    text: str
+    length: int
+
+
+class LineWindow(Struct, frozen=True):
+    """Some lines of a file; `crlf` is about the end of the first line, `ended` about that of the last one."""
+
+    first: int
+    lines: list[TextLine]
+    total: int
+    sha256: str
+    encoding: Encoding
+    crlf: bool
+    ended: bool
+
+
 class Read(Struct, frozen=True):
     """Arguments of read."""
 
@@ -86,10 +120,10 @@ async def _run(arguments: Read, ctx: ToolContext) -> ToolOutput:
 def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
     head = os.pread(descriptor, SNIFF, 0)
     wanted = min(arguments.limit, WINDOW) if arguments.limit > 0 else WINDOW
-    found = None if kind_of_binary(head) else window(descriptor, size, head, arguments.offset, wanted)
     label = one_line(name, 300)
-    if found is None:
+    if kind_of_binary(head):
         return ToolOutput(f"{label}: {describe_binary(head, size)}. It is not shown.", {"path": name, "binary": True})
+    found = _window(descriptor, size, arguments.offset, wanted)
     facts = {"path": name, "sha256": found.sha256, "lines": found.total}
     if found.total == 0:
         return ToolOutput(f"{label} is empty (0 lines).", {**facts, "truncated": False})
@@ -103,6 +137,85 @@ def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
         return ToolOutput(f"{header}\n{body}", {**facts, "truncated": last < found.total or found.first > 1})
 
     return paged(render)
+
+
+def _window(descriptor: int, size: int, offset: int, count: int) -> LineWindow:
+    """Return `count` lines of an open file from `offset` on, with the hash and the number of lines of the whole file.
+
+    Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them. The file flows
+    through in one pass that hashes, counts and keeps only the window.
+
+    Raises:
+        ToolError: the offset is after the end.
+    """
+    start = os.pread(descriptor, size if size <= AT_ONCE else SNIFF, 0)
+    encoding = sniff(start, whole=len(start) == size)
+    source = _Hashing(descriptor)
+    lines = _Lines(io.BufferedReader(source, 1 << 20), encoding)
+    flowing = iter(lines)
+    if offset < 0:
+        kept = list(deque(flowing, maxlen=min(-offset, WINDOW)))
+        first = lines.total - len(kept) + 1
+        kept = kept[:count]
+    else:
+        first = max(1, offset)
+        kept = list(islice(flowing, first - 1, first - 1 + count))
+        deque(flowing, maxlen=0)
+    if 0 < lines.total < first:
+        raise ToolError(
+            f"offset {offset} is after the end: the file has {plural(lines.total, 'line')}. "
+            f"Use an offset from 1 to {lines.total}.",
+            data={"code": "offset"},
+        )
+    return LineWindow(first, kept, lines.total, source.digest, encoding, lines.crlf, lines.ended)
+
+
+class _Hashing(io.RawIOBase):
+    """Hashes an open file while it is read, so that hash and shown lines are of the same bytes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        import hashlib  # it loads OpenSSL: not before the first request
+
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = os.readv(self._descriptor, [buffer])
+        self._hash.update(memoryview(buffer)[:count])
+        return count
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class _Lines:
+    """The lines of a file, counted; only the beginning of a very long line is ever in memory."""
+
+    def __init__(self, file: io.BufferedReader, encoding: Encoding) -> None:
+        self.total = 0
+        self.crlf = False
+        self.ended = True
+        self._reader = io.TextIOWrapper(file, encoding.codec, "replace", newline="\n")
+        self._mark = "\ufeff" if encoding.mark else ""
+
+    def __iter__(self) -> Iterator[TextLine]:
+        while piece := self._reader.readline(KEPT):
+            start, length = piece, len(piece)
+            while not piece.endswith("\n") and (piece := self._reader.readline(KEPT)):
+                length += len(piece)
+            self.total += 1
+            self.ended = piece.endswith("\n")
+            if self.total == 1:
+                self.crlf = start.endswith("\r\n")
+                length -= len(start) - len(start := start.removeprefix(self._mark))
+                if not length:
+                    self.total = 0
+                    return
+            yield TextLine(start.removesuffix("\n"), length - self.ended)
 
 
 def _header(name: str, found: LineWindow, last: int, notes: list[str]) -> str:

@@ -110,4 +110,4 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 def describe_binary(head: bytes, size: int) -> str:
     first = " ".join(f"{byte:02x}" for byte in head[:16])
-    return f"binary file ({kind_of_binary(head) or 'undecodable text'}), {size:,} bytes, begins {first}"
+    return f"binary file ({kind_of_binary(head)}), {size:,} bytes, begins {first}"

@@ -10,11 +10,10 @@ from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath, LoadedFile
-from lmagent.tools.change import difference_of, load_if_there, require_no_mask, store, tally
+from lmagent.tools.change import difference_of, load_if_there, require_no_mask, require_seen, sha256, store, tally
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS, TEXT, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.seen import require_seen, sha256
 from lmagent.tools.textfile import SNIFF, decode, encode, kind_of_binary
 
 LIMIT = 64 << 20

@@ -1,13 +1,8 @@
-"""Limits on the kept contents, and the names of folders that are too large to be copied."""
+"""Limits on the kept contents, and the folders whose files are linked rather than copied."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
-
-Bulk = Literal["", "bulky", "sealed"]
-"""How a folder's files are treated: like other files, kept without copying, or as files that never change."""
 
 _MIB = 1 << 20
 
@@ -22,15 +17,13 @@ _BULKY = frozenset(
     )
 )
 """Folders of dependencies, caches and build products, by the names that their tools give them."""
-_GIT_OBJECTS = ("objects", "lfs")
-"""In `.git`: files that are named by their content. Git renews their times when it meets the content again."""
 
 
 class UndoLimits(Struct, frozen=True):
     """How much is kept.
 
     Attributes:
-        copy_max: bytes; a larger file is cloned or linked rather than copied.
+        copy_max: bytes; a larger file is linked rather than copied.
         small_max: bytes; smaller files in a bulky tree are copied, since a copy survives a change in place: `build` may
             well be a folder of sources.
         small_copies: such copies in one walk (0.1 ms each), since a bulky tree may have 50,000 files.
@@ -47,8 +40,12 @@ class UndoLimits(Struct, frozen=True):
     depth_max: int = 100
 
 
-def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
-    """Return how the files of a folder are treated, by its name alone; `outer` is the treatment of its parent."""
-    if name in _GIT_OBJECTS and (f"/{parent}".endswith("/.git") or "/.git/modules/" in f"/{parent}/"):
-        return "sealed"
-    return "bulky" if not outer and name in _BULKY else outer
+def is_bulky(parent: str, name: str) -> bool:
+    """Return whether a folder has so many or so large files that they are not all copied."""
+    return name in _BULKY or is_of_git(f"{parent}/{name}/")
+
+
+def is_of_git(path: str) -> bool:
+    """Return whether a path is among git's objects: git renews their times when it meets their content again."""
+    _, git, inside = f"/{path}".partition("/.git/")
+    return bool(git) and ("objects/" in inside or "lfs/" in inside)

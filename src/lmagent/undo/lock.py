@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
-from lmagent.undo.failures import store_error
+from lmagent.undo.objects import store_error
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _PATIENCE, _PAUSE = 60.0, 0.005  # seconds; a restore of many thousand files holds the lock for some of them
@@ -28,8 +28,7 @@ class StoreLock:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = -1
-        self._users = -1
+        self._lock = self._users = -1
 
     def enter(self) -> None:
         """Make the store if it is missing, and become one of its users.
@@ -40,9 +39,8 @@ class StoreLock:
         if self._users >= 0:
             return
         try:
-            if not self._folder.is_dir():
-                self._folder.parent.mkdir(parents=True, exist_ok=True)
-                self._folder.mkdir(0o700, exist_ok=True)
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(0o700, exist_ok=True)
             self._lock = os.open(self._folder / "lock", _OPEN, 0o600)
             users = os.open(self._folder / "users", _OPEN, 0o600)
         except OSError as error:

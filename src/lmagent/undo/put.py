@@ -14,13 +14,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from lmagent.core.changes import PathState
-from lmagent.undo.copies import hashing
-from lmagent.undo.names import unescaped
+from lmagent.undo.objects import hashing
 from lmagent.undo.reach import set_mode
 from lmagent.undo.records import kind_of
-
-Source = Callable[[int, str], None]
-"""Makes a new file (folder, name); raises FileExistsError if the name is taken."""
 
 _OWN = 0o700
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -32,31 +28,17 @@ class PathChanged(Exception):
     """The path was changed between the look at it and now."""
 
 
-def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> str:
-    """Put a file in its place, whole or not at all. Return the result of `set_owner`.
+def put(folder: int, name: str, want: PathState, found: os.stat_result | None, make: Callable[[str], None]) -> str:
+    """Put a file or link in its place, whole or not at all. Return the result of `set_meta`.
 
-    `found` is the present file, which may be replaced; `source` writes the content.
+    `found` is the present path, which may be replaced; `make` makes the new one under another name.
 
     Raises:
-        Changed: something else is there.
-        OSError: the file cannot be written; the present file is unchanged.
+        PathChanged: something else is there.
+        OSError: the path cannot be written; the present one is unchanged.
     """
-    with _beside(folder, name) as temporary:
-        _anew(folder, temporary, lambda: source(folder, temporary))
-        missing = set_owner(folder, temporary, want)
-        set_times(folder, temporary, want.mtime)
-        set_mode(folder, temporary, want.mode)
-        _confirm(folder, name, found)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    return missing
-
-
-def put_link(folder: int, name: str, want: PathState, found: os.stat_result | None) -> str:
-    """Put a symbolic link in its place; arguments, result and errors as `put_file`."""
-    with _beside(folder, name) as temporary:
-        _anew(folder, temporary, lambda: os.symlink(unescaped(want.target), temporary, dir_fd=folder))
-        missing = set_owner(folder, temporary, want)
-        set_times(folder, temporary, want.mtime)
+    with _beside(folder, name, make) as temporary:
+        missing = set_meta(folder, temporary, want)
         _confirm(folder, name, found)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     return missing
@@ -68,8 +50,7 @@ def make_folder(folder: int, name: str, want: PathState) -> None:
     Raises:
         OSError: the folder cannot be made, or something is there.
     """
-    with _beside(folder, name) as temporary:  # so that it never has a mode that only the umask explains
-        _anew(folder, temporary, lambda: os.mkdir(temporary, _OWN, dir_fd=folder))
+    with _beside(folder, name, lambda temporary: os.mkdir(temporary, _OWN, dir_fd=folder)) as temporary:
         set_mode(folder, temporary, want.mode | _OWN)
         _confirm(folder, name, None)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -79,7 +60,7 @@ def remove(folder: int, name: str, found: os.stat_result) -> None:
     """Remove the path that was found.
 
     Raises:
-        Changed: something else is there.
+        PathChanged: something else is there.
         OSError: the path cannot be removed, or is a folder that is not empty.
     """
     _confirm(folder, name, found)
@@ -89,28 +70,27 @@ def remove(folder: int, name: str, found: os.stat_result) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def set_times(folder: int, name: str, mtime: int) -> None:
-    """Set the modification time, in nanoseconds; for a link, that of the link itself."""
-    os.utime(name, ns=(time.time_ns(), mtime), dir_fd=folder, follow_symlinks=False)
-
-
-def set_owner(folder: int, name: str, want: PathState) -> str:
-    """Set owner and group before the mode: chown clears the set-user-id bit.
+def set_meta(folder: int, name: str, want: PathState) -> str:
+    """Set owner, time and, last, the mode, by which a restart recognises the step: chown clears the set-user-id bit.
 
     Returns the owner that the path cannot be given to, as text; empty if it was set.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     missing = list[str]()
-    for what, number, now in (("user", want.uid, found.st_uid), ("group", want.gid, found.st_gid)):
+    for owner, number, now in (("user", want.uid, found.st_uid), ("group", want.gid, found.st_gid)):
         if number in (-1, now):
             continue
-        user, group = (number, -1) if what == "user" else (-1, number)
+        user, group = (number, -1) if owner == "user" else (-1, number)
         try:
             os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NOT_ALLOWED:
                 raise
-            missing.append(f"{what} {number}")
+            missing.append(f"{owner} {number}")
+    if want.kind != "folder":
+        os.utime(name, ns=(time.time_ns(), want.mtime), dir_fd=folder, follow_symlinks=False)
+    if want.kind != "link":
+        set_mode(folder, name, want.mode)
     return " and ".join(missing)
 
 
@@ -143,25 +123,23 @@ def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
 
 
 @contextmanager
-def _beside(folder: int, name: str) -> Generator[str]:
+def _beside(folder: int, name: str, make: Callable[[str], None]) -> Generator[str]:
+    """Make a path under a name beside another one, which may be left over from a crash; remove it after an error."""
     temporary = TEMPORARY + hashing(os.fsencode(name)).hexdigest()[:24]
     try:
+        try:
+            make(temporary)
+        except FileExistsError:
+            _remove(folder, temporary)
+            make(temporary)
         yield temporary
     except BaseException:
         with suppress(OSError):
-            _away(folder, temporary)
+            _remove(folder, temporary)
         raise
 
 
-def _anew(folder: int, temporary: str, make: Callable[[], None]) -> None:
-    try:
-        make()
-    except FileExistsError:  # of a restore that crashed
-        _away(folder, temporary)
-        make()
-
-
-def _away(folder: int, name: str) -> None:
+def _remove(folder: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except (IsADirectoryError, PermissionError):  # EPERM on macOS, see unlink(2) in POSIX

@@ -14,21 +14,31 @@ from contextlib import suppress
 from typing import TypeVar
 
 from lmagent.core.errors import WorkspaceError
-from lmagent.undo.names import split, unescaped
+from lmagent.undo.records import split, unescaped
 
 T = TypeVar("T")
 _STEP = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ALL = 0o700
 
 
+def open_workspace(workspace: str) -> int:
+    """Return a descriptor of the workspace; links in its path are the user's own and are followed.
+
+    Raises:
+        WorkspaceError: it cannot be opened.
+    """
+    try:
+        return os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise WorkspaceError(
+            f"the workspace {workspace} cannot be opened: {error.strerror}",
+            fix="use another folder",
+            terminal="give another folder with --workspace",
+        ) from error
+
+
 class Reach:
-    """A workspace, open for writing.
-
-    Args:
-        workspace: its path; links in it are the user's own and are followed.
-
-    Attributes:
-        opened: folders that were made accessible, with the mode they had.
+    """A workspace, open for writing; `opened` are folders that were made accessible, with the mode they had.
 
     Raises:
         WorkspaceError: the workspace cannot be opened.
@@ -36,14 +46,7 @@ class Reach:
 
     def __init__(self, workspace: str) -> None:
         self.opened = dict[str, int]()
-        try:
-            self._root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise WorkspaceError(
-                f"the workspace {workspace} cannot be opened: {error.strerror}",
-                fix="use another folder",
-                terminal="give another folder with --workspace",
-            ) from error
+        self._root = open_workspace(workspace)
         self._path, self._descriptor = "", self._root
 
     def at(self, path: str, act: Callable[[int, str], T]) -> T:
@@ -62,12 +65,6 @@ class Reach:
             if not self._unlock(folder):
                 raise
             return act(self._open(folder), unescaped(name))
-
-    def look(self, path: str) -> os.stat_result | None:
-        try:
-            return self.at(path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
-        except FileNotFoundError:
-            return None
 
     def mode(self, path: str, found: os.stat_result) -> int:
         """Return the permission bits that a path has apart from a temporary change of ours."""

@@ -1,15 +1,18 @@
-"""Records: the manifest's knowledge of a path, as a few bytes.
+"""Records: the knowledge of a path as a few bytes, since a workspace may have hundreds of thousands of files.
 
-A workspace may have hundreds of thousands of files and two states of it are held at once, so a record is one `bytes`:
-the signature (mode, size, mtime, ctime, inode, owner), then how the content was kept. Equal signatures mean a file that
-did not change, and is not read again: no program can put a ctime back. A file that changed in the instant in which it
-was recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as 0, which
-never matches.
+A record is the signature (mode, size, mtime, ctime, inode, owner), then how the content was kept. Equal signatures mean
+a file that did not change, and is not read again: no program can put a ctime back. A file that changed in the instant
+in which it was recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as
+0, which never matches.
+
+A file name is bytes. Python shows bytes that are no UTF-8 as lone surrogates, which neither JSON nor msgspec takes. In
+records and in values that leave this package such a byte is written as `\\xff`, and a backslash as two.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat as modes
 import struct
 
@@ -22,35 +25,20 @@ Tree = dict[str, dict[str, Record]]
 HEAD = struct.Struct("<IqqqQII")
 WIDTH = HEAD.size
 LINKED = b"L"
-"""Follows the signature of a file whose content is kept by a hard link or a clone."""
-
-SEALED = b"S"
-"""The same for a file whose content never changes, so that its mtime does not matter."""
+"""Follows the signature of a file whose content is kept by a hard link."""
 
 _LONGEST = (1 << 63) - 1
+_SPECIAL = re.compile("[\\\\\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(\\|x[89a-f][0-9a-f])")
+_SURROGATE = 0xDC00  # os.fsdecode shows the byte b as the code point 0xDC00 + b (PEP 383)
 
 
-def signature(found: os.stat_result) -> bytes:
-    """Return mode, size, mtime and ctime (ns), inode, user and group."""
-    try:
-        return HEAD.pack(
-            found.st_mode,
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-            found.st_ino,
-            found.st_uid,
-            found.st_gid,
-        )
-    except struct.error:  # a time after the year 2262; such a file is read every time
-        mtime = max(-_LONGEST, min(_LONGEST, found.st_mtime_ns))
-        return HEAD.pack(found.st_mode, found.st_size, mtime, 0, found.st_ino, found.st_uid, found.st_gid)
-
-
-def unsettled(head: bytes) -> bytes:
-    """Return the signature changed so that it matches no file."""
-    mode, size, mtime, _, inode, user, group = HEAD.unpack(head)
-    return HEAD.pack(mode, size, mtime, 0, inode, user, group)
+def signature(found: os.stat_result, *, settled: bool = True, size: int | None = None) -> Record:
+    """Return the record of a path whose content is not kept; one that is not `settled` matches no file."""
+    mtime = max(-_LONGEST, min(_LONGEST, found.st_mtime_ns))
+    ctime = found.st_ctime_ns if settled and found.st_ctime_ns <= _LONGEST else 0
+    size = found.st_size if size is None else size
+    return HEAD.pack(found.st_mode, size, mtime, ctime, found.st_ino, found.st_uid, found.st_gid)
 
 
 def bare(found: os.stat_result) -> Record:
@@ -63,21 +51,13 @@ def is_kept(record: Record) -> bool:
     return len(record) > WIDTH or not modes.S_ISREG(HEAD.unpack(record)[0])
 
 
-def same_content(record: Record, head: bytes) -> bool:
-    """Return whether size, mtime and inode are the same, for a file that may not be read."""
-    _, size, mtime, _, inode, _, _ = HEAD.unpack(head)
-    _, was, then, _, number, _, _ = HEAD.unpack(record[:WIDTH])
-    return (size, mtime, inode) == (was, then, number)
+def link_id(found: os.stat_result) -> str:
+    """Return the id of a file's content that is kept by a link; see `objects`."""
+    return _link_id(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def is_link(tail: bytes) -> bool:
-    return tail in (LINKED, SEALED)
-
-
-def link_id(inode: int, size: int, mtime: int | None) -> str:
-    """Return the id of a content that is kept by a link; see `objects`. Without an mtime, every mtime is right."""
-    time = "any" if mtime is None else format(mtime & 0xFFFF_FFFF_FFFF_FFFF, "x")
-    return f"link:{inode:x}-{size:x}-{time}"
+def _link_id(inode: int, size: int, mtime: int) -> str:
+    return f"link:{inode:x}-{size:x}-{mtime & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 
 def content_id(record: Record) -> str:
@@ -86,16 +66,17 @@ def content_id(record: Record) -> str:
     tail = record[WIDTH:]
     if not tail or not modes.S_ISREG(mode):
         return ""
-    if is_link(tail):
-        return link_id(inode, size, None if tail == SEALED else mtime)
-    return tail.hex()
+    return _link_id(inode, size, mtime) if tail == LINKED else tail.hex()
 
 
-def equal_contents(one: str, other: str) -> bool | None:
-    """Return whether two ids are of the same content; None if the ids do not show it, as those of links."""
-    if one and one == other:
-        return True
-    return None if not one or not other or "link:" in (one[:5], other[:5]) else False
+def size_of(record: Record) -> int:
+    return HEAD.unpack(record[:WIDTH])[1]
+
+
+def same_content(one: PathState, other: PathState) -> bool:
+    """Return whether the ids show that two states of a file have the same content, or the times if it was not kept."""
+    same = (one.size, one.sha256) == (other.size, other.sha256)
+    return same and (bool(one.sha256) or one.mtime == other.mtime)
 
 
 def state(record: Record | None) -> PathState | None:
@@ -116,3 +97,31 @@ def kind_of(mode: int) -> Kind:
     if modes.S_ISDIR(mode):
         return "folder"
     return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def escaped(name: str) -> str:
+    """Return a name or path of the operating system as text without surrogates."""
+    if name.isascii() and "\\" not in name:
+        return name
+    return _SPECIAL.sub(lambda found: _escape(found[0]), name)
+
+
+def _escape(character: str) -> str:
+    return "\\\\" if character == "\\" else f"\\x{ord(character) - _SURROGATE:02x}"
+
+
+def unescaped(text: str) -> str:
+    """Return the name or path that `escaped` received."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: "\\" if found[1] == "\\" else chr(_SURROGATE + int(found[1][1:], 16)), text)
+
+
+def join(folder: str, name: str) -> str:
+    """Return the path of a name in a folder; the workspace is the empty path."""
+    return f"{folder}/{name}" if folder else name
+
+
+def split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name

@@ -16,12 +16,22 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from lmagent.core.changes import UndoRefusal
-from lmagent.core.errors import WorkspaceError
 from lmagent.undo.keep import Keeper
-from lmagent.undo.limits import Bulk, UndoLimits, bulk_of
-from lmagent.undo.names import escaped, join, split, unescaped
-from lmagent.undo.reach import set_mode
-from lmagent.undo.records import WIDTH, Record, Tree, bare, is_kept, is_link, signature
+from lmagent.undo.limits import UndoLimits, is_bulky
+from lmagent.undo.reach import open_workspace, set_mode
+from lmagent.undo.records import (
+    LINKED,
+    WIDTH,
+    Record,
+    Tree,
+    bare,
+    escaped,
+    is_kept,
+    join,
+    signature,
+    split,
+    unescaped,
+)
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -44,7 +54,6 @@ class Scan:
     """One walk.
 
     Args:
-        workspace: its path; links in it are the user's own and are followed.
         known: records of an earlier walk.
         hidden: paths that are passed over, with everything below them.
         shut: folders that stay closed, since a call may have closed them; other folders that the user may not look into
@@ -76,91 +85,72 @@ class Scan:
         self._breathe = breathe
         self._left = limits.entries_max
         self._taken = Taken()
-        try:
-            self._root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise WorkspaceError(
-                f"the workspace {workspace} cannot be opened: {error.strerror}",
-                fix="use another folder",
-                terminal="give another folder with --workspace",
-            ) from error
+        self._root = open_workspace(workspace)
         self._device = os.fstat(self._root).st_dev
 
-    def everything(self) -> Taken:
-        try:
-            self._walk(self._root, "", 0, "")
-        finally:
-            os.close(self._root)
-        return self._taken
-
-    def some(self, paths: Sequence[str]) -> Taken:
-        """Look at some paths, everything below them, and the folders above them.
+    def run(self, paths: Sequence[str] | None) -> Taken:
+        """Look at everything, or at some paths, everything below them, and the folders above them.
 
         The paths are escaped and relative; no link in them is followed.
         """
         try:
-            for path in paths:
+            if paths is None:
+                self._walk(self._root, "", 0, bulky=False)
+            for path in paths or ():
                 self._descend(path.split("/"))
         finally:
             os.close(self._root)
         return self._taken
 
     def _descend(self, parts: list[str]) -> None:
-        bulk: Bulk
-        current, folder, bulk = os.dup(self._root), "", ""
+        current, folder, bulky = os.dup(self._root), "", False
         try:
             for depth, key in enumerate(parts, 1):
                 name, path = unescaped(key), join(folder, key)
                 if name in self._hidden.get(folder, ()):
                     return
                 seen = os.stat(name, dir_fd=current, follow_symlinks=False)
-                bulk = bulk_of(folder, key, bulk)
                 if not modes.S_ISDIR(seen.st_mode):
                     if depth == len(parts):
-                        known = self._known.get(folder, {}).get(key)
-                        self._put(folder, key, self._one(current, folder, name, seen, known, ""))
+                        record = self._record(current, folder, name, seen, bulky=False)
+                        self._taken.tree.setdefault(folder, {}).update({key: record} if record is not None else {})
                     return
-                self._put(folder, key, bare(seen))
+                bulky = bulky or is_bulky(folder, key)
+                self._taken.tree.setdefault(folder, {})[key] = bare(seen)
                 inner = os.open(name, FOLDER, dir_fd=current)
                 os.close(current)
                 current, folder = inner, path
-            self._walk(current, folder, len(parts), bulk)
+            self._walk(current, folder, len(parts), bulky=bulky)
         except OSError as error:
             if error.errno not in _GONE:
                 self._refuse("/".join(parts), error)
         finally:
             os.close(current)
 
-    def _put(self, folder: str, key: str, record: Record | None) -> None:
-        if record is not None:
-            self._taken.tree.setdefault(folder, {})[key] = record
-
-    def _walk(self, descriptor: int, path: str, depth: int, bulk: Bulk) -> None:
-        """The caller closes the descriptor."""
+    def _walk(self, descriptor: int, path: str, depth: int, *, bulky: bool) -> None:
+        """Record a folder, which the caller closes, and everything below it."""
         self._breathe()
         new = dict[str, Record]()
-        for name, key, device in self._list(descriptor, path, new, bulk):
+        for name, key, device in self._list(descriptor, path, new, bulky=bulky):
             inner = join(path, key)
             if depth >= self._limits.depth_max:
                 self._blind(inner, f"more than {self._limits.depth_max} folders deep: it was not looked at")
             elif device != self._device:
                 self._blind(inner, "another file system is mounted there: it was not looked at")
-            elif not self._enter(descriptor, name, inner, depth + 1, bulk_of(path, key, bulk)):
+            elif not self._enter(descriptor, name, inner, depth + 1, bulky=bulky or is_bulky(path, key)):
                 del new[key]
         old = self._known.get(path, {})
         if new:
             self._taken.tree[path] = old if new == old else new
 
-    def _list(self, descriptor: int, path: str, new: dict[str, Record], bulk: Bulk) -> list[tuple[str, str, int]]:
+    def _list(self, descriptor: int, path: str, new: dict[str, Record], *, bulky: bool) -> list[tuple[str, str, int]]:
         """Record the contents of a folder in `new`; return the folders in it as (name, key, device)."""
-        old = self._known.get(path, {})
         inner = list[tuple[str, str, int]]()
         hidden = self._hidden.get(path, ())
         try:
             with os.scandir(descriptor) as entries:
                 for entry in entries:
-                    name = entry.name
-                    if name in hidden:
+                    if entry.name in hidden:
                         continue
                     if self._left <= 0:
                         self._blind(path, f"more than {self._limits.entries_max} paths: it was not looked at")
@@ -170,21 +160,28 @@ class Scan:
                         seen = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
-                    key = name if name.isascii() and "\\" not in name else escaped(name)
+                    key = escaped(entry.name)
                     if modes.S_ISDIR(seen.st_mode):
                         new[key] = bare(seen)
-                        inner.append((name, key, seen.st_dev))
-                        continue
-                    record = old.get(key)
-                    if record is None or record[:WIDTH] != signature(seen) or not is_kept(record):
-                        record = self._one(descriptor, path, name, seen, record, bulk)
-                    if record is not None:
+                        inner.append((entry.name, key, seen.st_dev))
+                    elif (record := self._record(descriptor, path, entry.name, seen, bulky=bulky)) is not None:
                         new[key] = record
         except OSError as error:
             self._refuse(path, error)
         return inner
 
-    def _enter(self, parent: int, name: str, path: str, depth: int, bulk: Bulk) -> bool:
+    def _record(self, descriptor: int, folder: str, name: str, seen: os.stat_result, *, bulky: bool) -> Record | None:
+        """Return the record of a path that is no folder, and keep its content; None if it is gone."""
+        known = self._known.get(folder, {}).get(escaped(name))
+        lasting = known is not None and is_kept(known) and (bulky or known[WIDTH:] != LINKED)
+        if known is not None and lasting and known[:WIDTH] == signature(seen):
+            return known
+        record, reason = self._keeper.keep(descriptor, name, seen, bulky=bulky)
+        if reason:
+            self._taken.refusals.append(UndoRefusal(join(folder, escaped(name)), reason))
+        return record
+
+    def _enter(self, parent: int, name: str, path: str, depth: int, *, bulky: bool) -> bool:
         """Walk a folder, made readable for that time if necessary; return False if it is gone."""
         try:
             descriptor, mode = self._open(parent, name, path)
@@ -194,7 +191,7 @@ class Scan:
             self._refuse(path, error)
             return True
         try:
-            self._walk(descriptor, path, depth, bulk)
+            self._walk(descriptor, path, depth, bulky=bulky)
         finally:
             os.close(descriptor)
             if mode is not None:
@@ -217,16 +214,6 @@ class Scan:
             with suppress(OSError):
                 set_mode(parent, name, mode)
             raise
-
-    def _one(
-        self, descriptor: int, folder: str, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk
-    ) -> Record | None:
-        if known is not None and known[:WIDTH] == signature(seen) and not is_link(known[WIDTH:]) and is_kept(known):
-            return known
-        record, reason = self._keeper.keep(descriptor, name, seen, known, bulk)
-        if reason:
-            self._taken.refusals.append(UndoRefusal(join(folder, escaped(name)), reason))
-        return record
 
     def _refuse(self, path: str, error: OSError) -> None:
         self._blind(path, f"the folder cannot be read: {error.strerror}")

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
-import anyio
 import anyio.from_thread
 import anyio.to_thread
 
 from lmagent.core.changes import Change, Restored, UndoRefusal
 from lmagent.core.errors import StoreError, WorkspaceError
-from lmagent.undo.collect import collect
-from lmagent.undo.compare import NOT_KEPT, differences, same_tree
+from lmagent.undo.changes import differences, net, same_tree
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits
 from lmagent.undo.lock import StoreLock
-from lmagent.undo.manifest import Manifest, Mark, State, without_missing
-from lmagent.undo.names import escaped
-from lmagent.undo.net import net
-from lmagent.undo.objects import CHANGED, Objects
+from lmagent.undo.objects import CHANGED, NOT_KEPT, Objects
 from lmagent.undo.reach import Reach
-from lmagent.undo.records import WIDTH, Record, Tree, content_id
+from lmagent.undo.records import WIDTH, Record, Tree, content_id, escaped, size_of
 from lmagent.undo.restore import Restore
-from lmagent.undo.running import RunningStates
 from lmagent.undo.scan import Scan, Taken
+from lmagent.undo.states import Mark, State, StateFiles
 
 _DEFAULT = UndoLimits()
-_CALLS = 64
-"""Calls that may wait for their `after` at once; the oldest is forgotten."""
 _OURS = ".lmagent"
 
 _Paths = tuple[str, ...] | None
@@ -43,7 +35,7 @@ _Key = tuple[_Paths, str]
 class WorkspaceSnapshots:
     """Keeps the changes of calls in a workspace; see `lmagent.core.changes.Snapshots`.
 
-    Returned paths are escaped (`lmagent.undo.names`); the paths of `before` and `after` are not: they are names of the
+    Returned paths are escaped (`records.py`); the paths of `before` and `after` are not: they are names of the
     operating system, relative to the workspace or absolute in it. Links in them that stay in the workspace are
     followed, as the file tools do.
 
@@ -57,7 +49,8 @@ class WorkspaceSnapshots:
         exclude: more folders (absolute) that are skipped, such as the agent's own data.
 
     Raises:
-        WorkspaceError: this system has no directory descriptors.
+        StoreError: by all methods; the store cannot be opened, or nothing can be kept, and nothing was recorded.
+        WorkspaceError: by all methods; the workspace cannot be opened.
     """
 
     def __init__(
@@ -72,22 +65,15 @@ class WorkspaceSnapshots:
         self._limits = limits
         self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
         self._objects = Objects(folder, limits.total_max)
-        self._manifest = Manifest(folder / "manifest")
-        self._running = RunningStates(folder / "running", folder / "manifest")
+        self._files = StateFiles(folder)
         self._lock = StoreLock(folder)
         self._busy = threading.Lock()
-        self._known = Tree()
-        self._saved: State | None = None
-        self._mark: Mark | None = None
-        self._states = OrderedDict[_Key, tuple[_Paths, Taken]]()
+        self._known = State()
+        self._mark: Mark | None = None  # of the manifest, if that holds this very state
+        self._states = dict[_Key, tuple[_Paths, Taken]]()
 
     async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
-        """Keep a state; see the port. A path outside the workspace is refused.
-
-        Raises:
-            StoreError: nothing can be kept; nothing was recorded.
-            WorkspaceError: the workspace cannot be opened.
-        """
+        """Keep a state; see the port. A path outside the workspace is refused."""
         return await anyio.to_thread.run_sync(self._before, _key(paths), call)
 
     async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
@@ -95,17 +81,10 @@ class WorkspaceSnapshots:
 
         Raises:
             ValueError: there was no `before` with these paths.
-            WorkspaceError: the workspace cannot be opened.
         """
         return await anyio.to_thread.run_sync(self._after, _key(paths), call)
 
     async def interrupted(self, call: str) -> Sequence[Change]:
-        """Return the changes since the `before` of a call whose process died; see the port.
-
-        Raises:
-            StoreError: the store cannot be opened.
-            WorkspaceError: the workspace cannot be opened.
-        """
         return await anyio.to_thread.run_sync(self._interrupted, call)
 
     async def forget(self, call: str) -> None:
@@ -115,10 +94,6 @@ class WorkspaceSnapshots:
         """Bring paths to one side; see the port.
 
         Paths that are on that side already count as restored, and changes that cancel each other are passed over.
-
-        Raises:
-            StoreError: the store cannot be opened.
-            WorkspaceError: the workspace cannot be opened.
         """
         return await anyio.to_thread.run_sync(self._restore, changes, to)
 
@@ -129,14 +104,11 @@ class WorkspaceSnapshots:
 
         Args:
             keep: the `sha256` of all states that may be needed again; those of the present workspace stay anyway.
-
-        Raises:
-            StoreError: the store cannot be opened.
         """
         return await anyio.to_thread.run_sync(self._collect, frozenset(keep))
 
     def content(self, sha256: str) -> bytes | None:
-        """Return a kept content; None if it is gone, damaged, or too large to be copied (`Limits.copy_max`)."""
+        """Return a kept content; None if it is gone, damaged, or too large to be copied (`UndoLimits.copy_max`)."""
         return self._objects.read(sha256, self._limits.copy_max)
 
     def close(self) -> None:
@@ -151,13 +123,9 @@ class WorkspaceSnapshots:
             resolved, outside = self._resolve(paths)
             taken = self._take(resolved, None)
             if call:
-                self._running.keep(
-                    call, State(taken.tree, resolved, taken.blind), self._mark if resolved is None else None
-                )
+                state = State(taken.tree, resolved, taken.blind)
+                self._files.keep(call, state, self._mark if resolved is None else None)
             self._states[paths, call] = resolved, taken
-            self._states.move_to_end((paths, call))
-            while len(self._states) > _CALLS:
-                self._states.popitem(last=False)
             return [*outside, *taken.refusals]
 
     def _after(self, paths: _Paths, call: str) -> Sequence[Change]:
@@ -165,13 +133,12 @@ class WorkspaceSnapshots:
             if (paths, call) not in self._states:
                 raise ValueError("after() without before() of the same paths")
             resolved, before = self._states[paths, call]
-            taken = self._take(resolved, before)
-            return differences(before, taken, self._loss)
+            return differences(before, self._take(resolved, before), self._loss)
 
     def _interrupted(self, call: str) -> Sequence[Change]:
         with self._busy:
             self._lock.enter()
-            state = self._running.load(call)
+            state = self._files.before(call)
             if state is None:
                 return []
             before = Taken(state.tree, state.blind)
@@ -179,16 +146,15 @@ class WorkspaceSnapshots:
 
     def _forget(self, call: str) -> None:
         with self._busy:
-            self._running.forget(call)
-            for key in [key for key in self._states if key[1] == call]:
-                del self._states[key]
+            self._files.forget(call)
+            self._states = {key: state for key, state in self._states.items() if key[1] != call}
 
     def _loss(self, was: Record) -> str:
         """Return why the content of a file is lost; empty if it is not."""
         content = content_id(was)
         if not content:
-            return NOT_KEPT
-        return CHANGED if content.startswith("link:") and not self._objects.links.is_valid(content) else ""
+            return f"{NOT_KEPT} before the call"
+        return CHANGED if content.startswith("link:") and not self._objects.has(content) else ""
 
     def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         with self._busy:
@@ -209,10 +175,10 @@ class WorkspaceSnapshots:
             with self._lock.only_user() as only:
                 if not only:
                     return 0
-                trees = [self._known, self._manifest.load().tree, *(taken.tree for _, taken in self._states.values())]
-                trees += [state.tree for state in self._running.states()]
+                trees = [self._known.tree, self._files.load().tree, *(taken.tree for _, taken in self._states.values())]
+                trees += [state.tree for state in self._files.running()]
                 held = {content for tree in trees for content in _contents(tree)}
-                return collect(self._objects, keep | held, self._limits.total_max)
+                return self._objects.collect(keep | held)
 
     def _take(self, paths: _Paths, before: Taken | None) -> Taken:
         """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
@@ -221,36 +187,29 @@ class WorkspaceSnapshots:
             self._load()
         keeper = Keeper(self._objects, self._limits, strict=first)
         shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
-        scan = Scan(self._workspace, keeper, self._known, self._limits, self._hidden, shut, breathe)
-        taken = scan.everything() if paths is None else scan.some(paths)
-        if first:
-            keeper.settle()
+        scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, shut, breathe)
+        taken = scan.run(paths)
         if paths is None:
-            self._known = taken.tree
             self._save(State(taken.tree, None, taken.blind), strict=first)
         return taken
 
     def _load(self) -> None:
-        """Read the manifest if another process wrote it, and forget records whose content is gone."""
-        mark = self._manifest.mark()
-        if self._saved is not None and mark == self._mark:
-            return
-        state = self._manifest.load()
-        there = self._objects.survey()
-        self._known, self._saved, self._mark = without_missing(state.tree, there), state, mark
+        """Read the manifest if another process has written it."""
+        mark = self._files.mark()
+        if self._mark is None or mark != self._mark:
+            state = self._files.load()
+            self._known, self._mark = State(_checked(state.tree, self._objects.survey()), None, state.blind), mark
 
     def _save(self, state: State, *, strict: bool) -> None:
-        """Write the manifest, unless it is the same; `_mark` belongs to the file that holds this state, or is None."""
-        saved = self._saved
-        known = saved is not None and self._mark is not None and state.blind == saved.blind
-        if known and saved is not None and same_tree(state.tree, saved.tree):
+        """Write the manifest, unless it holds this state."""
+        known, self._known = self._known, state
+        if self._mark is not None and state.blind == known.blind and same_tree(state.tree, known.tree):
             return
         self._mark = None
         try:
             with self._lock.alone():
-                self._manifest.save(state)
-                self._mark = self._manifest.mark()
-            self._saved = state
+                self._files.save(state)
+                self._mark = self._files.mark()
         except StoreError:
             if strict:
                 raise
@@ -287,6 +246,16 @@ def _key(paths: Sequence[str] | None) -> _Paths:
 
 
 def _nothing() -> None: ...
+
+
+def _checked(tree: Tree, sizes: dict[str, int]) -> Tree:
+    """Return the tree with torn and missing contents marked as not kept."""
+
+    def checked(record: Record) -> Record:
+        content = content_id(record)
+        return record[:WIDTH] if content and sizes.get(content) != size_of(record) else record
+
+    return {folder: {name: checked(record) for name, record in names.items()} for folder, names in tree.items()}
 
 
 def _contents(tree: Tree) -> set[str]:

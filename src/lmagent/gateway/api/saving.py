@@ -24,9 +24,8 @@ from lmagent.gateway.http.route import Call, Route
 from lmagent.policy.gate import Request, judge
 from lmagent.policy.paths import located
 from lmagent.tools.beneath import Beneath, LoadedFile
-from lmagent.tools.change import load_if_there
+from lmagent.tools.change import load_if_there, sha256
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.seen import sha256
 from lmagent.tools.textfile import Encoding, decode, encode
 from lmagent.tools.write import LIMIT
 

@@ -24,7 +24,7 @@ from lmagent.gateway.api.pictures import judged
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, write_whole
-from lmagent.tools.resolve import open_by_walking
+from lmagent.tools.beneath import open_by_walking
 
 MAX_UPLOAD = 20_000_000
 """Bytes of an upload."""

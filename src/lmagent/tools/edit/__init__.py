@@ -14,14 +14,14 @@ from lmagent.tools.change import (
     difference_of,
     load_if_there,
     require_no_mask,
+    require_unchanged,
     require_unmasked_search,
     store,
     tally,
 )
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS
-from lmagent.tools.sanitize import one_line, visible
-from lmagent.tools.seen import require_unchanged
+from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, encode
 
 LIMIT = 16 << 20
@@ -53,8 +53,8 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
 
         new, remark = await to_thread.run_sync(_edited, arguments, name, old.data)
     facts = await store(ctx, arguments.path, new, old)
-    told = f"Edited {one_line(name, 300)} ({tally(facts['diff'])})."
-    return ToolOutput(f"{told}\n{remark or _around(facts['diff'])}", facts)
+    told = f"Edited {one_line(name, 300)} ({tally(facts['diff'])}).{remark}"
+    return ToolOutput(f"{told}\n{_around(facts['diff'])}", facts)
 
 
 def _load(files: Beneath, path: str, ctx: ToolContext) -> LoadedFile:
@@ -75,36 +75,16 @@ def _edited(arguments: Edit, name: str, data: bytes) -> tuple[bytes, str]:
     require_unmasked_search(name, text, arguments.search)
     found = edited(text, arguments.search, arguments.replace, arguments.replace_all)
     require_no_mask(name, text, found.text)
-    remark = f"{_differed(found.bridged)}{_now(text, found.text)}" if found.bridged else ""
+    remark = f" The search differed from the file in {' and '.join(found.bridged)}." if found.bridged else ""
     return encode(found.text, encoding), remark
-
-
-def _differed(bridged: tuple[str, ...]) -> str:
-    listed = " and ".join(filter(None, (", ".join(bridged[:-1]), bridged[-1])))
-    return f"The search was found, although it differs from the file in {listed}"
-
-
-def _now(before: str, after: str) -> str:
-    """Return the changed lines, and one line before and after them."""
-    lines = after.replace("\r\n", "\n").split("\n")
-    first, stop = diff.changed_rows(before, after)
-    first, stop = max(first - 1, 0), min(stop + 1, len(lines) - (lines[-1] == ""))
-    shown = [f"{row:6d}\t{visible(line)}" for row, line in enumerate(lines[first:stop], first + 1)]
-    if not shown:
-        return ". The file is empty now."
-    shown = _capped(shown, "lines")
-    return "\n".join([f". Lines {first + 1}-{stop} are now:", *shown])
 
 
 def _around(difference: str) -> str:
     """Return enough of the diff for the model to check the change."""
-    return "\n".join(_capped(difference.split("\n")[2:], "lines of diff"))
-
-
-def _capped(rows: list[str], unit: str) -> list[str]:
-    if len(rows) <= _TOLD + _SPARED:
-        return rows
-    return [*rows[:_TOLD], f"… {len(rows) - _TOLD} more {unit}"]
+    rows = difference.split("\n")[2:]
+    if len(rows) > _TOLD + _SPARED:
+        rows = [*rows[:_TOLD], f"… {len(rows) - _TOLD} more lines of diff"]
+    return "\n".join(rows)
 
 
 def _preview(arguments: Edit, ctx: ToolContext) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -34,12 +34,11 @@ _BLANKS = dict.fromkeys(
 )
 _TABLE = str.maketrans(_QUOTES | _DASHES | _BLANKS | {"…": "..."})
 _LONG_TABLE = _TABLE | str.maketrans({"\u2014": "--"})
-_DASH = re.compile("[-" + "".join(_DASHES) + "]+")
+_DASH = "-" + "".join(_DASHES)
+_DASH_RUN = re.compile(f"[{_DASH}]+")
 _ODD_DASH = re.compile("[" + "".join(_DASHES) + "]")
-_UNIT = re.compile(
-    "(?P<blank>[ \t" + "".join(_BLANKS) + "]+)|(?P<dash>[-" + "".join(_DASHES) + "]+)"
-    "|[^\u0300-\u036f][\u0300-\u036f]+|[^\x00-\x7f]"
-)
+_BLANK = " \t" + "".join(_BLANKS)
+_UNIT = re.compile(r"(?P<blank>[ \t]+)|(?P<dash>-+)|(?P<dots>\.\.\.)|(?P<quote>['\"])|.[\u0300-\u036f]*", re.DOTALL)
 _RUN = re.compile("([ \t]+)")
 
 
@@ -65,30 +64,26 @@ def loose_keys(text: str, *, dashes: bool) -> list[str]:
     """
     folded = fold(text)
     if dashes:
-        folded = _DASH.sub("-", folded)
+        folded = _DASH_RUN.sub("-", folded)
     return [" ".join(line.split()) for line in folded.split("\n")]
 
 
-def loose_map(line: str, *, dashes: bool) -> tuple[str, list[int]]:
-    """Fold `line`, with single blanks, and return the column that each character of the result (and its end) has.
-
-    The column is -1 inside of text that replaces one character, such as the second dot of an ellipsis.
-    """
-    pieces: list[str] = []
-    origin: list[int] = []
-    position = 0
-    for unit in _UNIT.finditer(line):
-        if unit["dash"] and not dashes and unit["dash"].isascii():
-            continue
-        pieces.append(line[position : unit.start()])
-        origin += range(position, unit.start())
-        short = " " if unit["blank"] else "-" if unit["dash"] and dashes else fold(unit[0])
-        pieces.append(short)
-        origin += [unit.start()] + [-1] * (len(short) - 1)
-        position = unit.end()
-    pieces.append(line[position:])
-    origin += range(position, len(line) + 1)
-    return "".join(pieces), origin
+def loose_pattern(line: str) -> str:
+    """Return a regular expression for all text that some bridge could make `line`, with single blanks for runs."""
+    pieces = list[str]()
+    for unit in _UNIT.finditer(fold(line)):
+        if unit["blank"]:
+            pieces.append(f"[{_BLANK}]+")
+        elif unit["dash"]:
+            pieces.append(f"[{_DASH}]+")
+        elif unit["quote"]:
+            pieces.append(f"[{''.join(char for char, plain in _QUOTES.items() if plain == unit[0])}{unit[0]}]")
+        elif unit["dots"]:
+            pieces.append(r"(?:\.\.\.|…)")
+        else:
+            composed = {re.escape(unicodedata.normalize(form, unit[0])) for form in ("NFC", "NFD")}
+            pieces.append(f"(?:{'|'.join(composed)})" if len(composed) > 1 else re.escape(unit[0]))
+    return "".join(pieces)
 
 
 # String literals
@@ -156,10 +151,10 @@ def _apostrophe(line: str, position: int, mark: str) -> bool:
 # Lines
 
 
-def agree(line: str, start: int, stop: int, want: str, state: Callable[[], str]) -> int | None:
+def agree(line: str, start: int, stop: int, want: str, state: str) -> int | None:
     """Return the bridges (RUNS, TYPO) that make `line[start:stop]` the text `want`; None if they do not suffice.
 
-    `state` returns the string literal that the line starts in; it is called only where runs of blanks differ.
+    `state` is the string literal that the line starts in, see `line_states`.
     """
     have = line[start:stop]
     if have == want:
@@ -179,7 +174,7 @@ def agree(line: str, start: int, stop: int, want: str, state: Callable[[], str])
     return None
 
 
-def compare(line: str, want: str, state: Callable[[], str]) -> tuple[int, str, str] | None:
+def compare(line: str, want: str, state: str) -> tuple[int, str, str] | None:
     """Return the bridges that make two lines equal, and the indentation of both; None if no bridges do.
 
     The indentations are not compared: how they relate is a question about all lines of a place (`relate`).
@@ -207,9 +202,9 @@ def _same_words(have: str, want: str) -> bool:
     return _RUN.split(have)[::2] == _RUN.split(want)[::2]
 
 
-def _free_runs(line: str, start: int, have: str, want: str, state: Callable[[], str]) -> bool:
+def _free_runs(line: str, start: int, have: str, want: str, state: str) -> bool:
     """Return whether every run of blanks that differs is outside of string literals."""
-    inside = _strings(line, state())[0]
+    inside = _strings(line, state)[0]
     for run, sought in zip(_RUN.finditer(have), _RUN.findall(want), strict=True):
         if run[0] != sought:
             after = bisect_left(inside, (start + run.end(), 0))  # strings before this one begin before the run ends

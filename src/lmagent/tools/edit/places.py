@@ -1,6 +1,10 @@
-"""Finds the places of a file that a search may mean, and the bridges that each of them needs.
+"""Finds the places of a file that a search may mean, in each of its readings, and the bridges that each of them needs.
 
 First all places are found that some bridge could reach (equal loose keys); then each is compared strictly.
+
+A search is read as given, without line numbers that a reading tool printed, and without doubled escapes; search and
+replacement are always changed alike. Line numbers have the forms of common reading tools: `12<tab>code`, `12→code`,
+`12: code`, `12| code`, right-aligned or not.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
@@ -24,10 +28,10 @@ from lmagent.tools.edit.bridges import (
     indent_of,
     line_states,
     loose_keys,
-    loose_map,
+    loose_pattern,
     relate,
+    unclosed,
 )
-from lmagent.tools.edit.forms import DottedChunks, Form, block_lines
 
 _BUDGET = 5_000_000  # characters compared; a search that fits more of a file than that is ambiguous
 _LINE = 50  # characters that comparing a line costs besides its own
@@ -35,6 +39,28 @@ _PLACEMENTS = 200
 _FREE = frozenset(" \t\n()[]{},;")
 _QUOTES = frozenset("\"'`“”‘’«»")
 _STOPS = frozenset(".,:;!?…")
+
+
+_NUMBERED = re.compile(r"[ \t]*(\d{1,9})(\t|→|:|[ ]?[|│])(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(r\\n|[\\ntr\"'])")
+_PLAIN = {"r\\n": "\n", "n": "\n", "t": "\t", "r": "\r"}
+_KINDS = ("nqb", "q", "n", "b", "nq", "qb", "nb")
+_DOTS = ("...", "…")
+
+
+class Form(Struct, frozen=True):
+    """One reading of search and replacement; `mark` followed the line numbers that were taken off ('': no numbers)."""
+
+    search: str
+    replace: str
+    mark: str = ""
+
+
+class DottedChunks(Struct, frozen=True):
+    """Search and replacement as lines, divided where both have a `...` line."""
+
+    search: list[list[str]]
+    replace: list[list[str]]
 
 
 class EditPlace(Struct, frozen=True):
@@ -75,7 +101,7 @@ class EditText:
         self.lines = self.lf.split("\n")
         if not self.lines[-1]:
             self.lines.pop()
-        self._memo: dict[tuple[str, str], tuple[int, str, str] | None] = {}
+        self._memo: dict[tuple[str, str, str], tuple[int, str, str] | None] = {}
 
     def to_lf(self, text: str) -> str:
         text = text.replace("\r\n", "\n")
@@ -129,23 +155,14 @@ class EditText:
         before = self.lf[self.lf.rfind("\n", 0, position) + 1 : position]
         return "" if before.strip(" \t") else before
 
-    def spans(self, sought: str, raw: str, *, every: bool) -> list[tuple[int, int]]:
-        """Return where `lf` has `sought`, only the first places unless `every`; with mixed ends `raw` is preferred."""
+    def spans(self, sought: str, *, every: bool) -> list[tuple[int, int]]:
+        """Return where `lf` has `sought`, only the first places unless `every`."""
         spans: list[tuple[int, int]] = []
-        mixed = len(self.kinds) > 1
         at = self.lf.find(sought) if sought else -1
-        while at >= 0 and (every or mixed or len(spans) <= refusals.LISTED):
+        while at >= 0 and (every or len(spans) <= refusals.LISTED):
             spans.append((at, at + len(sought)))
             at = self.lf.find(sought, at + (len(sought) if every else 1))
-        if not mixed:
-            return spans
-        shift = list(accumulate((len(end) - 1 for end in self.ends), initial=0))
-
-        def original(position: int) -> int:
-            return position + shift[bisect_right(self.offsets, position) - 1]
-
-        exact = [(start, stop) for start, stop in spans if self.body[original(start) : original(stop)] == raw]
-        return exact or spans
+        return spans
 
     def found(self, keys: Sequence[str], *, whole: bool) -> list[int]:
         """Return the places (as indexes of `rows`) where lines with these keys follow one another.
@@ -166,19 +183,10 @@ class EditText:
 
     def pair(self, row: int, want: str) -> tuple[int, str, str] | None:
         """Compare a line of the file with one of the search: see `bridges.compare`."""
-        key = (self.lines[row], want)
-        if key in self._memo:
-            return self._memo[key]
-        asked: list[int] = []
-
-        def state() -> str:
-            asked.append(row)
-            return self.states[row]
-
-        found = compare(*key, state)
-        if not asked:
-            self._memo[key] = found
-        return found
+        key = (self.lines[row], want, self.states[row])
+        if key not in self._memo:
+            self._memo[key] = compare(*key)
+        return self._memo[key]
 
 
 def whole_places(text: EditText, chunks: DottedChunks) -> list[EditPlace]:
@@ -249,93 +257,48 @@ def _is_blank(text: EditText, row: int) -> bool:
 
 
 def inside_places(text: EditText, form: Form) -> list[EditPlace]:
-    """Return the places where a search starts or ends inside a line."""
+    """Return the places where a search starts or ends inside a line, at the edges of words."""
     lines, closed = block_lines(form.search)
     fresh, _ = block_lines(form.replace)
-    edges = _without_shared_edges(lines, fresh or [""], closed=closed) if lines else None
-    if edges is None:
+    if not lines or not lines[0].strip() or not lines[-1].strip() or lines[0] != lines[0].lstrip():
         return []
-    lines, fresh = edges
-    if not lines[0].strip() or not lines[-1].strip():
-        return []
-    starts = text.found(text.keys_of(lines), whole=False)
-    chunks = DottedChunks([lines], [fresh])
-    return [
-        EditPlace(bits | INSIDE, text.rows[start], [own], Indent(), begin, stop, chunks)
-        for start in starts
-        for bits, own, begin, stop in _inside(text, lines, start, closed=closed)
-    ]
+    wanted = [line.strip(" \t") for line in lines if line.strip()]
+    between = r"[^\S\n]*\n(?:[^\S\n]*\n)*[^\S\n]*"
+    end = r"(?=[^\S\n]*(?:\n|\Z))" if closed else ""
+    pattern = re.compile(between.join(f"({loose_pattern(line)})" for line in wanted) + end)
+    chunks = DottedChunks([lines], [fresh or [""]])
+    places = list[EditPlace]()
+    for start in text.found(text.keys_of(lines), whole=False):
+        first, last = text.rows[start], text.rows[start + len(wanted) - 1]
+        for match in pattern.finditer(text.lf, text.offsets[first], text.offsets[last] + len(text.lines[last])):
+            if len(places) > _PLACEMENTS:
+                raise refusals.ambiguous(text.lines, [place.row for place in places[:2]], more=True)
+            place = _inside(text, chunks, match, start, closed=closed)
+            if place is not None:
+                places.append(place)
+    return places
 
 
-def _without_shared_edges(
-    lines: Sequence[str], fresh: Sequence[str], *, closed: bool
-) -> tuple[list[str], list[str]] | None:
-    """Return search and replacement without the blanks that both start and (unless `closed`) end with.
-
-    None where only the search has them: then it is not plain what should become of the file's blanks.
-    """
-    lines, fresh = list(lines), list(fresh)
-    lead = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    tail = "" if closed else lines[-1][len(lines[-1].rstrip()) :]
-    if not fresh[0].startswith(lead) or not fresh[-1].endswith(tail):
+def _inside(text: EditText, chunks: DottedChunks, match: re.Match[str], at: int, *, closed: bool) -> EditPlace | None:
+    """Return the place of a match, if bridges suffice for it; the lines after the first need no other indentation."""
+    start, stop = match.span()
+    if not _edge(text.lf[start], text.lf[max(start - 2, 0) : start][::-1]):
         return None
-    lines[0], fresh[0] = lines[0][len(lead) :], fresh[0][len(lead) :]
-    lines[-1], fresh[-1] = lines[-1].removesuffix(tail), fresh[-1].removesuffix(tail)
-    return lines, fresh
-
-
-def _inside(
-    text: EditText, lines: Sequence[str], start: int, *, closed: bool
-) -> Iterator[tuple[int, list[int | None], int, int]]:
-    """Yield bridges, rows, first and last column of each place at `start`."""
-    first = text.rows[start]
-    ends = [len(text.lines[first].rstrip())]
-    if len(lines) == 1:
-        sought = lines[0].rstrip() if closed else lines[0]
-        for bits, begin, end in _stretches(text, first, sought):
-            if not closed or end == ends[0]:
-                stop = len(text.lines[first]) if closed else end
-                yield bits | (TRAIL if stop != end else 0), [first], begin, stop
-        return
-    own, bits = _aligned(text, lines, start)
-    pairs = [(row, line) for row, line in zip(own, lines, strict=True) if row is not None and line.strip()]
-    for row, line in pairs[1 : None if closed else -1]:
-        compared = text.pair(row, line)
-        if compared is None or compared[1] != compared[2]:
-            return
-        bits |= compared[0]
-    sought = lines[0].rstrip()
-    head = [each for each in _stretches(text, first, sought) if each[2] == ends[0]]
-    last, want = pairs[-1]
-    tail = [(0, 0, len(text.lines[last]))]
-    if not closed:
-        indent = indent_of(text.lines[last])
-        if indent_of(want) != indent:
-            return
-        tail = [each for each in _stretches(text, last, want[len(indent) :]) if each[1] == len(indent)]
-    if head and tail:
-        trailing = text.lines[first][ends[0] :] != lines[0][len(sought) :]
-        yield bits | head[0][0] | tail[0][0] | (TRAIL if trailing else 0), own, head[0][1], tail[0][2]
-
-
-def _stretches(text: EditText, row: int, want: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the bridges needed and the columns between which the line reads `want`, at the edges of words."""
-    line = text.lines[row]
-    loose, origin = loose_map(line, dashes=text.dashes)
-    sought, _ = loose_map(want, dashes=text.dashes)
-    left = max(_BUDGET // (len(line) + 1), 8)
-    at = loose.find(sought)
-    while at >= 0:
-        begin, end = origin[at], origin[at + len(sought)]
-        before, after = line[max(begin - 2, 0) : max(begin, 0)][::-1], line[end : end + 2]
-        if begin >= 0 and end >= 0 and _edge(line[begin], before) and _edge(line[end - 1], after):
-            left -= 1
-            if left < 0:
-                raise refusals.ambiguous(text.lines, [row], more=True)
-            bits = agree(line, begin, end, want, lambda: text.states[row])
-            if bits is not None:
-                yield bits, begin, end
-        at = loose.find(sought, at + 1)
+    if not _edge(text.lf[stop - 1], text.lf[stop : stop + 2]):
+        return None
+    lines = chunks.search[0]
+    own, bits = _aligned(text, lines, at)
+    filled = [(row, line) for row, line in zip(own, lines, strict=True) if row is not None and line.strip()]
+    for group, (row, line) in enumerate(filled, 1):
+        begin, end = (column - text.offsets[row] for column in match.span(group))
+        needed = agree(text.lines[row], begin, end, line.strip(" \t"), text.states[row])
+        if needed is None or (group > 1 and indent_of(line) != indent_of(text.lines[row])):
+            return None
+        ends = group < len(filled) or closed
+        bits |= needed | (TRAIL if ends and text.lines[row][end:] != line[len(line.rstrip()) :] else 0)
+    first, last = filled[0][0], filled[-1][0]
+    column = len(text.lines[last]) if closed else stop - text.offsets[last]
+    return EditPlace(bits | INSIDE, first, [own], Indent(), start - text.offsets[first], column, chunks)
 
 
 def _edge(inner: str, outer: str) -> bool:
@@ -345,3 +308,115 @@ def _edge(inner: str, outer: str) -> bool:
     if outer[0] in _QUOTES or (inner in _QUOTES and not outer[0].isalnum() and outer[0] != "_"):
         return True
     return outer[0] in _STOPS and (len(outer) == 1 or outer[1] in " \t\n\u00a0" or outer[1] in _QUOTES)
+
+
+def forms(search: str, replace: str) -> Iterator[Form]:
+    """Yield all readings of a search and its replacement, the literal one first."""
+    literal = Form(search, replace)
+    plain = [form for form in (literal, _without_numbers(literal)) if form is not None]
+    unescaped = [each for form in plain for each in _unescaped(form)]
+    bare = [_without_numbers(form) for form in unescaped if not form.mark]
+    seen: set[tuple[str, str]] = set()
+    for form in (*plain, *unescaped, *bare):
+        if form is not None and form.search and (form.search, form.mark) not in seen:
+            seen.add((form.search, form.mark))
+            yield form
+
+
+def block_lines(text: str) -> tuple[list[str], bool]:
+    """Return the lines of a search or a replacement, and whether a line end closes the last one.
+
+    A last piece of nothing but blanks is the start of the following line, copied along: it is left out.
+    """
+    lines = text.split("\n")
+    if len(lines) > 1 and not lines[-1].strip():
+        return lines[:-1], True
+    return ([], True) if lines == [""] else (lines, False)
+
+
+def one_chunk(form: Form) -> DottedChunks:
+    lines, closed = block_lines(form.search)
+    fresh, _ = block_lines(form.replace)
+    return DottedChunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
+
+
+def divided(form: Form) -> DottedChunks | None:
+    """Return the chunks between `...` lines; None without such lines, or where they are not paired."""
+    chunks, new = _split(block_lines(form.search)[0]), _split(block_lines(form.replace)[0])
+    if len(chunks) < 2 or len(chunks) != len(new):
+        return None
+    for edge in (0, -1):
+        if len(chunks) > 1 and not _filled(chunks[edge]):
+            if _filled(new[edge]):
+                return None
+            del chunks[edge], new[edge]
+    return DottedChunks(chunks, new) if all(_filled(chunk) for chunk in chunks) else None
+
+
+def looks_numbered(lines: Sequence[str], form: Form) -> bool:
+    """Return whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
+    sought = {line.strip() for line in form.search.split("\n") if line.strip()}
+    found = (_NUMBERED.match(line) for line in lines)
+    return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in sought for each in found)
+
+
+def _without_numbers(form: Form) -> Form | None:
+    lines = form.search.split("\n")
+    found = [_NUMBERED.match(line) for line in lines if line.strip()]
+    marks = {each[2] if each is not None else "" for each in found}
+    if len(marks) != 1 or "" in marks:
+        return None
+    mark = marks.pop()
+    numbers = [int(each[1]) for each in found if each is not None]
+    if any(after <= before for before, after in pairwise(numbers)):
+        return None
+    bodies = [each[3] for each in found if each is not None]
+    blank = mark in {":", "|", " |", "│", " │"} and all(body[:1] == " " for body in bodies if body.strip())
+
+    def bare(text: str) -> str:
+        matches = ((line, _NUMBERED.match(line)) for line in text.split("\n"))
+        return "\n".join(
+            line if match is None or match[2] != mark else match[3].removeprefix(" ") if blank else match[3]
+            for line, match in matches
+        )
+
+    return Form(bare(form.search), bare(form.replace), mark.strip(" "))
+
+
+def _unescaped(form: Form) -> Iterator[Form]:
+    """Yield the form with escapes undone: all kinds, then some only.
+
+    Where two readings differ only in the replacement, one that breaks a string over two lines is not taken.
+    """
+    if "\\" not in form.search:
+        return
+    readings: dict[str, list[str]] = {}
+    for kinds in _KINDS:
+        search = _unescape(form.search, kinds)
+        if search != form.search:
+            readings.setdefault(search, []).append(_unescape(form.replace, kinds))
+    for search, replaces in readings.items():
+        yield Form(search, next((each for each in replaces if not unclosed(each)), replaces[0]), form.mark)
+
+
+def _unescape(text: str, kinds: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        letter = found[1]
+        kind = "b" if letter == "\\" else "q" if letter in "\"'" else "n"
+        return _PLAIN.get(letter, letter) if kind in kinds else found[0]
+
+    return _ESCAPE.sub(plain, text)
+
+
+def _split(lines: Sequence[str]) -> list[list[str]]:
+    chunks: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip() in _DOTS:
+            chunks.append([])
+        else:
+            chunks[-1].append(line)
+    return chunks
+
+
+def _filled(chunk: Sequence[str]) -> bool:
+    return any(line.strip() for line in chunk)

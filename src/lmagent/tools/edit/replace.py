@@ -24,8 +24,18 @@ from msgspec import Struct
 
 from lmagent.tools.edit import refusals
 from lmagent.tools.edit.bridges import BRIDGES, Indent, Unshiftable, has_odd_dash, indent_of, loose_keys, width
-from lmagent.tools.edit.forms import DottedChunks, Form, divided, forms, looks_numbered, one_chunk
-from lmagent.tools.edit.places import EditPlace, EditText, inside_places, whole_places
+from lmagent.tools.edit.places import (
+    DottedChunks,
+    EditPlace,
+    EditText,
+    Form,
+    divided,
+    forms,
+    inside_places,
+    looks_numbered,
+    one_chunk,
+    whole_places,
+)
 from lmagent.tools.edit.refusals import EditRefused
 
 __all__ = ["EditRefused", "EditedText", "edited", "replace_text"]
@@ -117,7 +127,7 @@ def _unless_numbered(text: EditText, form: Form, found: _Match, sought: str) -> 
 
 
 def _literal(text: EditText, form: Form, raw: str, *, every: bool) -> _Match | None:
-    spans = text.spans(form.search, raw, every=every)
+    spans = text.spans(form.search, every=every)
     bridged = () if raw in text.body else ("line ends",)
     if len(spans) > 1 and not every:
         raise refusals.ambiguous(text.lines, [text.lf.count("\n", 0, start) for start, _ in spans])
@@ -291,29 +301,11 @@ def _with_ends(text: EditText, splices: Sequence[_Splice], endless: str) -> str:
         after = after.rstrip("\n") if not text.lf.endswith("\n") else after if after.endswith("\n") else after + "\n"
     if len(text.kinds) < 2:
         return after.replace("\n", next(iter(text.kinds), endless))
-    lines = after.split("\n")
-    ends = _mixed_ends(text, splices)[: len(lines) - 1]
-    ends += [text.ends[-1]] * (len(lines) - 1 - len(ends))
-    return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
-
-
-def _mixed_ends(text: EditText, splices: Sequence[_Splice]) -> list[str]:
-    """Return the ends of the new lines: a line that stays keeps its own, a new one gets that of its place."""
-    ends: list[str] = []
-    row = 0
-    for one in splices:
-        first, stop = (text.lf.count("\n", 0, position) for position in (one.start, one.stop))
-        ends += text.ends[row:first]
-        old, new = text.lf[one.start : one.stop].split("\n"), one.new.split("\n")
-        own = [*text.ends[first : stop + 1], ""][: len(old)]
-        near = own[0] or text.ends[-1]
-        mine: list[str] = []
-        done = 0
-        for a, b, c, d in [*_differing(old, new), (len(old), len(old), len(new), len(new))]:
-            mine += [end or near for end in own[done:a]]
-            here = [end for end in own[a:b] if end] or [mine[-1] if mine else near]
-            mine += [here[min(at, len(here) - 1)] for at in range(d - c)]
-            done = b
-        ends += mine[:-1]
-        row = stop
-    return [*ends, *text.ends[row:]]
+    old, new = text.lf.split("\n"), after.split("\n")
+    own, ends, done = [*text.ends, text.ends[-1]], list[str](), 0
+    for a, b, c, d in [*_differing(old, new), (len(old), len(old), len(new), len(new))]:
+        ends += own[done:a]  # a line that stays keeps its own end, a new one gets that of its place
+        here = own[a:b] or [ends[-1] if ends else own[-1]]
+        ends += [here[min(at, len(here) - 1)] for at in range(d - c)]
+        done = b
+    return "".join(line + end for line, end in zip(new, [*ends[: len(new) - 1], ""], strict=True))

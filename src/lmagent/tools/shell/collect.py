@@ -87,6 +87,17 @@ class Collector:
     def tail(self, size: int) -> str:
         return clean((self._tail if self.file else bytes(self._memory[-size:]))[-size:])
 
+    def read(self, at: int, size: int) -> tuple[int, bytes]:
+        """Return output after `at` bytes, or after the first ones that are still kept, and where it begins."""
+        if self.file is None:
+            return at, bytes(self._memory[at : at + size])
+        if at < self._kept:
+            with self.file.open("rb") as file:
+                file.seek(at)
+                return at, file.read(size)
+        begin = max(at, self.total - len(self._tail))
+        return begin, self._tail[begin - (self.total - len(self._tail)) :][:size]
+
     def close(self) -> None:
         """Show the pending text, and close the file."""
         self._flush()

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from lmagent.core.sandbox import Exit, GetSandbox, Limits
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools.kernel import Kernels, Outcome
+from lmagent.tools.python.kernel import Kernels, Outcome
 from lmagent.tools.read import REMARKS
 from lmagent.tools.sanitize import one_line, printable
 
@@ -30,17 +30,16 @@ class Python(Struct, frozen=True):
     timeout: Annotated[float, Meta(description="seconds, at most 600")] = 120
 
 
-def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_mb: int = Limits().memory_mb) -> Tool:
+def python_tool(sandbox: GetSandbox, kernels: Kernels, *, memory_mb: int = Limits().memory_mb) -> Tool:
     """Return the tool, which calls `sandbox` at every call.
 
-    The caller closes `kernels`; without them, the processes live as long as the event loop. `memory_mb` is the
+    The caller closes `kernels`. `memory_mb` is the
     sandbox's limit, for the message when it was hit.
     """
-    held = Kernels() if kernels is None else kernels
 
     async def run(arguments: Python, ctx: ToolContext) -> ToolOutput:
         timeout = min(max(arguments.timeout, SHORTEST), LONGEST)
-        outcome = await held.run(
+        outcome = await kernels.run(
             ctx.session, await sandbox(), arguments.code, reset=arguments.reset, timeout=timeout, emit=ctx.emit
         )
         return _output(outcome, timeout, memory_mb)
@@ -52,13 +51,7 @@ def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_m
         effect="exec",
         run=run,
         aliases=("pyexe", "run_python", "execute_python", "python_exec", "ipython", "code_interpreter"),
-        renames={
-            "source": "code",
-            "script": "code",
-            "restart": "reset",
-            "timeout_seconds": "timeout",
-            **REMARKS,
-        },
+        renames={"source": "code", "script": "code", "restart": "reset", "timeout_seconds": "timeout", **REMARKS},
         summary=lambda arguments: f"python {one_line(arguments.code, 110)}",
         preview=lambda arguments, _: arguments.code,
     )
@@ -66,19 +59,13 @@ def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_m
 
 def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
     before = "[a new Python: the earlier variables are gone]" if outcome.fresh else ""
-    printed = _without_own_frames(outcome).rstrip("\n")
+    printed = outcome.output.text()
+    if outcome.end is not None:  # if Python crashed, its report has the cell's frames and then the kernel's
+        printed = "\n".join(line for line in printed.split("\n") if not line.startswith(_OWN_FRAMES))
     remarks = _remarks(outcome, timeout, memory_mb)
     notes = [note for note in (before, *remarks) if note]
     facts = {"status": _status(outcome), "bytes": outcome.output.total, "notes": notes}
-    return ToolOutput("\n".join(filter(None, (before, printed, _result(outcome), *remarks))), facts)
-
-
-def _without_own_frames(outcome: Outcome) -> str:
-    """Return the output; if Python crashed, its report has the cell's frames and then the kernel's, which are cut."""
-    text = outcome.output.text()
-    if outcome.end is None:
-        return text
-    return "\n".join(line for line in text.split("\n") if not line.startswith(_OWN_FRAMES))
+    return ToolOutput("\n".join(filter(None, (before, printed.rstrip("\n"), _result(outcome), *remarks))), facts)
 
 
 def _result(outcome: Outcome) -> str:
@@ -121,15 +108,10 @@ def _how_ended(outcome: Outcome, end: Exit, memory_mb: int) -> str:
     if end.code == _CLOSED:
         return "Python ended: the code closed its channel"
     if end.code > 128:
-        return f"Python died of {_signal(end.code - 128)}"
+        number = end.code - 128
+        known = {each.value: each.name for each in signal.Signals}
+        return f"Python died of {known.get(number, f'signal {number}')}"
     return f"Python ended with exit code {end.code}"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _status(outcome: Outcome) -> str:

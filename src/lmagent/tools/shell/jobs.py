@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import anyio
+import anyio.to_thread
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError, StoreError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools.collect import Collector
-from lmagent.tools.job_lines import JobOutput, LinePattern, Place
 from lmagent.tools.sanitize import one_line
+from lmagent.tools.shell.collect import Collector, clean
 
 MOST = 16
 """Jobs of a session that run at once."""
@@ -28,7 +28,18 @@ FIRST_LOOK = 0.3
 TAIL = 4000
 LONGEST_WAIT = 600
 
-_ENDS = {"killed": "killed", "timeout": "timed out", "memory": "out of memory"}
+QUIET = 3.0
+"""Seconds without output that count as silence."""
+
+BUDGET = 5.0
+"""Seconds that a pattern may take for one piece of output."""
+
+PIECE = 1 << 20
+"""Bytes that are searched at once; more than these without a line end count as a line."""
+
+_CODE: dict[str, object] = {"code": "pattern"}
+_CATCH_UP = 5.0  # seconds after its timeout that a wait may take for output that was there before
+_PAUSE = 0.1  # seconds between two searches, each of which costs a process
 
 
 class JobsArgs(Struct, frozen=True):
@@ -46,8 +57,7 @@ class Job:
         self.session = session
         self.command = command
         self.collector = collector
-        self.output = JobOutput(collector)
-        self.places: dict[str, Place] = {}
+        self.searched: dict[str, int] = {}  # pattern -> bytes of the output in which it was looked for
         self.began = time.monotonic()
         self.end: Exit | None = None
         self.failure = ""
@@ -61,13 +71,8 @@ class Job:
             return f"failed: {self.failure}"
         if self.end is None:
             return f"running for {time.monotonic() - self.began:.0f} s"
-        how = {
-            "exit": f"exit code {self.end.code}",
-            "killed": "killed",
-            "timeout": "timed out",
-            "memory": "out of memory",
-        }
-        return f"{how[self.end.reason]} after {self.end.seconds:.1f} s"
+        how = {"exit": f"exit code {self.end.code}", "timeout": "timed out", "memory": "out of memory"}
+        return f"{how.get(self.end.reason, 'killed')} after {self.end.seconds:.1f} s"
 
     @property
     def over(self) -> bool:
@@ -82,7 +87,6 @@ class Job:
         """Take output; the channel, with the shell's state, is not used."""
         if stream != "channel":
             self.collector.feed(piece)
-            self.output.feed(piece)
             self.news()
 
     def news(self) -> None:
@@ -99,8 +103,10 @@ class Jobs:
         self._jobs: dict[str, list[Job]] = {}
         self._told: set[str] = set()
 
-    async def start(self, sandbox: Sandbox, command: Exec, text: str, ctx: ToolContext) -> ToolOutput:
-        """Start a command in the background.
+    async def start(
+        self, sandbox: Sandbox, command: Exec, text: str, ctx: ToolContext, remarks: Sequence[str]
+    ) -> ToolOutput:
+        """Start a command in the background; the output begins with `remarks`.
 
         Raises:
             SandboxError: the command was not run.
@@ -117,11 +123,11 @@ class Jobs:
         with anyio.move_on_after(FIRST_LOOK):
             while not job.over:
                 await job.changed.wait()
-        note = f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").'
+        notes = [*remarks, f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").']
         if job.over:
             self._told.add(_key(job))
-        content = "\n".join(filter(None, (note, job.collector.tail(TAIL))))
-        return ToolOutput(content, {**job.facts, "notes": [note]})
+        content = "\n".join(filter(None, (*notes, job.collector.tail(TAIL))))
+        return ToolOutput(content, {**job.facts, "notes": notes})
 
     async def run(self, arguments: JobsArgs, ctx: ToolContext) -> ToolOutput:
         if arguments.action == "list":
@@ -213,18 +219,11 @@ async def _wait(job: Job, arguments: JobsArgs) -> ToolOutput:
         met = ""
         with anyio.move_on_after(seconds):
             met = await _condition(job, arguments.until)
-        head = met or f"waited {seconds} s in vain"
     else:
-        met, head = await _line(job, arguments.until, seconds)
+        met = await _line(job, arguments.until, seconds)
+    head = met or ("it has ended without such a line" if job.over else f"waited {seconds} s in vain")
     facts = {**job.facts, "met": bool(met), "ended": job.over}
     return ToolOutput(f"{job.id}: {job.state} ({head})\n{job.collector.tail(TAIL)}", facts)
-
-
-QUIET = 3.0
-"""Seconds without output that count as silence."""
-
-CATCH_UP = 5.0
-"""Seconds after its timeout that a wait may take for output that was there before."""
 
 
 async def _condition(job: Job, until: str) -> str:
@@ -241,34 +240,56 @@ async def _condition(job: Job, until: str) -> str:
     return "it has ended"
 
 
-async def _line(job: Job, until: str, seconds: float) -> tuple[str, str]:
-    """Wait for a line; return the matching line, empty without one, and the text about it.
+async def _line(job: Job, until: str, seconds: float) -> str:
+    """Wait for a line; return the text about it, or nothing.
 
     Output before the wait counts too, so that a line between two calls is not missed; but each line only once for one
     pattern, so that a second wait finds the next such line.
     """
-    deadline, target = time.monotonic() + seconds, job.output.total
-    place = replace(job.places.get(until, Place()))  # several callers may wait at once
-    before = f"; before, this line matched: {one_line(place.last, 200)}" if place.last else ""
-    pattern = await LinePattern.open(until, seconds + 60)
-    try:
-        while True:
-            changed, over, at = job.changed, job.over, place.at
-            if (found := await pattern.find(job.output, place)) is not None:
-                met = f"a line matches: {one_line(found, 200)}"
-                return met, met
-            late = time.monotonic() - deadline
-            if place.at != at and (late < 0 or ((over or place.at < target) and late < CATCH_UP)):
-                continue
-            if over and place.at == at:
-                return "", f"it has ended without such a line{before}"
-            if late >= 0:
-                return "", f"waited {seconds} s in vain{before}"
+    if "\n" in until:
+        raise ToolError("wait looks at single lines: the regex must not have a line break.", data=_CODE)
+    deadline, target = time.monotonic() + seconds, job.collector.total
+    while True:
+        changed, over, at = job.changed, job.over, job.searched.get(until, 0)
+        begin, piece = job.collector.read(at, PIECE)
+        found, size = await anyio.to_thread.run_sync(_search, piece, until, abandon_on_cancel=True)
+        reached = begin + size
+        job.searched[until] = max(reached, job.searched.get(until, 0))  # several callers may wait at once
+        if found is not None:
+            return f"a line matches: {one_line(found, 200)}"
+        late = time.monotonic() - deadline
+        if reached == at and (over or late >= 0):
+            return ""
+        if late >= 0 and (late >= _CATCH_UP or (reached >= target and not over)):
+            return ""
+        if reached == at:
             with anyio.move_on_after(-late):
                 await changed.wait()
-    finally:
-        job.places[until] = place
-        await pattern.close()
+                await anyio.sleep(_PAUSE)
+
+
+def _search(piece: bytes, pattern: str) -> tuple[str | None, int]:
+    """Return the first line of some output that matches, and the number of bytes that are done with.
+
+    An unfinished line counts as far as it goes; if it does not match, it is searched again when there is more of it.
+    """
+    from lmagent.tools.find.matching import Expression, Late
+
+    cut = piece.rfind(b"\n") + 1
+    lines = (piece[:cut] or piece).removesuffix(b"\n").split(b"\n")
+    try:
+        with Expression(pattern, BUDGET) as expression:
+            hits = expression.find(clean(b"\n".join(lines))).hits if piece else []
+    except Late:
+        raise ToolError(
+            f"The regex {pattern!r} takes too long: {BUDGET:.0f} s were not enough for a piece of output. "
+            "Use one without nested repetitions such as (a+)+, or a plain word of the line.",
+            data=_CODE,
+        ) from None
+    if hits:
+        lines = lines[: hits[0].line]
+        return clean(lines[-1]), min(sum(len(line) + 1 for line in lines), cut or len(piece))
+    return None, cut or (len(piece) if len(piece) == PIECE else 0)
 
 
 def _key(job: Job) -> str:

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent
 from lmagent.core.sandbox import Exec, Exit, GetSandbox, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools.collect import Collector
-from lmagent.tools.jobs import Jobs
 from lmagent.tools.page import BYTES, paged, size
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.shell_state import Learned, ShellState, learn, restore, settle
+from lmagent.tools.shell.carry import Learned, ShellState, command_line, learn, restore, settle
+from lmagent.tools.shell.collect import Collector
+from lmagent.tools.shell.jobs import Jobs
 
 LONGEST = 600
 LARGEST = 1_500_000
@@ -75,8 +74,6 @@ class ShellRunner:
         self._states: dict[str, ShellState] = {}
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
-        from lmagent.tools.shell_script import command_line  # its patterns are compiled with the first command
-
         _check(arguments)
         sandbox = await self._sandbox()
         state = ShellState() if self._apart else self._state(ctx.session)
@@ -94,16 +91,11 @@ class ShellRunner:
             session="" if self._apart else ctx.session,
         )
         if arguments.background:
-            started = await self._jobs.start(sandbox, command, text, ctx)
-            if not moved:
-                return started
-            note = f"[{moved}]"
-            facts = {**started.data, "notes": [note, *started.data["notes"]]}
-            return replace(started, content=f"{note}\n{started.content}", data=facts)
+            return await self._jobs.start(sandbox, command, text, ctx, [f"[{remark}]" for remark in moved])
         return await self._foreground(sandbox, command, ctx, state, moved)
 
     async def _foreground(
-        self, sandbox: Sandbox, command: Exec, ctx: ToolContext, state: ShellState, moved: str
+        self, sandbox: Sandbox, command: Exec, ctx: ToolContext, state: ShellState, moved: list[str]
     ) -> ToolOutput:
         collector = Collector(self._spill, ctx.emit)
         report = bytearray()
@@ -123,10 +115,9 @@ class ShellRunner:
         collector.close()
         before = state.cwd
         learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
-        remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
+        remarks = [*moved, *_remarks(end, state, before, learned)]
         told = [f"[{remark}]" for remark in remarks]
-        saved = {"cwd": state.cwd, "exports": state.exports}
-        facts = {**_facts(end, collector), **({} if self._apart else {"shell": saved}), "notes": told}
+        facts = {**_facts(end, collector), **({} if self._apart else {"shell": state.saved}), "notes": told}
 
         def shown(room: int) -> ToolOutput:
             text = collector.text(room - size(told)).rstrip("\n")
@@ -152,11 +143,9 @@ def shell_tool(runner: ShellRunner) -> Tool:
         run=runner.run,
         aliases=("bash", "run_command", "execute_command", "run_shell_command", "terminal", "exec"),
         renames={
-            "cmd": "command",
-            "script": "command",
+            **dict.fromkeys(("cmd", "script"), "command"),
             "timeout_seconds": "timeout",
-            "run_in_background": "background",
-            "is_background": "background",
+            **dict.fromkeys(("run_in_background", "is_background"), "background"),
             **REMARKS,
         },
         adapt=adapting("shell"),
@@ -168,11 +157,9 @@ def shell_tool(runner: ShellRunner) -> Tool:
 
 def _check(arguments: Shell) -> None:
     if "\0" in arguments.command:
-        raise ToolError(
-            "A command cannot contain a NUL character. Nothing was run.", data={"code": "invalid_arguments"}
-        )
+        raise ToolError("A command cannot contain a NUL character. Nothing was run.", data=_INVALID)
     if not arguments.command.strip():
-        raise ToolError("The command is empty. Nothing was run.", data={"code": "invalid_arguments"})
+        raise ToolError("The command is empty. Nothing was run.", data=_INVALID)
     if len(arguments.command) > LARGEST:
         raise ToolError(
             f"The command has {len(arguments.command)} characters, at most {LARGEST} can be run. Nothing was run. "
@@ -203,7 +190,8 @@ def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> lis
         remarks.append(f"{count} killed with the command; use background=true to keep one")
     if end.reason == "exit" and not learned.heard:
         remarks.append(
-            "the shell did not get to its end (exec, kill): folder and exported variables are as before this command"
+            "the shell did not get to its end (exec, kill, exit with a trap of its own): "
+            "folder and exported variables are as before this command"
         )
     if state.cwd != before:
         remarks.append(f"the next command begins in {one_line(state.cwd)}")

@@ -1,8 +1,8 @@
-"""git: status, diff, add, commit and branch. The code of the calls is in `git_calls.py`, imported at the first call."""
+"""git: status, diff, add, commit and branch. The code of the calls is in `calls.py`, imported at the first call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -49,77 +49,59 @@ class GitBranch(Struct, frozen=True):
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
     """Return the git tools; `author` is name and address for commits in a repository without an author."""
 
-    def with_git(name: str) -> Run:
-        async def call(arguments: Any, ctx: ToolContext) -> ToolOutput:
-            from lmagent.tools.git_calls import CALLS, carry_out
-            from lmagent.tools.git_run import Git
-
-            return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
-
-        return call
-
-    return (*_reading(with_git), *_changing(with_git))
-
-
-def _reading(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
+    calling = partial(_calling, sandbox, author)
+    read = partial(Tool, effect="read", replay_safe=True, deferred=True)
+    change = partial(Tool, effect="exec", deferred=True)
     return (
-        Tool(
+        read(
             name="git_status",
             description="Branch, staged, changed and untracked files.",
             arguments=GitStatus,
-            effect="read",
-            run=with_git("status"),
-            replay_safe=True,
-            deferred=True,
+            run=calling("status"),
         ),
-        Tool(
+        read(
             name="git_diff",
             description="Diff of what is not staged, or of what is.",
             arguments=GitDiff,
-            effect="read",
-            run=with_git("diff"),
-            replay_safe=True,
-            deferred=True,
+            run=calling("diff"),
             renames={**PATH_NAMES, "cached": "staged"},
             targets=lambda arguments: (lexical(arguments.path or "."),),
         ),
-    )
-
-
-def _changing(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
-    return (
-        Tool(
+        change(
             name="git_add",
             description="Stage files.",
             arguments=GitAdd,
-            effect="exec",
-            run=with_git("add"),
-            deferred=True,
+            run=calling("add"),
             renames=dict.fromkeys(("path", "files", "file"), "paths"),
             summary=lambda arguments: f"git add {one_line(' '.join(arguments.paths))}",
             targets=lambda arguments: tuple(map(lexical, arguments.paths)),
         ),
-        Tool(
+        change(
             name="git_commit",
             description="Commit what is staged.",
             arguments=GitCommit,
-            effect="exec",
-            run=with_git("commit"),
-            deferred=True,
+            run=calling("commit"),
             renames={"msg": "message"},
             summary=lambda arguments: f"git commit {one_line(arguments.message, 100)}",
         ),
-        Tool(
+        change(
             name="git_branch",
             description="List branches, create one, switch to one, or both.",
             arguments=GitBranch,
-            effect="exec",
-            run=with_git("branch"),
-            deferred=True,
+            run=calling("branch"),
             renames={"branch": "name", "branch_name": "name"},
             summary=_branch_summary,
         ),
     )
+
+
+def _calling(sandbox: GetSandbox, author: tuple[str, str], name: str) -> Run:
+    async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
+        from lmagent.tools.git.calls import CALLS, Git, carry_out
+
+        return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
+
+    return run
 
 
 def _branch_summary(arguments: GitBranch) -> str:

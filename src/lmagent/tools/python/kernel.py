@@ -1,28 +1,25 @@
 """A Python process in the sandbox that keeps its variables from call to call; one a session.
 
-It talks to `kernel_main` in frames on the private channel, so that no output of a cell can be taken for an answer. The
-frames from inside are not trusted: an invalid frame ends the kernel.
+It talks to `kernel_main` in lines of JSON on the private channel, so that no output of a cell can be taken for an
+answer. The lines from inside are not trusted: an invalid line ends the kernel.
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import os
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import anyio
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
-from lmagent.tools.kernel_output import Output
 from lmagent.tools.sanitize import printable
+from lmagent.tools.shell.collect import clean
 
 GRACE = 1.0
 """Seconds from the interrupt of a cell to the end of its kernel."""
@@ -30,10 +27,48 @@ GRACE = 1.0
 SHOWN = 256 * 1024
 """Bytes of a cell's output that are shown live."""
 
+HALF = 512 * 1024
+"""Bytes that are kept of the beginning of a cell's output, and as many of its end."""
+
 _UP_WITHIN = 60.0  # seconds; it takes 50 ms, but not on a machine that swaps
-_LARGEST_FRAME = 4 << 20
+_LONGEST_LINE = 4 << 20
 _MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but arrives by another way
 _BOOT = "import sys; exec(compile(sys.argv.pop(), '<lmagent>', 'exec'))"
+_BROKEN = "it wrote something else to its channel"
+
+
+class Output:
+    """The beginning and the end of a stream of bytes of any length."""
+
+    def __init__(self, start: bytes = b"") -> None:
+        self.total = len(start)
+        self._head = b""
+        self._data = bytearray(start)
+
+    def add(self, piece: bytes) -> None:
+        self.total += len(piece)
+        self._data += piece
+        if len(self._data) > 4 * HALF:
+            self._head = self._head or bytes(self._data[:HALF])
+            del self._data[: -2 * HALF]
+
+    def cut(self, marker: bytes, within: int) -> bytes | None:
+        """Cut the output at a marker that ends within its last bytes; return the bytes after it."""
+        at = self._data.find(marker, max(0, len(self._data) - within - len(marker)))
+        if at < 0:
+            return None
+        rest = bytes(self._data[at + len(marker) :])
+        self.total -= len(self._data) - at
+        del self._data[at:]
+        return rest
+
+    def text(self) -> str:
+        """Return the kept output, without terminal escapes and overdrawn lines."""
+        left_out = self.total - 2 * HALF
+        if left_out <= 0:
+            return clean(bytes(self._data))
+        head = self._head or bytes(self._data[:HALF])
+        return f"{clean(head)}\n[… {left_out} bytes left out …]\n{clean(bytes(self._data[-HALF:]))}"
 
 
 class KernelReply(Struct, frozen=True):
@@ -78,29 +113,22 @@ class Outcome(Struct, frozen=True):
 
 
 class _Call:
-    def __init__(self, id: int, emit: Callable[[str], None], output: Output) -> None:
+    def __init__(self, id: int, emit: Callable[[str], None]) -> None:
         self.id = id
-        self.output = output
+        self.emit = emit
         # Unknown to a cell, so no output of a cell can be taken for its end.
         self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
+        self.output: Output | None = None
         self.reply: KernelReply | None = None
         self.replied = anyio.Event()
         self.seen = anyio.Event()
-        self._emit = emit
-        self._room = SHOWN
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.shown = 0
 
-    def take(self, piece: bytes) -> None:
-        self.output.add(piece)
-        if self._room <= 0 or not piece:
-            return
-        text = self._decoder.decode(piece[: self._room])
-        self._room -= len(piece)
-        self._emit(printable(text) + ("\n[… more is not shown live …]\n" if self._room <= 0 else ""))
-
-    def end(self) -> None:
-        self.replied.set()
-        self.seen.set()
+    def show(self, piece: bytes) -> None:
+        if piece and self.shown < SHOWN:
+            self.shown += len(piece)
+            more = "\n[… more is not shown live …]\n" if self.shown >= SHOWN else ""
+            self.emit(printable(piece[:SHOWN].decode("utf-8", "replace")) + more)
 
 
 class Kernel:
@@ -108,39 +136,30 @@ class Kernel:
 
     Attributes:
         ready: set when the kernel is up, or has ended before.
-        up: whether it has come up.
         fresh: it replaces an earlier kernel, and the model does not know yet that the variables are gone.
         ended: set when it has ended, with all processes that it started.
-        end: its exit.
-        failure: why there is no exit.
-        broken: why it had to be ended, if it broke the protocol.
     """
 
     def __init__(self, sandbox: Sandbox, grace: float) -> None:
         self.sandbox = sandbox
-        self._grace = grace
         self.ready = anyio.Event()
-        self.up = False
         self.fresh = False
         self.ended = anyio.Event()
-        self.end: Exit | None = None
-        self.failure: SandboxError | None = None
-        self.broken = ""
+        self._grace = grace
+        self._up = False
+        self._end: Exit | None = None
+        self._failure: SandboxError | None = None
+        self._broken = ""
         self._output = Output()
         self._call: _Call | None = None
         self._calls = 0
-        self._frames = bytearray()
-        self._held = b""
+        self._line = bytearray()
         self._running: Running
         self._task: asyncio.Task[None]
 
     @classmethod
-    async def start(cls, sandbox: Sandbox, grace: float = GRACE, session: str = "") -> Kernel:
-        """Start a kernel, and wait until it is up or has ended.
-
-        Args:
-            grace: seconds from the interrupt of a cell to the end of the kernel.
-            session: the session whose /tmp and home it shares.
+    async def start(cls, sandbox: Sandbox, grace: float, session: str) -> Kernel:
+        """Start a kernel, and wait until it is up or has ended; it shares /tmp and home of the session.
 
         Raises:
             SandboxError: the process was not started.
@@ -157,13 +176,11 @@ class Kernel:
         try:
             with anyio.move_on_after(_UP_WITHIN):
                 await kernel.ready.wait()
-            if not kernel.up:
+        finally:
+            if not kernel._up:
                 await kernel.kill()
-        except BaseException:
-            await kernel.kill()
-            raise
-        if not kernel.up:
-            raise kernel.failure or _no_python(kernel.end, kernel._output)
+        if not kernel._up:
+            raise kernel._failure or _no_python(kernel._end, kernel._output)
         return kernel
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
@@ -175,7 +192,7 @@ class Kernel:
         """
         self._calls += 1
         self._running.mark()
-        call = self._call = _Call(self._calls, emit, self._output)
+        call = self._call = _Call(self._calls, emit)
         try:
             with anyio.move_on_after(timeout):
                 await self._send({"id": call.id, "code": code, "marker": call.marker.decode()})
@@ -189,14 +206,13 @@ class Kernel:
             await self._stop(call)
             raise
         finally:
-            call.take(self._held)
-            self._held, self._call = b"", None
-            if self._output is call.output:
-                self._output = Output()
-        if self.failure is not None:
-            raise self.failure
-        notes = self.end.notes if self.end is not None else self._running.inspect()
-        return Outcome(call.output, call.reply, late, end=self.end, broken=self.broken, notes=notes)
+            self._call = None
+            if call.output is None:
+                call.output, self._output = self._output, Output()
+        if self._failure is not None:
+            raise self._failure
+        notes = self._end.notes if self._end is not None else self._running.inspect()
+        return Outcome(call.output, call.reply, late, end=self._end, broken=self._broken, notes=notes)
 
     async def kill(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -205,16 +221,17 @@ class Kernel:
 
     async def _live(self) -> None:
         try:
-            self.end = await self._running.wait()
+            self._end = await self._running.wait()
         except SandboxError as failure:
-            self.failure = failure
+            self._failure = failure
         except Exception as bug:  # noqa: BLE001  the end of the task: the cell's caller must see the error
-            self.failure = SandboxError(f"Python was lost: {type(bug).__name__}: {bug}")
+            self._failure = SandboxError(f"Python was lost: {type(bug).__name__}: {bug}")
         finally:
             self.ended.set()
             self.ready.set()
             if self._call is not None:
-                self._call.end()
+                self._call.replied.set()
+                self._call.seen.set()
 
     async def _stop(self, call: _Call) -> None:
         """Interrupt the cell; end the kernel if that does not help, or if a thread or process of the cell continues."""
@@ -227,64 +244,52 @@ class Kernel:
             if call.reply is None or call.reply.threads:
                 await self.kill()
 
-    async def _send(self, frame: Mapping[str, object]) -> None:
-        import json  # msgspec refuses half a character
+    async def _send(self, message: Mapping[str, object]) -> None:
+        import json  # msgspec refuses half a character; this writes it as ASCII
 
-        data = json.dumps(frame).encode()  # ASCII: half a character, which is no UTF-8, gets through
         try:
-            await self._running.send(struct.pack(">I", len(data)) + data)
+            await self._running.send(json.dumps(message).encode() + b"\n")
         except SandboxError:  # it is ending, or has closed its channel
             self._running.kill()
 
     def _take(self, stream: Stream, piece: bytes) -> None:
         if stream == "channel":
-            self._take_frames(piece)
-        elif self._call is None or self._call.seen.is_set():
-            self._output.add(piece)  # a thread or a process that an earlier cell left
-        else:
-            self._take_output(self._call, self._held + piece)
-
-    def _take_output(self, call: _Call, data: bytes) -> None:
-        """Take output up to the marker, which may arrive in two pieces."""
-        at = data.find(call.marker)
-        if at >= 0:
-            call.take(data[:at])
-            self._held = b""
-            self._output = Output()
-            self._output.add(data[at + len(call.marker) :])
-            call.seen.set()
+            self._take_lines(piece)
             return
-        begins = data.rfind(call.marker[:1], max(0, len(data) - len(call.marker) + 1))
-        cut = begins if begins >= 0 and call.marker.startswith(data[begins:]) else len(data)
-        self._held = data[cut:]
-        call.take(data[:cut])
+        self._output.add(piece)
+        call = self._call
+        if call is None or call.seen.is_set():
+            return  # a thread or a process that an earlier cell left
+        rest = self._output.cut(call.marker, len(piece))
+        if rest is None:
+            call.show(piece)
+        else:
+            call.show(piece[: max(0, len(piece) - len(rest) - len(call.marker))])
+            call.output, self._output = self._output, Output(rest)
+            call.seen.set()
 
-    def _take_frames(self, piece: bytes) -> None:
+    def _take_lines(self, piece: bytes) -> None:
         import json  # see _send
 
-        if self.broken:
-            return None
-        self._frames += piece
-        while len(self._frames) >= 4:
-            (size,) = struct.unpack_from(">I", self._frames)
-            if size > _LARGEST_FRAME:
-                return self._break("it wrote something else to its channel")
-            if len(self._frames) < 4 + size:
-                return None
-            data = bytes(self._frames[4 : 4 + size])
-            del self._frames[: 4 + size]
-            try:
-                self._answer(json.loads(data))
-            except (ValueError, RecursionError):  # a ValidationError is a ValueError
-                return self._break("it wrote something else to its channel")
-        return None
+        if self._broken:
+            return
+        *lines, rest = (self._line + piece).split(b"\n")
+        self._line = rest
+        try:
+            for line in lines:
+                self._answer(json.loads(line))
+        except (ValueError, RecursionError):  # a ValidationError is a ValueError
+            self._broken = _BROKEN
+        if self._broken or len(rest) > _LONGEST_LINE:
+            self._broken = _BROKEN
+            self._running.kill()
 
-    def _answer(self, frame: Any) -> None:
-        if frame == {"ready": True}:
-            self.up = True
+    def _answer(self, message: object) -> None:
+        if message == {"ready": True}:
+            self._up = True
             self.ready.set()
             return
-        reply, call = convert(frame, KernelReply), self._call
+        reply, call = convert(message, KernelReply), self._call
         if call is None or reply.id != call.id or call.reply is not None:
             return
         call.reply = reply
@@ -292,14 +297,9 @@ class Kernel:
             call.seen.set()
         call.replied.set()
 
-    def _break(self, why: str) -> None:
-        self.broken = why
-        self._frames.clear()
-        self._running.kill()
-
 
 class Kernels:
-    """The kernels of all sessions, which end with their session; for `grace` see `Kernel.start`."""
+    """The kernels of all sessions, which end with their session."""
 
     def __init__(self, *, grace: float = GRACE) -> None:
         self._grace = grace
@@ -318,18 +318,15 @@ class Kernels:
             ToolError: there is no Python.
         """
         async with self._locks.setdefault(session, anyio.Lock()):
-            old = self._kernels.get(session)
-            if old is None or reset or old.ended.is_set() or old.sandbox is not sandbox:
-                if old is not None:
+            kernel = self._kernels.get(session)
+            if kernel is None or reset or kernel.ended.is_set() or kernel.sandbox is not sandbox:
+                if old := kernel:
                     await old.kill()
-                kernel = await Kernel.start(sandbox, self._grace, session)
-                self._kernels[session] = kernel
+                kernel = self._kernels[session] = await Kernel.start(sandbox, self._grace, session)
                 kernel.fresh = old is not None and not reset
-            else:
-                kernel = old
             outcome = await kernel.run(code, timeout, emit)
             fresh, kernel.fresh = kernel.fresh, False
-            return msgspec.structs.replace(outcome, fresh=fresh)
+            return replace(outcome, fresh=fresh)
 
     async def close(self, session: str) -> None:
         self._locks.pop(session, None)
@@ -344,7 +341,7 @@ class Kernels:
 
 def _no_python(end: Exit | None, output: Output) -> ToolError:
     code = end.code if end else 0
-    said = output.text().strip()[-500:]
     if code == 127:
         return ToolError("There is no python3 where commands run, so nothing was run. Use shell.")
-    return ToolError(f"Python did not start (exit code {code}), so nothing was run: {said}")
+    printed = output.text().strip()[-500:]
+    return ToolError(f"Python did not start (exit code {code}), so nothing was run: {printed}")

@@ -6,7 +6,7 @@ import os
 import struct
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from msgspec import Struct
 
@@ -38,10 +38,6 @@ class Late(Exception):
 
 
 class Matcher(Protocol):
-    def may_match(self, data: bytes) -> bool:
-        """Return False if the stored file certainly has no match; only called for UTF-8."""
-        ...
-
     def find(self, text: str) -> Hits:
         """Return the lines with a match; raises Late."""
         ...
@@ -52,10 +48,6 @@ class Matcher(Protocol):
 class Literal:
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
-        self._bytes = wanted.encode("utf-8", "surrogatepass")
-
-    def may_match(self, data: bytes) -> bool:
-        return self._bytes in data
 
     def find(self, text: str) -> Hits:
         hits, total, number, begin = list[Hit](), 0, 1, 0
@@ -98,7 +90,7 @@ class Expression:
             )
         except OSError as error:
             raise ToolError(
-                f"Regular expressions cannot be run here ({error.strerror}). Search for a literal: regex=false.",
+                f"Regular expressions cannot be run here ({error.strerror}). Use plain text instead.",
                 data={"code": "failed"},
             ) from error
         try:
@@ -112,13 +104,15 @@ class Expression:
             self.close()
             raise ToolError(
                 f"The regular expression cannot be read: {answer.removeprefix('error ')}. "
-                "Correct it, or search for a literal: regex=false.",
+                "Correct it, or use plain text instead.",
                 data={"code": "pattern"},
             )
 
-    def may_match(self, data: bytes) -> bool:
-        """Return True: only a search can tell."""
-        return True
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def find(self, text: str) -> Hits:
         *hits, total = self._ask(text).split(" ")
@@ -127,18 +121,18 @@ class Expression:
     def close(self) -> None:
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
+            try:
+                if pipe is not None:
                     pipe.close()
-                except BrokenPipeError:  # it died with unsent data
-                    continue
+            except BrokenPipeError:  # it died with unsent data
+                continue
         self._process.wait()
 
     def _ask(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
         request, reply = self._process.stdin, self._process.stdout
-        if request is None or reply is None:
-            raise Late
+        assert request is not None
+        assert reply is not None
         try:
             request.write(struct.pack(">I", len(data)) + data)
             request.flush()

@@ -1,7 +1,7 @@
 """The kernel inside the sandbox: runs cells and keeps their variables. Its text is sent to a bare `python3`, 3.8 or
 newer.
 
-Frames on the private channel, both ways: 4 bytes length (big-endian), then JSON.
+Lines of JSON on the private channel, both ways:
 
   in   {"id": 1, "code": "…", "marker": "…"}                 run a cell
        {"id": 1, "interrupt": true}                          raise KeyboardInterrupt in it
@@ -11,7 +11,7 @@ Frames on the private channel, both ways: 4 bytes length (big-endian), then JSON
 Cells print to the process's own output, as do their children and C code. When a cell is over, the marker is written
 there too: it marks the end of the cell's output for the host.
 
-The main thread runs the cells, a second one reads frames: that is how an interrupt gets in.
+The main thread runs the cells, a second one reads the channel: that is how an interrupt gets in.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ import json
 import linecache
 import os
 import queue
-import select
 import signal
-import struct
 import sys
 import threading
 import traceback
@@ -52,33 +50,11 @@ _COROUTINE = 0x80  # inspect.CO_COROUTINE
 _LIBRARY = os.path.dirname(os.__file__)
 
 
-class Raw(io.RawIOBase):
-    """A descriptor, written whole: a child may have made it non-blocking, and then no data may be lost."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__()
-        self._descriptor = descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def write(self, data: Any) -> int:
-        return write_all(self._descriptor, data)
-
-
-def write_all(descriptor: int, data: Any) -> int:
-    """Write all data; return its length."""
-    view = memoryview(data).cast("B")
-    size = len(view)
+def write_all(descriptor: int, data: bytes) -> None:
+    os.set_blocking(descriptor, True)  # a child may have made it non-blocking
+    view = memoryview(data)
     while view:
-        try:
-            view = view[os.write(descriptor, view) :]
-        except BlockingIOError:
-            select.select([], [descriptor], [])
-    return size
+        view = view[os.write(descriptor, view) :]
 
 
 class CellRunner:
@@ -119,32 +95,22 @@ class CellRunner:
 
     def _listen(self) -> None:
         try:
-            while True:
-                (size,) = struct.unpack(">I", self._receive(4))
-                frame = json.loads(self._receive(size).decode())
-                if not frame.get("interrupt"):
-                    self._cells.put(frame)
+            lines = open(self._channel, "rb")  # noqa: SIM115  until the end of the process
+            for line in lines:
+                request = json.loads(line)
+                if not request.get("interrupt"):
+                    self._cells.put(request)
                     continue
                 # before the check of the running cell: a cell that is about to begin looks at it
-                self._wanted = frame["id"]
+                self._wanted = request["id"]
                 if self._wanted == self._current:
                     signal.pthread_kill(self._main, signal.SIGINT)
-        finally:
+        finally:  # the host is gone, or the cell has closed the channel
             os._exit(CUT_OFF)
 
-    def _receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = os.read(self._channel, size - len(data))
-            if not piece:  # the host is gone
-                os._exit(CUT_OFF)
-            data += piece
-        return data
-
-    def _send(self, frame: dict[str, Any]) -> None:
-        data = json.dumps(frame).encode()
+    def _send(self, reply: dict[str, Any]) -> None:
         try:
-            write_all(self._channel, struct.pack(">I", len(data)) + data)
+            write_all(self._channel, json.dumps(reply).encode() + b"\n")
         except OSError:  # the cell has closed the channel: no answer could arrive
             os._exit(CUT_OFF)
 
@@ -242,15 +208,16 @@ class CellRunner:
             os.dup2(self._null, 0)
             os.dup2(self._stdout, 1)
             os.dup2(self._stderr, 2)
+            os.set_blocking(1, True)
+            os.set_blocking(2, True)
         signal.signal(signal.SIGINT, self._on_interrupt)
         if not self._streams or any(stream.closed for stream in self._streams):
             # Unbuffered, so that the order with output of children and C code is kept.
-            out, err = (
-                io.TextIOWrapper(Raw(at), "utf-8", "backslashreplace", "\n", write_through=True)  # type: ignore
-                for at in (1, 2)
-            )
-            nothing = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8", "replace")  # type: ignore
-            self._streams = [nothing, out, err]
+            files = [io.FileIO(at, "r" if at == 0 else "w", closefd=False) for at in (0, 1, 2)]
+            self._streams = [
+                io.TextIOWrapper(file, "utf-8", "backslashreplace", "\n", write_through=True)  # type: ignore
+                for file in files
+            ]
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
     def _flush(self) -> None:

@@ -13,8 +13,8 @@ from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath
+from lmagent.tools.find.pattern import Pattern, fixed_start
 from lmagent.tools.page import fitting, paged, size
-from lmagent.tools.pattern import Pattern, fixed_start
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.walk import Walk, withheld

@@ -1,0 +1,1 @@
+"""Search: grep and glob. Read `grep.py` first."""
