@@ -27,7 +27,7 @@ from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxRepor
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
+from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.limits import IN_MEMORY, Group, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
 from lmagent.sandbox.place import find_program, inside
@@ -128,7 +128,7 @@ class Bubblewrap:
             own.append(status_end)
             held.callback(os.close, status)
             proxy, argv = await _network(command, self._options.read)
-            protected = (self._options.protected or partial(protected_paths, self.workspace))()
+            protected = (self._options.protected or GitGuard(self.workspace).protected)()
             mounts = [*_system(), *_files(own, _accounts()), *self._folders(kept), *self._covers(protected)]
             if proxy is not None:
                 held.callback(proxy.close)

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from lmagent.sandbox.container import (
     trouble,
 )
 from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
+from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.link import Link, connect
 from lmagent.sandbox.mountcheck import as_listed
 from lmagent.sandbox.place import find_program, inside
@@ -177,7 +176,7 @@ class Docker:
         options = self._options
         engine = self._engine or self._look()
         try:
-            protected = (options.protected or partial(protected_paths, Path(self._real)))()
+            protected = (options.protected or GitGuard(Path(self._real)).protected)()
         except OSError as error:
             raise SandboxError(f"the workspace cannot be opened: {error}; nothing was run") from error
         return Spec(

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,7 +26,7 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
+from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
 
@@ -97,7 +96,7 @@ class Seatbelt:
         try:
             for name in ("", "home", "tmp"):
                 (self._own / name).mkdir(mode=0o700, exist_ok=True)
-            protected = (self._options.protected or partial(protected_paths, real))()
+            protected = (self._options.protected or GitGuard(real).protected)()
         except OSError as error:
             raise SandboxError(f"the sandbox cannot be set up: {error}; nothing was run") from error
         text = profile(str(real), [str(self._own)], [*map(str, self._options.read)], protected)
