@@ -7,7 +7,7 @@
 
 A `git status` runs the program of `core.fsmonitor`, filters and hooks, so a command that writes a repository anywhere
 in the workspace decides which programs the user's next prompt runs. In the user's own repositories, the files that
-decide what git runs stay as they are. In others they must be harmless. Any other file is renamed within its folder, to
+decide what git runs stay unchanged. In others they must be harmless. Any other file is renamed within its folder, to
 `<name>.lmagent-quarantine-<n>`, and a file that it replaced is put back. Git itself is never run here (ADR 0007).
 """
 
