@@ -15,7 +15,7 @@ import pytest
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
-from lmagent.sandbox import launch
+from lmagent.sandbox.inside import launch
 from lmagent.sandbox.landlock import OLDEST, Landlock, LandlockOptions
 from lmagent.testing.conformance import SandboxConformance
 

@@ -26,11 +26,10 @@ from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, base_environment
+from lmagent.sandbox.environment import HOME, base_environment, find_program, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.limits import IN_MEMORY, Group, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
-from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
 from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
 from lmagent.sandbox.scratch import Scratch, covered
@@ -117,9 +116,7 @@ class Bubblewrap:
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; nothing was run", fix=INSTALL)
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        folder = inside(self.workspace, command.cwd)
+        folder = inside(self.workspace, command)
         kept = self._kept(command.session)
         own: list[int] = []  # descriptors that only the command needs
         held = ExitStack()  # released when the command has ended

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox.container import LOCAL, SHARED, trouble
-from lmagent.sandbox.environment import HOME
-from lmagent.sandbox.place import find_program
+from lmagent.sandbox.docker import LOCAL, SHARED, trouble
+from lmagent.sandbox.environment import HOME, find_program
 
 FOLDERS = ("usr", "etc", "etc/ssl", "proc", "sys", "dev", "tmp", "run", "workspace", "home", "var", "root")
 """Without the home folder: its mode in the image would override that of the tmpfs, and no user could write there."""

@@ -28,13 +28,12 @@ from msgspec import Struct, field
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, SandboxReport
-from lmagent.sandbox import launch, seccomp
+from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import REQUIRED, attack
-from lmagent.sandbox.container import program
-from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.keeper import kill, kill_below
+from lmagent.sandbox.environment import base_environment, inside
+from lmagent.sandbox.inside import launch, program
+from lmagent.sandbox.inside.keeper import FAILED, kill, kill_below
 from lmagent.sandbox.limits import over_limit
-from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
 
 OLDEST = 4
@@ -115,12 +114,8 @@ class Landlock:
                 "Landlock cannot let a command reach some hosts and no others; nothing was run",
                 fix="use bubblewrap or docker for commands that need the network",
             )
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
-            raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
-        folder = inside(self.workspace, command.cwd)
-        argv = [sys.executable, *program(json.dumps(self._config(command, folder)), module="launch")]
+        folder = inside(self.workspace, command)
+        argv = [sys.executable, *program("launch", json.dumps(self._config(command, folder)))]
         handlers = Handlers(kill=_kill, watch=partial(_watch, self._options.limits), failure=_failure)
         # Without the command's own variables: out here they would take effect.
         return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
@@ -182,7 +177,7 @@ def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
 
 def _failure(code: int, first_output: bytes) -> SandboxError | None:
     """Return why the launcher did not get as far as the command."""
-    if code != launch.FAILED or not first_output.startswith(launch.SIGN.encode()):
+    if code != FAILED or not first_output.startswith(launch.SIGN.encode()):
         return None
     said = first_output.decode("utf-8", "replace").strip()
     return SandboxError(f"{said}; nothing was run", fix=FIX)

@@ -38,9 +38,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox import forward
 from lmagent.sandbox.hosts import Address, Target, is_private, is_reachable, parse_pattern, reach_of
-from lmagent.sandbox.proxyhttp import GONE, HEAD_LIMIT, Exchange, ProxyRefusal, ProxyRequest, parse_request
+from lmagent.sandbox.inside import forward
+from lmagent.sandbox.proxyhttp import GONE, HEAD_LIMIT, ProxyExchange, ProxyRefusal, ProxyRequest, parse_request
 
 SOCKET = "/run/lmagent/proxy.sock"
 """Where the socket is inside."""
@@ -185,7 +185,7 @@ class AllowListProxy:
         request = await self._request(source)
         addresses = await self._admit(request)
         async with await self._connect(request.target, addresses) as server:
-            await Exchange(client, source, server, request).carry(self._bounds.idle)
+            await ProxyExchange(client, source, server, request).carry(self._bounds.idle)
 
     async def _request(self, source: BufferedByteReceiveStream) -> ProxyRequest:
         try:

@@ -171,7 +171,7 @@ def _encode(lines: list[str], headers: Iterable[Header]) -> bytes:
     return "\r\n".join([*lines, *fields, "Connection: close", "", ""]).encode("latin-1")
 
 
-class Exchange:
+class ProxyExchange:
     """A request with its answer, both carried at once: a server may answer before it has read everything.
 
     `source` reads from `client`, from the end of the request's head on.

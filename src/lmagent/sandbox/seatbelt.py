@@ -25,9 +25,8 @@ from msgspec import Struct, field
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import base_environment
+from lmagent.sandbox.environment import base_environment, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
-from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -89,9 +88,7 @@ class Seatbelt:
             raise SandboxError(f"{why}; nothing was run")
         if command.hosts:
             raise SandboxError("this sandbox has no network; nothing was run", fix=_FIX)
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        folder = inside(self.workspace, command.cwd)
+        folder = inside(self.workspace, command)
         real = Path(os.path.realpath(self.workspace))
         try:
             for name in ("", "home", "tmp"):

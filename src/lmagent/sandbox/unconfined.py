@@ -16,9 +16,8 @@ from pathlib import Path
 
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import base_environment
+from lmagent.sandbox.environment import base_environment, inside
 from lmagent.sandbox.limits import over_limit
-from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
 
 LIMITS = Limits()
@@ -43,7 +42,7 @@ class Unconfined:
         return SandboxReport("off", works=True, promises=report.promises)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        folder = inside(self.workspace, command.cwd)
+        folder = inside(self.workspace, command)
         env = {**self.environment, **command.env}
         handlers = Handlers(kill=_kill_group, watch=partial(_watch, self._limits))
         return spawn(self._limited(command.argv), command, output, handlers, env=env, cwd=folder)
