@@ -11,7 +11,7 @@ import pytest
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
 from lmagent.sandbox.git.guard import Protected
-from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions, descendants, profile
+from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions, profile
 from lmagent.testing.conformance import SandboxConformance
 
 
@@ -55,12 +55,6 @@ def test_names_are_quoted_so_that_they_cannot_be_rules():
     evil = 'a")(allow default)("\\'
     text = "\n".join(rules(workspace=f"/{evil}"))
     assert '(subpath "/a\\")(allow default)(\\"\\\\")' in text
-
-
-def test_descendants_are_found_in_what_ps_prints():
-    listed = "    1     0\n   10     1\n   11    10\n   12    11\n  20     1\nPID PPID\n"
-    assert sorted(descendants(10, listed)) == [11, 12]
-    assert descendants(99, listed) == []
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="needs a system that is not macOS")

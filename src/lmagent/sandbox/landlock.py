@@ -16,25 +16,24 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, SandboxReport
+from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import REQUIRED, attack
 from lmagent.sandbox.environment import base_environment, inside
 from lmagent.sandbox.inside import launch, program
 from lmagent.sandbox.inside.keeper import FAILED, kill, kill_below
-from lmagent.sandbox.limits import over_limit
-from lmagent.sandbox.process import Handlers, Process, spawn
+from lmagent.sandbox.limits import MEGABYTE
+from lmagent.sandbox.process import Process
+from lmagent.sandbox.scratch import make_private
 
 OLDEST = 4
 SCOPED = 6
@@ -116,20 +115,16 @@ class Landlock:
             )
         folder = inside(self.workspace, command)
         argv = [sys.executable, *program("launch", json.dumps(self._config(command, folder)))]
-        handlers = Handlers(kill=_kill, watch=partial(_watch, self._options.limits), failure=_failure)
         # Without the command's own variables: out here they would take effect.
-        return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
+        env, limits = {"PATH": os.defpath}, self._options.limits
+        return _Landlocked(argv, command, output, env=env, cwd="/", limits=limits)
 
     async def aclose(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _config(self, command: Exec, folder: Path) -> launch.Config:
-        try:
-            for name in ("", "home", "tmp"):
-                (self._own / name).mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise SandboxError(f"no folder for temporary files can be made: {error}; nothing was run") from error
-        limits, megabyte = self._options.limits, 1024 * 1024
+        make_private(self._own)
+        limits = self._options.limits
         return {
             "argv": command.argv,
             "cwd": str(folder),
@@ -142,8 +137,8 @@ class Landlock:
             "channel": CHANNEL,
             "limits": {
                 "RLIMIT_CORE": 0,
-                "RLIMIT_DATA": limits.memory_mb * megabyte,
-                "RLIMIT_FSIZE": limits.file_mb * megabyte,
+                "RLIMIT_DATA": limits.memory_mb * MEGABYTE,
+                "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
                 "RLIMIT_NOFILE": 4096,
             },
         }
@@ -164,20 +159,15 @@ def _said(promise: Promise, version: int) -> Promise:
     return Promise("processes", False, f"open: other processes can be seen, and {signals}")
 
 
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """Kill the descendants first: before ABI 6 a command could have stopped its launcher."""
-    kill_below(popen.pid)
-    kill(popen.pid, signal.SIGTERM)
-    kill(popen.pid, signal.SIGCONT)
+class _Landlocked(Process):
+    def kill_all(self) -> None:
+        """Kill the descendants first: before ABI 6 a command could have stopped its launcher."""
+        kill_below(self._popen.pid)
+        kill(self._popen.pid, signal.SIGTERM)
+        kill(self._popen.pid, signal.SIGCONT)
 
-
-def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
-    return over_limit(popen.pid, limits)
-
-
-def _failure(code: int, first_output: bytes) -> SandboxError | None:
-    """Return why the launcher did not get as far as the command."""
-    if code != FAILED or not first_output.startswith(launch.SIGN.encode()):
-        return None
-    said = first_output.decode("utf-8", "replace").strip()
-    return SandboxError(f"{said}; nothing was run", fix=FIX)
+    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
+        if code != FAILED or not first_output.startswith(launch.SIGN.encode()):
+            return None
+        said = first_output.decode("utf-8", "replace").strip()
+        return SandboxError(f"{said}; nothing was run", fix=FIX)

@@ -25,8 +25,18 @@ NAMES = 100_000
 IN_MEMORY = ("/tmp", "/dev/shm", HOME)
 """Folders inside whose files are in memory, for a command that shares none of them."""
 
+_PRLIMIT = "/usr/bin/prlimit"
 _numbers = itertools.count()
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def limited(argv: Sequence[str], limits: Limits, *, count_processes: bool) -> list[str]:
+    """Return a command line under the limits of a process; without `prlimit`, the command itself."""
+    if not os.path.exists(_PRLIMIT):
+        return list(argv)
+    options = [f"--data={limits.memory_mb * MEGABYTE}", f"--fsize={limits.file_mb * MEGABYTE}", "--nofile=4096:4096"]
+    options += [f"--nproc={limits.pids}"] if count_processes else []  # of the user, in this namespace
+    return [_PRLIMIT, *options, "--core=0", "--", *argv]
 
 
 class Group:

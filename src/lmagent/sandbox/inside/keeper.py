@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVS = 4, 22, 36, 38
 
@@ -87,7 +87,7 @@ def install_filter(program: bytes) -> None:
     control(SECCOMP, 2, ctypes.c_char_p(header))
 
 
-def keep(argv: Sequence[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str = "") -> int:
+def keep(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str = "") -> int:
     """Run a command; when it has ended and no process of it is left, return its exit status.
 
     Args:
@@ -110,7 +110,7 @@ def exit_status(status: int) -> int:
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def _become(argv: Sequence[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str) -> None:
+def _become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str) -> None:
     code, what = FAILED, sign
     try:
         os.setsid()
