@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +164,10 @@ class Docker:
         failure = SandboxError("the container could not be reached; nothing was run", fix="docker ps -a shows it")
         for _ in range(_TRIES):
             await anyio.to_thread.run_sync(self._ensure, setup)
-            remove = partial(anyio.to_thread.run_sync, self._call, "rm", "--force", setup.name)
+
+            async def remove(name: str = setup.name) -> None:
+                await anyio.to_thread.run_sync(self._call, "rm", "--force", name)
+
             argv = [self._program(), "exec", "--interactive", "--workdir", "/", setup.name, "python3"]
             link = Link([*argv, *program("supervisor", "serve")], self._options.env, remove)
             try:

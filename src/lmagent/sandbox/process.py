@@ -40,7 +40,7 @@ class Process:
 
     Args:
         argv: the command with the backend's wrapper.
-        limits: what is watched from outside; None if the kernel enforces all limits.
+        limits: watched from outside; None if the kernel enforces all of them.
 
     Raises:
         SandboxError: it could not be started.

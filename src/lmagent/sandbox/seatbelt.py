@@ -95,7 +95,7 @@ class Seatbelt:
 
 class _Seatbelted(Process):
     def wait_until_gone(self) -> None:
-        self.kill_all()  # what is left of the process group
+        self.kill_all()  # the rest of its process group
 
 
 def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Sequence[Protected]) -> str:

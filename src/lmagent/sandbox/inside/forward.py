@@ -6,18 +6,16 @@ It listens on 127.0.0.1:PORT, leaves a process that carries every connection to 
 command, which so has its own exit status, signals, input and output. The process is detached: it holds none of the
 command's descriptors, and dies with the process namespace.
 
-This program is no barrier: the command can use the socket directly. The proxy decides. Only the standard library is
-used, and only modules that load fast; there are no threads, since each would count against the command's limit.
+This program is no barrier: the command can use the socket directly. The proxy decides. There are no threads, since each
+would count against the command's limit.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import sys
-import time
 
 CONNECTIONS = 64
 PIECE = 65536
@@ -25,92 +23,39 @@ FAILED = 125
 """Exit status when the command was not run, as `env`, `nice` and `timeout` have it."""
 
 
-class Flow:
-    """One direction of a connection. At most one piece waits to be written; meanwhile nothing more is read."""
-
-    __slots__ = ("ended", "piece", "sink", "source")
-
-    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
-        self.source, self.sink = source, sink
-        self.piece = b""
-        self.ended = False
-
-    def read(self) -> None:
-        """Take a piece; at the end of the stream, pass the end on."""
-        try:
-            self.piece = self.source.recv(PIECE)
-        except BlockingIOError:
-            return
-        if not self.piece:
-            self.ended = True
-            self.sink.shutdown(socket.SHUT_WR)
-
-    def write(self) -> None:
-        """Write as much of the piece as the target accepts."""
-        try:
-            self.piece = self.piece[self.sink.send(self.piece) :]
-        except BlockingIOError:
-            return
-
-
-Pair = tuple[Flow, Flow]
-
-
 def serve(listener: socket.socket, path: str) -> None:
-    pairs: list[Pair] = []
-    while True:
-        poll = select.poll()
-        if len(pairs) < CONNECTIONS:
-            poll.register(listener, select.POLLIN)
-        wanted: dict[int, int] = {}
-        for flow in (flow for pair in pairs for flow in pair):
-            if flow.piece:
-                wanted[flow.sink.fileno()] = wanted.get(flow.sink.fileno(), 0) | select.POLLOUT
-            elif not flow.ended:
-                wanted[flow.source.fileno()] = wanted.get(flow.source.fileno(), 0) | select.POLLIN
-        for descriptor, events in wanted.items():
-            poll.register(descriptor, events)
-        ready = dict(poll.poll())
-        for pair in [pair for pair in pairs if not carry(pair, ready)]:
-            pairs.remove(pair)
-            pair[0].source.close()
-            pair[0].sink.close()
-        if listener.fileno() in ready and (pair := accept(listener, path)):
-            pairs.append(pair)
+    """Carry each connection to the socket at `path`, and back."""
+    import asyncio  # after the command has begun, which need not wait for it
 
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, other: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await source.read(PIECE):
+                sink.write(piece)
+                await sink.drain()
+            sink.write_eof()
+        except OSError:
+            sink.close()
+            other.close()
 
-def carry(pair: Pair, ready: dict[int, int]) -> bool:
-    """Do the work that does not block; return False when the connection is over."""
-    try:
-        for flow in pair:
-            if flow.piece and ready.get(flow.sink.fileno(), 0):
-                flow.write()
-            elif not flow.piece and not flow.ended and ready.get(flow.source.fileno(), 0):
-                flow.read()
-                if flow.piece:
-                    flow.write()
-    except OSError:
-        return False
-    return not all(flow.ended for flow in pair)
+    async def run() -> None:
+        slots = asyncio.Semaphore(CONNECTIONS)
 
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            async with slots:
+                try:
+                    far, to_proxy = await asyncio.open_unix_connection(path)
+                except OSError:
+                    writer.close()
+                    return
+                both = pump(reader, to_proxy, writer), pump(far, writer, to_proxy)
+                await asyncio.gather(*both)  # noqa: TID251 - only the standard library is here
+                to_proxy.close()
+                writer.close()
 
-def accept(listener: socket.socket, path: str) -> Pair | None:
-    """Return the next connection, and one to the proxy; None if either fails."""
-    try:
-        client, _ = listener.accept()
-    except OSError:
-        time.sleep(0.01)  # most likely out of descriptors; the listener would be ready again at once
-        return None
-    proxy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        client.setblocking(False)
-        proxy.setblocking(False)
-        proxy.connect(path)
-    except OSError:
-        client.close()
-        proxy.close()
-        return None
-    return Flow(client, proxy), Flow(proxy, client)
+        server = await asyncio.start_server(carry, sock=listener)
+        await server.serve_forever()
+
+    asyncio.run(run())
 
 
 def detach(listener: socket.socket, path: str) -> None:
