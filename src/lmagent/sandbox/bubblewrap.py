@@ -24,7 +24,7 @@ from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, base_environment, find_program, inside
+from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.limits import IN_MEMORY, MEGABYTE, Group, limited, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
@@ -123,7 +123,7 @@ class Bubblewrap:
             held.callback(os.close, status)
             proxy, argv = await _network(command, self._options.read, held)
             protected = (self._options.protected or GitGuard(self.workspace).protected)()
-            mounts = [*_system(), *_files(own, _accounts()), *self._folders(kept), *self._covers(protected)]
+            mounts = [*_system(), *_files(own), *self._folders(kept), *self._covers(protected)]
             mounts += ["--bind", str(proxy.path), SOCKET] if proxy else []
             group = make_group(limits) if self._options.group else None
             if group is not None:
@@ -327,22 +327,14 @@ def _system() -> list[str]:
     return [*parts, "--proc", "/proc", *hidden, "--remount-ro", "/proc", "--dev", "/dev"]
 
 
-def _accounts() -> dict[str, str]:
-    uid, gid = os.getuid(), os.getgid()
-    return {
-        "/etc/passwd": f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
-        "/etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
-        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-        "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    }
-
-
-def _files(own: list[int], files: Mapping[str, str]) -> list[str]:
+def _files(own: list[int]) -> list[str]:
     """Return the options for small files that exist only inside."""
-    parts: list[str] = []
-    for path, text in files.items():
-        parts += ["--ro-bind-data", str(_readable(own, text.encode())), path]
-    return parts
+    files = {**accounts(), "etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
+    return [
+        part
+        for path, text in files.items()
+        for part in ("--ro-bind-data", str(_readable(own, text.encode())), f"/{path}")
+    ]
 
 
 def _readable(own: list[int], content: bytes) -> int:

@@ -105,13 +105,13 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
         choices = docker.DockerOptions(env, request.image, own, request.network, request.read, inner.protected)
         yield Guarded(docker.Docker(workspace, choices), inner)
     if wanted == "auto" and sys.platform == "darwin":
-        from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions
+        from lmagent.sandbox.seatbelt import Seatbelt
 
-        yield Guarded(Seatbelt(workspace, SeatbeltOptions(env, limits, read, guard.protected)), guard)
+        yield Guarded(Seatbelt(workspace, env, limits, read, guard.protected), guard)
     if wanted == "landlock":
-        from lmagent.sandbox.landlock import Landlock, LandlockOptions
+        from lmagent.sandbox.landlock import Landlock
 
-        yield Guarded(Landlock(workspace, LandlockOptions(env, limits, read, degraded=True)), guard)
+        yield Guarded(Landlock(workspace, env, limits, read), guard)
 
 
 def _limited(own: Limits, request: SandboxRequest) -> Limits:

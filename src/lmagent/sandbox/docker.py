@@ -14,12 +14,14 @@ after the last lmagent has disconnected or was killed.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
 import stat
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +34,7 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, base_environment, find_program, inside
+from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.inside import program
 from lmagent.sandbox.limits import MEGABYTE
@@ -41,8 +43,10 @@ from lmagent.sandbox.mountcheck import as_listed
 
 LIMITS = Limits(memory_mb=512, pids=128, cpus=0.9)
 
+INSTALL = "install docker: https://docs.docker.com/engine/install (or apt install docker.io)"
+
 LOCAL = "lmagent-sandbox"
-"""Name of the image that is built here, from scratch (see `image`)."""
+"""Name of the image that is built here, from scratch."""
 
 SHARED = "lmagent.usr"
 """Label of an image that has the host's /usr mounted."""
@@ -249,8 +253,7 @@ class Docker:
     def _program(self) -> str:
         found = find_program("docker", self._options.env, self.workspace)
         if found is None:
-            install = "install docker: https://docs.docker.com/engine/install (or apt install docker.io)"
-            raise SandboxError("docker is not installed; nothing was run", fix=install)
+            raise SandboxError("docker is not installed; nothing was run", fix=INSTALL)
         return found
 
     def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -361,3 +364,63 @@ def trouble(said: str, image: str) -> SandboxError:
     else:
         message, fix = "docker failed", "docker info shows more"
     return SandboxError(f"{message}; nothing was run ({short})", fix=fix)
+
+
+FOLDERS = ("usr", "etc", "etc/ssl", "proc", "sys", "dev", "tmp", "run", "workspace", "home", "var", "root")
+"""Without the home folder: its mode in the image would override that of the tmpfs, and no user could write there."""
+
+LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -> str:
+    """Build an image of nothing but names, without any registry, and return its id.
+
+    It has empty folders, the host's links of old (`bin` → `usr/bin`), and two lists of accounts; programs come from the
+    host's own /usr, which is mounted into the container. So it needs a Linux host with a merged /usr. With `env` None,
+    the docker client has this process's environment.
+
+    Raises:
+        SandboxError: this host cannot share its /usr, or docker failed.
+    """
+    env = os.environ if env is None else env
+    content = archive()
+    docker = find_program("docker", env, Path(os.devnull))
+    if docker is None:
+        raise SandboxError("docker is not installed", fix=INSTALL)
+    argv = [docker, "import", "--change", f"LABEL {SHARED}=host", "--change", "WORKDIR /workspace", "-", name]
+    done = subprocess.run(argv, input=content, capture_output=True, env=dict(env), check=False)
+    if done.returncode:
+        raise trouble(done.stderr.decode("utf-8", "replace"), name)
+    return done.stdout.decode().strip()
+
+
+def archive(root: Path = Path("/")) -> bytes:
+    """Return the image's files, as a tar, with the links of `root`.
+
+    Raises:
+        SandboxError: programs of this host are not in /usr alone.
+    """
+    if sys.platform != "linux":
+        raise SandboxError(
+            "the local image uses the /usr of a Linux host, and this host has another system", fix=_OTHER
+        )
+    if not (root / "bin").is_symlink():
+        raise SandboxError("the local image needs a merged /usr, and /bin is a folder here", fix=_OTHER)
+    if not (root / "usr/bin/python3").exists():
+        raise SandboxError("the local image uses the host's /usr/bin/python3, which does not exist", fix=_OTHER)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for folder in FOLDERS:
+            _add(tar, folder, tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755)
+        for link in LINKS:
+            if (root / link).is_symlink():
+                _add(tar, link, tarfile.SYMTYPE, target=os.readlink(root / link))
+        for file, text in accounts().items():
+            _add(tar, file, tarfile.REGTYPE, text=text)
+    return content.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, kind: bytes, *, mode: int = 0o644, target: str = "", text: str = "") -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, len(text)
+    tar.addfile(entry, io.BytesIO(text.encode()))

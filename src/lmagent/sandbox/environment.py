@@ -64,6 +64,16 @@ def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: s
     }
 
 
+def accounts() -> dict[str, str]:
+    """Return the files inside that name this user, by their path in the root folder."""
+    uid, gid = os.getuid(), os.getgid()
+    return {
+        "etc/passwd": f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+        "etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
+        "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+
+
 def inside(workspace: Path, command: Exec) -> Path:
     """Return the folder of a command.
 

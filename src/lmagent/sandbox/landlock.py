@@ -21,8 +21,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, Promise, SandboxReport
@@ -50,62 +49,38 @@ NOT_KEPT = (
 )
 
 
-class LandlockOptions(Struct, frozen=True):
-    """The setup of a Landlock sandbox.
-
-    Attributes:
-        env: environment of this process, of which little is passed on.
-        read: folders outside /usr that are readable inside.
-        degraded: whether the user selected it by name, aware of its gaps.
-    """
-
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
-    read: tuple[Path, ...] = ()
-    degraded: bool = False
-
-
 class Landlock:
-    """See `lmagent.core.sandbox.Sandbox`."""
+    """See `lmagent.core.sandbox.Sandbox`. `read` are folders outside /usr that are readable inside."""
 
-    def __init__(self, workspace: Path, options: LandlockOptions) -> None:
+    def __init__(
+        self, workspace: Path, env: Mapping[str, str], limits: Limits | None = None, read: tuple[Path, ...] = ()
+    ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
-        self._options = options
+        self._limits = limits or Limits()
+        self._read = read
         self._own = Path(tempfile.gettempdir(), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
-        base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
+        base = base_environment(env, (*read, workspace), home=f"{self._own}/home")
         # An unreadable config file is a fatal error to git, a missing one is not.
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
 
     async def probe(self) -> SandboxReport:
-        """Attack it from inside. It counts as working only if the user selected it by name."""
+        """Attack it from inside. That processes can be seen is known, and does not count."""
         version = launch.abi() if sys.platform == "linux" else 0
         report = SandboxReport("landlock", str(version))
         if why := _missing(version):
-            return msgspec.structs.replace(report, works=False, reason=why, fix=FIX)
-        asked = Landlock(self.workspace, msgspec.structs.replace(self._options, degraded=True))
-        try:
-            how = "limits of each process and a watch over the tree"
-            report = await attack(asked, report, self._options.limits, how)
-        finally:
-            await asked.aclose()
+            return replace(report, works=False, reason=why, fix=FIX)
+        report = await attack(self, report, self._limits, "limits of each process and a watch over the tree")
         if not report.promises:
             return report
-        promises = tuple(_said(promise, version) for promise in report.promises)
-        report = msgspec.structs.replace(report, promises=(*promises, *NOT_KEPT))
-        broken = [promise.name for promise in promises if not promise.kept and promise.name in REQUIRED]
-        if self._options.degraded and broken == ["processes"]:
-            return msgspec.structs.replace(report, works=True, reason="")
-        return msgspec.structs.replace(
-            report,
-            works=False,
-            reason=f"not kept: {', '.join((*broken, *(promise.name for promise in NOT_KEPT)))}",
-            fix=FIX,
-        )
+        signals = "not signalled" if version >= SCOPED else "signalled"
+        seen = Promise("processes", False, f"open: other processes can be seen, and {signals}")
+        promises = [seen if promise.name == "processes" else promise for promise in report.promises]
+        broken = [made.name for made in promises if not made.kept and made.name in REQUIRED and made is not seen]
+        reason = f"not kept: {', '.join(broken)}" if broken else ""
+        return replace(report, works=not broken, promises=(*promises, *NOT_KEPT), reason=reason)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        if not self._options.degraded:
-            raise SandboxError("Landlock alone does not keep enough; nothing was run", fix=FIX)
         if why := _missing(launch.abi() if sys.platform == "linux" else 0):
             raise SandboxError(f"{why}; nothing was run", fix=FIX)
         if command.hosts:
@@ -116,22 +91,21 @@ class Landlock:
         folder = inside(self.workspace, command)
         argv = [sys.executable, *program("launch", json.dumps(self._config(command, folder)))]
         # Without the command's own variables: out here they would take effect.
-        env, limits = {"PATH": os.defpath}, self._options.limits
-        return _Landlocked(argv, command, output, env=env, cwd="/", limits=limits)
+        return _Landlocked(argv, command, output, env={"PATH": os.defpath}, cwd="/", limits=self._limits)
 
     async def aclose(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _config(self, command: Exec, folder: Path) -> launch.Config:
         make_private(self._own)
-        limits = self._options.limits
+        limits = self._limits
         return {
             "argv": command.argv,
             "cwd": str(folder),
             "env": {**self.environment, **command.env},
             "parent": os.getpid(),
             "filter": seccomp.program(families=()).hex(),
-            "read": [*READ, *(f"/etc/{name}" for name in ETC), *map(str, self._options.read)],
+            "read": [*READ, *(f"/etc/{name}" for name in ETC), *map(str, self._read)],
             "write": [str(self.workspace), str(self._own)],
             "devices": DEVICES,
             "channel": CHANNEL,
@@ -150,13 +124,6 @@ def _missing(version: int) -> str:
     if version < OLDEST:
         return f"the Landlock of this kernel is too old ({version}, and {OLDEST} is needed)"
     return "" if seccomp.supported() else "there is no system call filter for this processor"
-
-
-def _said(promise: Promise, version: int) -> Promise:
-    if promise.name != "processes":
-        return promise
-    signals = "not signalled" if version >= SCOPED else "signalled"
-    return Promise("processes", False, f"open: other processes can be seen, and {signals}")
 
 
 class _Landlocked(Process):

@@ -15,14 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment, inside
-from lmagent.sandbox.git.guard import GitGuard, Protected
+from lmagent.sandbox.git.guard import Protected
 from lmagent.sandbox.process import Process
 from lmagent.sandbox.scratch import make_private
 
@@ -44,36 +43,33 @@ _NOT_KEPT = (
 )
 
 
-class SeatbeltOptions(Struct, frozen=True):
-    """The setup of a Seatbelt sandbox.
+class Seatbelt:
+    """See `lmagent.core.sandbox.Sandbox`. It has not run on a Mac.
 
-    Attributes:
-        env: environment of this process, of which little is passed on.
+    Args:
         limits: only the size of a file is enforced.
-        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
+        protected: git's paths that commands must not change, from the guard's latest look.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
-    read: tuple[Path, ...] = ()
-    protected: Callable[[], Sequence[Protected]] | None = None
-
-
-class Seatbelt:
-    """See `lmagent.core.sandbox.Sandbox`. It has not run on a Mac."""
-
-    def __init__(self, workspace: Path, options: SeatbeltOptions) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        env: Mapping[str, str],
+        limits: Limits,
+        read: tuple[Path, ...],
+        protected: Callable[[], Sequence[Protected]],
+    ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
-        self._options = options
+        self._limits, self._read, self._protected = limits, read, protected
         self._own = Path(os.path.realpath(tempfile.gettempdir()), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
-        base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
+        base = base_environment(env, (*read, workspace), home=f"{self._own}/home")
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp"}
 
     async def probe(self) -> SandboxReport:
         if why := _missing():
             return SandboxReport("seatbelt", works=False, reason=why, fix=_FIX if sys.platform == "darwin" else "")
-        report = await attack(self, SandboxReport("seatbelt"), self._options.limits, "")
+        report = await attack(self, SandboxReport("seatbelt"), self._limits, "")
         return replace(report, promises=(*report.promises, *_NOT_KEPT))
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
@@ -81,11 +77,11 @@ class Seatbelt:
             raise SandboxError(f"{why}; nothing was run")
         if command.hosts:
             raise SandboxError("this sandbox has no network; nothing was run", fix=_FIX)
-        folder, options = inside(self.workspace, command), self._options
+        folder = inside(self.workspace, command)
         make_private(self._own)
-        protected = (options.protected or GitGuard(self.workspace).protected)()
-        text = profile(os.path.realpath(self.workspace), [str(self._own)], [*map(str, options.read)], protected)
-        blocks = str(options.limits.file_mb * 2048)
+        real, readable = os.path.realpath(self.workspace), [*map(str, self._read)]
+        text = profile(real, [str(self._own)], readable, self._protected())
+        blocks = str(self._limits.file_mb * 2048)
         argv = [PROGRAM, "-p", text, "/bin/sh", "-c", _LIMITED, "sh", blocks, *command.argv]
         return _Seatbelted(argv, command, output, env={**self.environment, **command.env}, cwd=folder)
 
