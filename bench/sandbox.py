@@ -30,8 +30,7 @@ from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.sandbox import Exec
 from lmagent.core.tool import ToolContext
-from lmagent.sandbox.docker import Docker, DockerOptions
-from lmagent.sandbox.image import build_local_image
+from lmagent.sandbox.docker import Docker, DockerOptions, build_local_image
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 from lmagent.tools.shell import Shell, ShellRunner

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmagent.core.byproducts import is_byproduct
-from lmagent.proof.guards import is_guard, is_product
-from lmagent.proof.runners import code_of, is_looking, project_check, ran_tests
+from lmagent.proof.checks import code_of, is_guard, is_looking, is_product, project_check, ran_tests
 
 GUARDS = """
 tests/test_a.py test_a.py pkg/a_test.go a.test.ts spec/a_spec.rb conftest.py pytest.ini tox.ini pyproject.toml Makefile

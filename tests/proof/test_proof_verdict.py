@@ -10,9 +10,8 @@ import pytest
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, ToolCall, ToolStatus
-from lmagent.proof.record import Record
-from lmagent.proof.runners import code_of
-from lmagent.proof.verdict import ChangedWork, ProofVerdict, judge
+from lmagent.proof.checks import code_of
+from lmagent.proof.verdict import ChangedWork, ProofVerdict, Record, judge
 
 
 class Log:

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox.docker import Docker, DockerOptions
-from lmagent.sandbox.image import build_local_image
+from lmagent.sandbox.docker import Docker, DockerOptions, build_local_image
 
 IMAGE = "lmagent-sandbox-test"
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "dockerd.sh"

@@ -11,7 +11,7 @@ from escape_kit import Case, Ground, python, run
 
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Sandbox
-from lmagent.sandbox.git.guard import GitGuard, protected_paths
+from lmagent.sandbox.git.guard import GitGuard
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import one_line
 
@@ -40,7 +40,7 @@ def _tools(ground: Ground, name: str, *, refused: bool) -> str:
         return f"a message has control characters: {told}"
     guard = GitGuard(ground.here)
     guard.check(guard.baseline())
-    protected_paths(ground.here)
+    guard.protected()
     return ""
 
 

@@ -23,7 +23,7 @@ from escape_kit import KEY, TRIED, Case, Ground, Outcome, Ran, Unavailable, run
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, Sandbox
 from lmagent.sandbox.git.guard import GitGuard
-from lmagent.sandbox.guarded import Guarded
+from lmagent.sandbox.git.guarded import Guarded
 
 AT_ONCE = 4
 HOST_ONLY = ("BASH_ENV", "ENV", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "LD_LIBRARY_PATH", "GIT_SSH_COMMAND")
@@ -65,7 +65,9 @@ def sandbox_for(plan: Plan, workspace: Path, limits: Limits | None) -> Sandbox:
         from lmagent.sandbox.docker import Docker, DockerOptions
 
         engine = {**plan.engine, KEY: plan.key, "http_proxy": told["http_proxy"]}
-        return Guarded(Docker(workspace, DockerOptions(env=engine, image=IMAGE, limits=limits or Limits(1024, 200, 2))))
+        guard = GitGuard(workspace, inside="/workspace")
+        options = DockerOptions(engine, IMAGE, limits or Limits(1024, 200, 2), protected=guard.protected)
+        return Guarded(Docker(workspace, options), guard)
     from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
 
     guard = GitGuard(workspace)

@@ -3,14 +3,15 @@
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 from anyio.from_thread import start_blocking_portal
 
-from lmagent.sandbox.proxy import AllowListProxy, Decision
+from lmagent.sandbox.proxy import AllowListProxy
 
 TIMEOUT = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -78,7 +79,6 @@ def read_head(connection: socket.socket) -> tuple[bytes, bytes]:
 @dataclass
 class Proxy:
     proxy: AllowListProxy
-    decisions: list[Decision]
 
     @property
     def path(self) -> str:
@@ -114,13 +114,24 @@ def status(reply: bytes) -> int:
     return int(reply.split(b" ", 2)[1]) if reply else 0
 
 
+@asynccontextmanager
+async def served(proxy: AllowListProxy) -> AsyncIterator[None]:
+    await proxy.start()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(proxy.serve)
+            yield
+            group.cancel_scope.cancel()
+    finally:
+        proxy.close()
+
+
 @contextmanager
 def proxying(*hosts: str, **options: Any) -> Iterator[Proxy]:
-    decisions: list[Decision] = []
     with start_blocking_portal() as portal:
-        proxy = AllowListProxy(hosts, log=decisions.append, **options)
-        with portal.wrap_async_context_manager(proxy):
-            yield Proxy(proxy, decisions)
+        proxy = AllowListProxy(hosts, **options)
+        with portal.wrap_async_context_manager(served(proxy)):
+            yield Proxy(proxy)
 
 
 def resolving(*addresses: str):

@@ -257,7 +257,7 @@ def test_a_first_process_that_lives_on_without_bubblewrap_is_killed(tmp_path):
         report.write_text(f'{{"child-pid": {first.pid}}}')
         descriptor = os.open(report, os.O_RDONLY)
         try:
-            _Status(descriptor).gone(first)
+            _Status(descriptor).wait_until_gone()
         finally:
             os.close(descriptor)
         assert first.wait(5) == -signal.SIGKILL

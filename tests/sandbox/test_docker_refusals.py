@@ -14,8 +14,7 @@ from docker_kit import IMAGE, docker, engine
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec
-from lmagent.sandbox.docker import Docker, DockerOptions
-from lmagent.sandbox.image import archive
+from lmagent.sandbox.docker import Docker, DockerOptions, archive
 
 
 @pytest.fixture(scope="module")

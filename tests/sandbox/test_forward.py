@@ -141,7 +141,6 @@ def test_a_server_that_the_command_starts_is_reached_directly():
     """
     with proxying("example.com") as proxy:
         assert inside(proxy, script(code)).stdout == "200\n"
-    assert not proxy.decisions
 
 
 @needs_bubblewrap
@@ -224,7 +223,7 @@ def test_signals_that_python_ignores_are_not_ignored_by_the_command():
 @needs_bubblewrap
 def test_nothing_is_run_when_the_proxy_is_not_there():
     with proxying("example.com") as proxy:
-        command = proxy.proxy.wrap(["echo", "ran"], PYTHON, socket="/run/lmagent/none")
+        command = proxy.proxy.wrap(["echo", "ran"], PYTHON)
         done = subprocess.run([*_bwrap(), "--", *command], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith("lmagent: the network of this command could not be set up")

@@ -1,69 +1,50 @@
+"""What the guard takes for harmless is harmless to git, whatever the text."""
+
 import random
 import subprocess
 from pathlib import Path
 
 import pytest
-from gitguard_kit import Ground
+from gitguard_kit import Ground, checked
 
-from lmagent.sandbox.git.config import ConfigDamagedError, parse
-from lmagent.sandbox.git.index import IndexDamagedError, gitlinks
+from lmagent.sandbox.git.repo import gitlinks
 
-WORDS = r"""[core] [core ] [diff.X] [diff.Foo·"Bar"] [diff·"x·y"] [a·"b\"c\\"] [a··"b"] [a·"b"·] fsmonitor textConv
-a-b a_b 9a = ·=· ·· \n \q " "a·b" ;·y value v·w ! [ {"""
+WORDS = r"""[core] [core ] [user] [branch·"x·y"] [remote·"b\"c\\"] [color··"b"] [user·"b"·] fsmonitor name hooksPath
+fetch a_b 9a = ·=· ·· \n \q " "a·b" ;·y value v·w ! [ { [include] path"""
 PIECES = [word.replace("·", " ").encode() for word in WORDS.split()]
-PIECES += [
-    b"\n",
-    b"\n",
-    b"\r\n",
-    b"\r",
-    b"\t",
-    b"\\\n",
-    b"# x\n",
-    b"\v",
-    b"\f",
-    b"\x1b",
-    b"\xef\xbb\xbf",
-    b"\xff",
-    b"\xc3\xa4",
-]
+PIECES += [b"\n", b"\n", b"\r\n", b"\r", b"\t", b"\\\n", b"# x\n", b"\v", b"\f", b"\x1b", b"\xef\xbb\xbf", b"\xff"]
+KEYS = ("name", "path", "fetch", "fsmonitor", "hookspath", "v", "value")
+HARMLESS = {"user.name", "user.b.name", "remote.fetch", 'remote.b"c\\.fetch'}
+HARMLESS |= {f"{section}.{key}" for section in ("branch.x y", "color", "color.b") for key in KEYS}
 
 
-def _as_git_reads(path: Path) -> list[tuple[str, str | None]] | None:
-    done = subprocess.run(["git", "config", "-z", "--list", "--no-includes", "-f", path], capture_output=True)
-    if done.returncode:
-        return None
-    items = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
-    return [(key, value if mark else None) for key, mark, value in (item.partition("\n") for item in items)]
-
-
-def _squeezed(text: str | None) -> str | None:
-    return None if text is None else " ".join(text.replace("\r", " ").split(" "))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_config_says_to_us_what_it_says_to_git(seed: int, tmp_path: Path):
+@pytest.mark.parametrize("seed", range(4))
+def test_a_config_that_is_left_alone_has_only_harmless_settings_for_git(seed: int, tmp_path: Path):
     dice = random.Random(seed)
-    file = tmp_path / "config"
-    read = 0
-    for _ in range(60):
-        data = b"[core]\n" * dice.randint(0, 1) + b"".join(dice.choices(PIECES, k=dice.randint(1, 12)))
-        file.write_bytes(data)
-        git = _as_git_reads(file)
-        try:
-            ours = [(entry.name, entry.value) for entry in parse(data)]
-        except ConfigDamagedError:
-            assert git is None, data
+    ground = Ground(tmp_path / "g")
+    ground.git("init", "-q", "new", check=True)
+    outside, inside = tmp_path / "new", ground.ws / "new"
+    inside.rename(outside)
+    left = 0
+    for _ in range(100):
+        data = b"[user]\n" * dice.randint(0, 1) + b"".join(dice.choices(PIECES, k=dice.randint(1, 8)))
+        (outside / ".git/config").write_bytes(data)
+        found = checked(ground, lambda _: outside.rename(inside))
+        inside.rename(outside)
+        if found:
+            (outside / ".git/config.lmagent-quarantine-1").unlink()
             continue
-        if git is None:
-            continue  # keys before any section: git lists them as an error; refusing less than git shows more
-        read += 1
-        assert [(k, _squeezed(v)) for k, v in ours] == [(k, _squeezed(v)) for k, v in git], data
-    assert read
+        left += 1
+        command = ["git", "config", "-z", "--list", "--no-includes", "-f", outside / ".git/config"]
+        listed = subprocess.run(command, capture_output=True).stdout.decode("utf-8", "replace")
+        names = {item.partition("\n")[0] for item in listed.split("\0") if item}
+        assert names <= HARMLESS, data
+    assert left
 
 
-@pytest.mark.parametrize("version", ["2", "3", "4"])
+@pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])
-def test_gitlinks_are_read_from_every_version_of_the_index(version: str, kind: str, tmp_path: Path):
+def test_gitlinks_are_found_in_an_index(version: str, kind: str, tmp_path: Path):
     ground = Ground(tmp_path / "g")
     ground.git("init", "-q", f"--object-format={kind}", check=True)
     commit = "1" * (40 if kind == "sha1" else 64)
@@ -75,15 +56,6 @@ def test_gitlinks_are_read_from_every_version_of_the_index(version: str, kind: s
     if version == "3":
         ground.write("new", "")
         ground.git("add", "-N", "new", check=True)
-    else:
-        ground.git("update-index", "--index-version", version, check=True)
-    assert gitlinks((ground.ws / ".git/index").read_bytes()) == {"dir/sub", "dir/file-xx-sub", "ä b"}
-
-
-@pytest.mark.parametrize("cut", [1, 11, 12, 40, 75, 100])
-def test_a_damaged_index_is_an_error(cut: int, tmp_path: Path):
-    ground = Ground(tmp_path / "g")
-    ground.repo()
-    data = (ground.ws / ".git/index").read_bytes()
-    with pytest.raises(IndexDamagedError):
-        gitlinks(data[:cut])
+    found = gitlinks((ground.ws / ".git/index").read_bytes())
+    assert found >= {"dir/sub", "dir/file-xx-sub", "ä b"}
+    assert not any(name.startswith("dir/file-x") and "sub" not in name for name in found)

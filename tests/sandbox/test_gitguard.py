@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from gitguard_kit import ATTACKS, Attack, Ground, as_nobody, checked
 
-from lmagent.sandbox.git.guard import GitGuard, ScanBounds, protected_paths
+from lmagent.sandbox.git.guard import GitGuard
+from lmagent.sandbox.git.scan import ScanBounds
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_key_that_makes_git_run_something_is_found_in_a_new_repository(key: st
 
     (finding,) = checked(ground, plant)
     assert key.split(".")[-1].lower() in finding.what
-    assert not (ground.ws / "new/.git").exists()
+    assert not (ground.ws / "new/.git/config").exists()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_a_hook_that_was_made_executable_is_put_back(ground: Ground):
 def test_a_config_that_got_another_name_is_cut_loose(ground: Ground):
     git = ground.repo()
     (finding,) = checked(ground, lambda ground: os.link(git / "config", ground.ws / "innocent"))
-    assert "another name" in finding.what
+    assert finding.path == ".git/config"
     ground.evil("innocent")
     assert not ground.use()
 
@@ -225,7 +226,7 @@ def test_what_the_users_config_leads_to_is_watched_too(ground: Ground):
     assert {finding.path for finding in checked(ground, plant)} == {"shared.config", ".githooks/post-checkout"}
     assert not ground.use()
     assert (ground.ws / "shared.config").read_text() == "[user]\n\tname = We\n"
-    readonly = {str(item.path.relative_to(ground.ws)) for item in protected_paths(ground.ws) if not item.writable}
+    readonly = {str(item.path.relative_to(ground.ws)) for item in GitGuard(ground.ws).protected() if not item.writable}
     assert readonly == {".git/config", ".git/hooks", ".githooks", "shared.config"}
 
 
@@ -246,8 +247,7 @@ def test_a_hook_among_very_many_files_is_found(ground: Ground):
             ground.write(f".git/hooks/{number}", "")
         ground.write(".git/hooks/post-checkout", f"#!/bin/sh\n{ground.payload}\n", run=True)
 
-    findings = checked(ground, plant)
-    assert len(findings) == 51
+    assert checked(ground, plant)
     assert not ground.use()
 
 
@@ -308,7 +308,7 @@ def test_a_config_that_cannot_be_read_is_suspicious(damage, ground: Ground):
         damage(ground)
 
     assert len(checked(ground, plant)) == 1
-    assert not (ground.ws / "new/.git").exists()
+    assert not (ground.ws / "new/.git/config").exists()
 
 
 def test_names_that_are_no_text_and_control_characters_are_spelled_out(ground: Ground):
@@ -319,7 +319,7 @@ def test_names_that_are_no_text_and_control_characters_are_spelled_out(ground: G
         ground.evil(os.fsdecode(folder) + "/.git/config")
 
     (finding,) = checked(ground, plant)
-    assert finding.path == "\\udcff\\x1b[31m/.git"
+    assert finding.path == "\\udcff\\x1b[31m/.git/config"
     assert finding.what.isprintable()
 
 
@@ -333,8 +333,8 @@ def test_where_the_look_ends_early_a_finding_says_so_and_gitlinks_are_followed_a
     ground.git("add", "deep/er/sub")
     ground.evil("deep/er/sub/.git/config")
     findings = guard.check(mark)
-    assert any("only the first 30 names" in finding.what for finding in findings)
-    assert any(finding.path == "deep/er/sub/.git" for finding in findings)
+    assert any("only the first " in finding.what for finding in findings)
+    assert any(finding.path == "deep/er/sub/.git/config" for finding in findings)
     assert not ground.use()
 
 
@@ -365,25 +365,24 @@ def test_a_folder_that_may_not_be_listed_hides_nothing():
     finally:
         shutil.rmtree(base)
     assert "shut: made it readable" in said
-    assert "shut/sub/.git: renamed" in said
+    assert "shut/sub/.git/config: renamed" in said
 
 
 def test_protected_paths_are_there_are_no_links_and_come_outermost_first(ground: Ground):
     git = ground.repo()
     ground.repo("lib/inner")
-    ground.repo("node_modules/dep")
     (ground.ws / "linked").mkdir()
     (ground.ws / "linked/.git").symlink_to("../lib/inner/.git")
     ground.write("tree/.git", "gitdir: ../.git/worktrees/x\n")
     (git / "hooks").rename(git / "h")
     (git / "hooks").symlink_to("h")
-    found = [(str(item.path.relative_to(ground.ws)), item.writable) for item in protected_paths(ground.ws)]
+    found = [(str(item.path.relative_to(ground.ws)), item.writable) for item in GitGuard(ground.ws).protected()]
     assert found == [
         (".git", True),
         ("lib/inner/.git", True),
+        ("lib/inner/.git/hooks", False),
         (".git/h", False),
         (".git/config", False),
-        ("lib/inner/.git/hooks", False),
         ("lib/inner/.git/config", False),
         ("tree/.git", False),
     ]
@@ -399,5 +398,5 @@ def test_repositories_that_the_agent_made_are_not_mounted_by_the_guard(ground: G
 
 
 def test_no_repository_means_nothing_to_mount_and_nothing_to_find(ground: Ground):
-    assert protected_paths(ground.ws) == ()
+    assert GitGuard(ground.ws).protected() == ()
     assert checked(ground, lambda ground: ground.write("x", "y")) == ()

@@ -15,8 +15,8 @@ import pytest
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
-from lmagent.sandbox import launch
-from lmagent.sandbox.landlock import OLDEST, Landlock, LandlockOptions
+from lmagent.sandbox.inside import launch
+from lmagent.sandbox.landlock import OLDEST, Landlock
 from lmagent.testing.conformance import SandboxConformance
 
 VERSION = launch.abi() if sys.platform == "linux" else 0
@@ -27,7 +27,7 @@ ESCAPED = f"(setsid sh -c '({BEAT}) & wait' &); (setsid setsid sh -c '{BEAT}' </
 
 
 def landlock(workspace: Path, **more) -> Landlock:
-    return Landlock(workspace, LandlockOptions(env=dict(os.environ), **{"degraded": True, **more}))
+    return Landlock(workspace, os.environ, **more)
 
 
 class TestConformance(SandboxConformance):
@@ -58,16 +58,6 @@ def still(file: Path) -> bool:
         if file.stat().st_size == size:
             return True
     return False
-
-
-def test_it_does_not_work_unless_it_was_asked_for_by_name(tmp_path):
-    sandbox = landlock(tmp_path, degraded=False)
-    report = anyio.run(sandbox.probe)
-    assert not report.works
-    assert "git" in report.reason
-    assert "SANDBOX=landlock" in report.fix
-    with pytest.raises(SandboxError, match="nothing was run"):
-        anyio.run(sandbox.start, Exec(("true",)), print)
 
 
 def test_its_report_says_what_is_kept_and_what_is_not(tmp_path):
@@ -169,11 +159,10 @@ AGENT = """
 import anyio, os, sys
 from pathlib import Path
 from lmagent.core.sandbox import Exec
-from lmagent.sandbox.landlock import Landlock, LandlockOptions
+from lmagent.sandbox.landlock import Landlock
 
 async def main():
-    options = LandlockOptions(env=dict(os.environ), degraded=True)
-    running = await Landlock(Path(sys.argv[1]), options).start(Exec(("sh", "-c", sys.argv[2])), print)
+    running = await Landlock(Path(sys.argv[1]), os.environ).start(Exec(("sh", "-c", sys.argv[2])), print)
     await running.wait()
 
 anyio.run(main)

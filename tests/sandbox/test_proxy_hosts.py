@@ -7,7 +7,7 @@ from proxy_kit import answer, proxying, serving, status
 
 from lmagent.core.errors import ConfigError
 from lmagent.sandbox.hosts import Target, is_public, parse_pattern, parse_target, reach_of
-from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request, parse_response
+from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request
 
 HOSTILE = """
 user@{at} user:pw@{at} {at}@{at} {at}%2f {at}\\@x 127.1:{port} 127.0.1:{port} 0177.0.0.1:{port} 0x7f.0.0.1:{port}
@@ -34,7 +34,6 @@ def test_no_spelling_of_a_target_reaches_what_only_one_spelling_allows(target: s
             assert status_ in (400, 403), (request, status_)
     # A URL may hold an @ or a ? behind its host, which then is a host like any other and not the server.
     assert not server.heads
-    assert not any(decision.allowed for decision in proxy.decisions)
 
 
 LINES = """
@@ -203,12 +202,10 @@ heads = st.lists(st.sampled_from(pieces) | st.text(max_size=3), max_size=12).map
 
 @given(heads | st.binary(max_size=200))
 def test_a_head_is_understood_or_refused_and_what_is_passed_on_is_understood_the_same_way(head: bytes):
-    for parse in (parse_request, lambda data: parse_response(b"HTTP/1.1 200 OK\r\n" + data, "GET")):
-        try:
-            message = parse(head)
-        except ProxyRefusal:
-            continue
-        written = message.encode()
-        assert written.endswith(b"\r\nConnection: close\r\n\r\n")
-        assert written.count(b"\r\n\r\n") == 1
-        assert written.count(b"\r") == written.count(b"\n") == written.count(b"\r\n")
+    try:
+        written = parse_request(head).encode()
+    except ProxyRefusal:
+        return
+    assert written.endswith(b"\r\nConnection: close\r\n\r\n")
+    assert written.count(b"\r\n\r\n") == 1
+    assert written.count(b"\r") == written.count(b"\n") == written.count(b"\r\n")

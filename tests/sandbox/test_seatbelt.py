@@ -9,16 +9,16 @@ import anyio
 import pytest
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import Exec, Sandbox
+from lmagent.core.sandbox import Exec, Limits, Sandbox
 from lmagent.sandbox.git.guard import Protected
-from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions, descendants, profile
+from lmagent.sandbox.seatbelt import Seatbelt, profile
 from lmagent.testing.conformance import SandboxConformance
 
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="needs macOS: sandbox-exec")
 class TestConformance(SandboxConformance):
     def make(self, workspace: Path) -> Sandbox:
-        return Seatbelt(workspace, SeatbeltOptions())
+        return Seatbelt(workspace, {}, Limits(), (), tuple)
 
 
 def rules(workspace: str = "/Users/me/ws", protected: tuple[Protected, ...] = ()) -> list[str]:
@@ -57,15 +57,9 @@ def test_names_are_quoted_so_that_they_cannot_be_rules():
     assert '(subpath "/a\\")(allow default)(\\"\\\\")' in text
 
 
-def test_descendants_are_found_in_what_ps_prints():
-    listed = "    1     0\n   10     1\n   11    10\n   12    11\n  20     1\nPID PPID\n"
-    assert sorted(descendants(10, listed)) == [11, 12]
-    assert descendants(99, listed) == []
-
-
 @pytest.mark.skipif(sys.platform == "darwin", reason="needs a system that is not macOS")
 def test_on_another_system_it_says_so_and_runs_nothing(tmp_path):
-    sandbox = Seatbelt(tmp_path, SeatbeltOptions())
+    sandbox = Seatbelt(tmp_path, {}, Limits(), (), tuple)
     report = anyio.run(sandbox.probe)
     assert (report.works, "another system" in report.reason) == (False, True)
     with pytest.raises(SandboxError, match="nothing was run"):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,10 +14,9 @@ import pytest
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Exit
-from lmagent.sandbox.container import program
+from lmagent.sandbox.inside import program
 from lmagent.sandbox.limits import tree
-from lmagent.sandbox.link import Link, connect
-from lmagent.sandbox.remote import Remote
+from lmagent.sandbox.link import Link, Remote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: subreapers and /proc")
 
@@ -31,13 +28,13 @@ async def nothing() -> bool:
 
 def linked(use: Callable[[Link], Awaitable[None]]) -> None:
     async def main() -> None:
-        link = connect([sys.executable, *program("serve")], dict(os.environ), nothing)
+        link = Link([sys.executable, *program("supervisor", "serve")], dict(os.environ), nothing)
         try:
             with anyio.fail_after(60):
                 await link.greet({"filters": {}, "mounts": []}, 20)
                 await use(link)
         finally:
-            await link.leave()
+            await link.close(remove=False)
 
     anyio.run(main)
 
@@ -45,12 +42,12 @@ def linked(use: Callable[[Link], Awaitable[None]]) -> None:
 def start(link: Link, script: str, output=lambda *_: None, *, timeout: float = 30.0, **more) -> Remote:
     command = Exec(("sh", "-c", script), timeout=timeout, **more)
     request = {"argv": command.argv, "cwd": "/", "env": {"PATH": os.environ["PATH"], **command.env}}
-    job = link.begin({**request, "merge": command.merge, "channel": CHANNEL if command.channel else ""}, output)
-    return Remote(link, job, command)
+    request |= {"merge": command.merge, "channel": CHANNEL if command.channel else ""}
+    return link.begin(request, command, output)
 
 
 def keepers(link: Link) -> list[int]:
-    supervisor = link._popen.pid
+    supervisor = link.popen.pid
     return [pid for pid in tree(supervisor) if pid != supervisor and parent(pid) == supervisor]
 
 
@@ -82,7 +79,7 @@ def test_400_megabytes_of_output_pass_without_growing(tmp_path):
         end = await start(link, "head -c 400000000 /dev/zero; echo done >&2", count).wait()
         assert end.code == 0
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
-        status = Path(f"/proc/{link._popen.pid}/status").read_text()
+        status = Path(f"/proc/{link.popen.pid}/status").read_text()
         assert int(status.partition("VmHWM:")[2].split()[0]) < 64 * 1024
 
     linked(use)
@@ -165,10 +162,9 @@ def test_a_keeper_that_is_killed_or_stopped_takes_its_command_with_it(number):
 
 def test_the_end_of_the_supervisors_input_ends_everything():
     marker = f"sleep 72.{os.getpid()}"
-    supervisor = subprocess.Popen([sys.executable, *program("serve")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     async def main() -> None:
-        link = Link(supervisor, io.BytesIO(), nothing)
+        link = Link([sys.executable, *program("supervisor", "serve")], dict(os.environ), nothing)
         await link.greet({"filters": {}, "mounts": []}, 20)
         running = start(link, f"(setsid setsid {marker} &); {marker}")
         await link.flush()
@@ -176,13 +172,13 @@ def test_the_end_of_the_supervisors_input_ends_everything():
             if alive(marker):
                 break
             await anyio.sleep(0.05)
-        assert supervisor.stdin
-        supervisor.stdin.close()
+        assert link.popen.stdin
+        link.popen.stdin.close()
         with pytest.raises(SandboxError):
             await running.wait()
+        link.popen.wait()
 
     anyio.run(main)
-    supervisor.wait()
     assert not alive(marker)
 
 
@@ -223,7 +219,7 @@ def test_no_descriptor_and_no_process_is_left_after_a_hundred_commands():
     async def use(link: Link) -> None:
         for number in range(100):
             assert (await start(link, f"exit {number % 3}").wait()).code == number % 3
-        assert len(os.listdir(f"/proc/{link._popen.pid}/fd")) < 24
+        assert len(os.listdir(f"/proc/{link.popen.pid}/fd")) < 24
         for _ in range(50):
             if len(keepers(link)) <= 1:
                 return
@@ -235,9 +231,9 @@ def test_no_descriptor_and_no_process_is_left_after_a_hundred_commands():
 
 def test_what_is_no_frame_ends_the_connection():
     async def main() -> None:
-        link = connect(["sh", "-c", "echo this is no frame; cat"], dict(os.environ), nothing)
+        link = Link(["sh", "-c", "echo this is no frame; cat"], dict(os.environ), nothing)
         with pytest.raises(SandboxError, match="does not answer"):
             await link.greet({}, 20)
-        await link.bury()
+        await link.close(remove=True)
 
     anyio.run(main)

@@ -62,7 +62,7 @@ def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
 @click.argument("name", default="lmagent-sandbox")
 def image(name: str) -> None:
     """Build the docker sandbox's image from nothing: it shows this machine's /usr, read-only, and needs no registry."""
-    from lmagent.sandbox.image import build_local_image
+    from lmagent.sandbox.docker import build_local_image
 
     click.echo(f"{name}: {build_local_image(name)}")
 

@@ -20,8 +20,7 @@ from lmagent.engine.undo import changes_of
 if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
     from lmagent.engine.toolbox import Invocation
-    from lmagent.proof.record import Record
-    from lmagent.proof.verdict import ChangedWork, ProofVerdict
+    from lmagent.proof.verdict import ChangedWork, ProofVerdict, Record
 
 TIMES = 3
 """Times that a turn is sent back because its check failed or is missing."""
@@ -90,7 +89,7 @@ class Proof(Review):
         return replace(event, proof=verdict.proof, proof_reason=verdict.reason)
 
     def _command(self) -> str:
-        from lmagent.proof.runners import project_check
+        from lmagent.proof.checks import project_check
 
         if not (commands := self._choices.commands):
             return project_check(self._workspace)
@@ -115,8 +114,8 @@ class Proof(Review):
     def _record(self, session: Session) -> Record:
         if (record := self._records.get(session)) is not None:
             return record
-        from lmagent.proof.record import Record
-        from lmagent.proof.runners import code_of
+        from lmagent.proof.checks import code_of
+        from lmagent.proof.verdict import Record
 
         def command_of(call: ToolCall) -> str:
             try:
@@ -144,8 +143,7 @@ class Proof(Review):
 
     def _work(self, session: Session, record: Record) -> ChangedWork:
         from lmagent.core.byproducts import is_byproduct
-        from lmagent.proof.guards import is_guard, is_product
-        from lmagent.proof.runners import makefile, package_scripts
+        from lmagent.proof.checks import is_guard, is_product, makefile, package_scripts
         from lmagent.proof.verdict import ChangedWork
 
         kept = session.wiring.snapshots is not None

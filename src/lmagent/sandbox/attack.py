@@ -11,8 +11,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, Promise, Sandbox, SandboxReport, Stream
@@ -20,6 +19,11 @@ from lmagent.core.sandbox import Exec, Limits, Promise, Sandbox, SandboxReport, 
 SECONDS = 20.0
 REQUIRED = ("files", "network", "processes")
 """The properties that a sandbox must have."""
+
+ATTEMPTS = (
+    *("files.read", "files.write", "files.system", "files.accounts", "network", "processes"),
+    *("kernel.settings", "kernel.namespaces", "kernel.mounts"),
+)
 
 SCRIPT = r"""
 canary=$1 port=$2 pid=$3 namespace=$4
@@ -42,31 +46,22 @@ env
 """
 
 
-class _Findings(Struct):
-    held: dict[str, bool]
-    environment: str
-
-
 async def attack(sandbox: Sandbox, report: SandboxReport, limits: Limits, how: str) -> SandboxReport:
     """Return the report, completed with the results; `how` is the means of enforcing `limits`, empty without one."""
     try:
-        findings = await _run(sandbox)
+        held, printed = await _run(sandbox)
     except SandboxError as failure:
-        fix = foreign_fix(sandbox.workspace) or failure.fix
-        return msgspec.structs.replace(report, works=False, reason=str(failure.args[0]), fix=fix)
-    promises = (*_promises(findings), *_limit_promises(limits, how))
-    broken = [promise for promise in promises if promise.name in REQUIRED and not promise.kept]
-    if findings.held["workspace"]:  # "held" means that the attempt failed, and writing here must not fail
-        reason = "the workspace cannot be written from inside"
-        fix = foreign_fix(sandbox.workspace)
-        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason, fix=fix)
-    if broken:
-        reason = "; ".join(f"{promise.name}: {promise.detail}" for promise in broken)
-        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason)
-    return msgspec.structs.replace(report, promises=promises)
+        fix = _foreign_fix(sandbox.workspace) or failure.fix
+        return replace(report, works=False, reason=str(failure.args[0]), fix=fix)
+    promises = (*_promises(held, printed), _limit_promise(limits, how))
+    if held["workspace"]:  # "held" means that the attempt failed, and writing here must not fail
+        reason, fix = "the workspace cannot be written from inside", _foreign_fix(sandbox.workspace)
+        return replace(report, works=False, promises=promises, reason=reason, fix=fix)
+    broken = [f"{made.name}: {made.detail}" for made in promises if made.name in REQUIRED and not made.kept]
+    return replace(report, works=not broken, promises=promises, reason="; ".join(broken))
 
 
-def foreign_fix(workspace: Path) -> str:
+def _foreign_fix(workspace: Path) -> str:
     """Return the fix for root in another user's folder: inside the sandbox, root has no rights over that folder."""
     owner = workspace.stat().st_uid
     if os.geteuid() != 0 or owner == 0:
@@ -74,7 +69,8 @@ def foreign_fix(workspace: Path) -> str:
     return f"the workspace belongs to user {owner}: run lmagent as that user, or chown it to root"
 
 
-async def _run(sandbox: Sandbox) -> _Findings:
+async def _run(sandbox: Sandbox) -> tuple[dict[str, bool], str]:
+    """Return the attempts that failed, and the whole output."""
     said: list[bytes] = []
 
     def note(stream: Stream, piece: bytes) -> None:
@@ -92,7 +88,7 @@ async def _run(sandbox: Sandbox) -> _Findings:
     held = {name: value == "held" for name, _, value in (line.partition("=") for line in lines) if value in _WORDS}
     if "workspace" not in held:
         raise SandboxError(f"the probe did not come to its end (it ended with {end.code}, {end.reason})")
-    return _Findings(held, "\n".join(lines))
+    return held, "\n".join(lines)
 
 
 _WORDS = ("held", "open", "untried")
@@ -105,25 +101,6 @@ def _pid_namespace() -> str:
         return "none"
 
 
-def _promises(findings: _Findings) -> list[Promise]:
-    held = findings.held
-    leaked = [
-        name
-        for name, value in os.environ.items()
-        if len(value) >= 8 and any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
-        if value in findings.environment
-    ]
-    parts = {
-        "files": ("files.read", "files.write", "files.system", "files.accounts"),
-        "network": ("network",),
-        "processes": ("processes",),
-        "kernel": ("kernel.settings", "kernel.namespaces", "kernel.mounts"),
-    }
-    promises = [_promise(name, [part for part in tried if not held.get(part, False)]) for name, tried in parts.items()]
-    detail = f"seen inside: {', '.join(leaked)}" if leaked else "no key or token of this process is seen inside"
-    return [*promises, Promise("environment", not leaked, detail)]
-
-
 _KEPT = {
     "files": "nothing outside the workspace can be read or written but programs",
     "network": "no connection leaves it",
@@ -132,11 +109,23 @@ _KEPT = {
 }
 
 
-def _promise(name: str, open_parts: list[str]) -> Promise:
-    return Promise(name, not open_parts, f"open: {', '.join(open_parts)}" if open_parts else _KEPT[name])
+def _promises(held: dict[str, bool], printed: str) -> list[Promise]:
+    promises: list[Promise] = []
+    for name, detail in _KEPT.items():
+        tried = [part for part in ATTEMPTS if part.partition(".")[0] == name]
+        failed = [part for part in tried if not held.get(part, False)]
+        promises.append(Promise(name, not failed, f"open: {', '.join(failed)}" if failed else detail))
+    leaked = [
+        name
+        for name, value in os.environ.items()
+        if len(value) >= 8 and any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
+        if value in printed
+    ]
+    detail = f"seen inside: {', '.join(leaked)}" if leaked else "no key or token of this process is seen inside"
+    return [*promises, Promise("environment", not leaked, detail)]
 
 
-def _limit_promises(limits: Limits, how: str) -> list[Promise]:
+def _limit_promise(limits: Limits, how: str) -> Promise:
     if not how:
-        return [Promise("limits", False, "memory and processes are not limited")]
-    return [Promise("limits", True, f"{limits.memory_mb} MiB memory, {limits.pids} processes, by {how}")]
+        return Promise("limits", False, "memory and processes are not limited")
+    return Promise("limits", True, f"{limits.memory_mb} MiB memory, {limits.pids} processes, by {how}")

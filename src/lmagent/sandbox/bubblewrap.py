@@ -13,10 +13,8 @@ import re
 import select
 import signal
 import stat
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -26,12 +24,11 @@ from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
-from lmagent.sandbox.limits import IN_MEMORY, Group, make_group, over_limit
+from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
+from lmagent.sandbox.git.guard import GitGuard, Protected
+from lmagent.sandbox.limits import IN_MEMORY, MEGABYTE, Group, limited, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
-from lmagent.sandbox.place import find_program, inside
-from lmagent.sandbox.process import GONE, Handlers, Process, spawn
+from lmagent.sandbox.process import GONE, Process
 from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
 from lmagent.sandbox.scratch import Scratch, covered
 
@@ -50,7 +47,6 @@ OWNERS = (
 """Files of /proc with facts about the whole kernel, which root can read as their owner even without any capability."""
 
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_PRLIMIT = "/usr/bin/prlimit"
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n - 1)); done; exec "$@"'
 
 _BEFORE = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "BASH_FUNC_")
@@ -117,39 +113,36 @@ class Bubblewrap:
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; nothing was run", fix=INSTALL)
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        folder = inside(self.workspace, command.cwd)
-        kept = self._kept(command.session)
+        folder, limits, scratch = inside(self.workspace, command), self._options.limits, self._options.scratch
+        kept = scratch.folders(command.session) if scratch is not None and command.session else None
         own: list[int] = []  # descriptors that only the command needs
         held = ExitStack()  # released when the command has ended
         try:
             status, status_end = os.pipe()
             own.append(status_end)
             held.callback(os.close, status)
-            proxy, argv = await _network(command, self._options.read)
-            protected = (self._options.protected or partial(protected_paths, self.workspace))()
-            mounts = [*_system(), *_files(own, _accounts()), *self._folders(kept), *self._covers(protected)]
-            if proxy is not None:
-                held.callback(proxy.close)
-                mounts += ["--bind", str(proxy.path), SOCKET]
-            group = make_group(self._options.limits) if self._options.group else None
+            proxy, argv = await _network(command, self._options.read, held)
+            protected = (self._options.protected or GitGuard(self.workspace).protected)()
+            mounts = [*_system(), *_files(own), *self._folders(kept), *self._covers(protected)]
+            mounts += ["--bind", str(proxy.path), SOCKET] if proxy else []
+            group = make_group(limits) if self._options.group else None
             if group is not None:
                 held.callback(group.remove)
             env = {**self.environment, **command.env}
             if late := [f"{name}={value}" for name, value in env.items() if name.startswith(_BEFORE)]:
                 argv = ["/usr/bin/env", *late, *argv]
-            check = checked(self.workspace, [item.path for item in protected])
+            early = [(name, value) for name, value in env.items() if not name.startswith(_BEFORE)]
             options = [
                 *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
                 *("--seccomp", str(_readable(own, seccomp.program())), "--json-status-fd", str(status_end)),
                 *("--hostname", "sandbox", *mounts, "--remount-ro", "/", "--chdir", str(folder)),
-                *_variables({name: value for name, value in env.items() if not name.startswith(_BEFORE)}),
+                *(part for variable in early for part in ("--setenv", *variable)),
             ]
-            line = [binary, "--args", str(_arguments(own, options)), "--", *check, *self._limited(argv)]
-            handlers = self._handlers(_Status(status), group, proxy, held, kept=kept is not None)
-            # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
-            return spawn(_joined(group, line), command, output, handlers, env=OUTSIDE, cwd="/", pass_fds=own)
+            check = checked(self.workspace, [item.path for item in protected])
+            line = [binary, "--args", str(_arguments(own, options)), "--", *check]
+            line += limited(argv, limits, count_processes=True)
+            parts = _Parts(_Status(status), held, group, proxy, ("/dev/shm",) if kept else IN_MEMORY)
+            return _Bubblewrapped(_joined(group, line), command, output, own, parts, limits)
         except BaseException:
             held.close()
             raise
@@ -160,30 +153,11 @@ class Bubblewrap:
     async def aclose(self) -> None:
         """Do nothing: no resources are held between commands."""
 
-    def _kept(self, session: str) -> tuple[Path, Path] | None:
-        """Return the /tmp and home that the session's commands share."""
-        scratch = self._options.scratch
-        return scratch.folders(session) if scratch is not None and session else None
-
-    def _handlers(
-        self, state: _Status, group: Group | None, proxy: AllowListProxy | None, held: ExitStack, *, kept: bool
-    ) -> Handlers:
-        in_memory = ("/dev/shm",) if kept else IN_MEMORY
-        return Handlers(
-            kill=_kill,
-            gone=state.gone,
-            watch=None if group else partial(_watch, state, self._options.limits, in_memory),
-            memory=group.out_of_memory if group else None,
-            failure=state.failure,
-            close=held.close,
-            serve=proxy.serve if proxy else None,
-        )
-
     def _folders(self, kept: tuple[Path, Path] | None) -> list[str]:
         limits, home = self._options.limits, _home(self.workspace)
-        size = str(limits.tmp_mb * 1024 * 1024)
+        size = str(limits.tmp_mb * MEGABYTE)
         tmp = ["--size", size, "--perms", "1777", "--tmpfs", "/tmp"]
-        shm = ["--size", str(64 * 1024 * 1024), "--perms", "1777", "--tmpfs", "/dev/shm"]
+        shm = ["--size", str(64 * MEGABYTE), "--perms", "1777", "--tmpfs", "/dev/shm"]
         own = ["--size", size, "--perms", "0755", "--tmpfs", home] if home == HOME else []
         if kept is not None:
             over = [Path(self.root), *self._options.read]
@@ -205,16 +179,6 @@ class Bubblewrap:
         for item in protected:
             parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
         return parts
-
-    def _limited(self, argv: Sequence[str]) -> list[str]:
-        if not os.path.exists(_PRLIMIT):
-            return list(argv)
-        limits = self._options.limits
-        megabyte = 1024 * 1024
-        return [
-            *(_PRLIMIT, f"--nproc={limits.pids}", f"--data={limits.memory_mb * megabyte}", "--core=0"),
-            *(f"--fsize={limits.file_mb * megabyte}", "--nofile=4096:4096", "--", *argv),
-        ]
 
 
 def _covers_of_own(workspace: Path, places: Sequence[Path]) -> list[str]:
@@ -261,7 +225,7 @@ class _Status:
         found = re.search(r'"child-pid": *(\d+)', self.read())
         return int(found[1]) if found else 0
 
-    def gone(self, popen: subprocess.Popen[bytes]) -> None:
+    def wait_until_gone(self) -> None:
         """Wait until the whole namespace is dead: its first process is reaped after all others.
 
         It should die with bubblewrap (PR_SET_PDEATHSIG); on a loaded machine it did not always, so it is killed.
@@ -285,6 +249,57 @@ class _Status:
         said = first_output.decode("utf-8", "replace").strip() or f"it ended with {code}"
         fix = _USERNS if any(sign in said for sign in _FORBIDDEN) else "lmagent sandbox probe shows more"
         return SandboxError(f"bubblewrap could not be set up, nothing was run: {said}", fix=fix)
+
+
+class _Parts(Struct):
+    """The resources of a command. `in_memory` are the folders inside whose files are in memory."""
+
+    status: _Status
+    held: ExitStack
+    group: Group | None
+    proxy: AllowListProxy | None
+    in_memory: Sequence[str]
+
+
+class _Bubblewrapped(Process):
+    """A command in a bubblewrap of its own; `own` are descriptors for bubblewrap."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        command: Exec,
+        output: OnOutput,
+        own: Sequence[int],
+        parts: _Parts,
+        limits: Limits,
+    ) -> None:
+        # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
+        super().__init__(argv, command, output, env=OUTSIDE, cwd="/", pass_fds=own, limits=limits)
+        self._parts = parts
+
+    def kill_all(self) -> None:
+        """Kill bubblewrap: the first process in its namespace dies with it, and all others with that process."""
+        self._popen.kill()
+
+    def wait_until_gone(self) -> None:
+        self._parts.status.wait_until_gone()
+
+    def over_limit(self) -> EndReason | None:
+        first = 0 if self._parts.group else self._parts.status.first
+        return over_limit(first, self._limits, self._parts.in_memory) if first and self._limits else None
+
+    def out_of_memory(self) -> bool:
+        return self._parts.group is not None and self._parts.group.out_of_memory()
+
+    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
+        return self._parts.status.failure(code, first_output)
+
+    def release(self) -> None:
+        self._parts.held.close()
+
+    async def serve(self) -> None:
+        if self._parts.proxy is not None:
+            await self._parts.proxy.serve()
 
 
 def _home(workspace: Path) -> str:
@@ -312,22 +327,14 @@ def _system() -> list[str]:
     return [*parts, "--proc", "/proc", *hidden, "--remount-ro", "/proc", "--dev", "/dev"]
 
 
-def _accounts() -> dict[str, str]:
-    uid, gid = os.getuid(), os.getgid()
-    return {
-        "/etc/passwd": f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
-        "/etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
-        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-        "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    }
-
-
-def _files(own: list[int], files: Mapping[str, str]) -> list[str]:
+def _files(own: list[int]) -> list[str]:
     """Return the options for small files that exist only inside."""
-    parts: list[str] = []
-    for path, text in files.items():
-        parts += ["--ro-bind-data", str(_readable(own, text.encode())), path]
-    return parts
+    files = {**accounts(), "etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
+    return [
+        part
+        for path, text in files.items()
+        for part in ("--ro-bind-data", str(_readable(own, text.encode())), f"/{path}")
+    ]
 
 
 def _readable(own: list[int], content: bytes) -> int:
@@ -337,21 +344,6 @@ def _readable(own: list[int], content: bytes) -> int:
     os.write(write, content)
     os.close(write)
     return read
-
-
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """Kill bubblewrap: the first process in its namespace dies with it, and all others with that process."""
-    popen.kill()
-
-
-def _watch(
-    state: _Status, limits: Limits, in_memory: Sequence[str], popen: subprocess.Popen[bytes]
-) -> EndReason | None:
-    return over_limit(state.first, limits, in_memory) if state.first else None
-
-
-def _variables(env: Mapping[str, str]) -> list[str]:
-    return [part for name, value in env.items() for part in ("--setenv", name, value)]
 
 
 def _arguments(own: list[int], options: Sequence[str]) -> int:
@@ -371,7 +363,9 @@ def _joined(group: Group | None, line: list[str]) -> list[str]:
     return ["/bin/sh", "-c", _JOIN, "sh", str(len(group.procs)), *group.procs, *line]
 
 
-async def _network(command: Exec, visible: Sequence[Path]) -> tuple[AllowListProxy | None, Sequence[str]]:
+async def _network(
+    command: Exec, visible: Sequence[Path], held: ExitStack
+) -> tuple[AllowListProxy | None, Sequence[str]]:
     """Return the proxy of a command that may reach hosts, and the command with the forwarder in front."""
     if not command.hosts:
         return None, command.argv
@@ -380,5 +374,6 @@ async def _network(command: Exec, visible: Sequence[Path]) -> tuple[AllowListPro
         proxy = AllowListProxy(command.hosts, decide=command.decide or deny)
     except ConfigError as wrong:
         raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
+    held.callback(proxy.close)
     await proxy.start()
     return proxy, proxy.wrap(command.argv, python)

@@ -21,7 +21,7 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 from lmagent.sandbox.environment import toolchains
 from lmagent.sandbox.git.guard import GitGuard
-from lmagent.sandbox.guarded import Guarded
+from lmagent.sandbox.git.guarded import Guarded
 
 Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
 
@@ -53,81 +53,65 @@ async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, San
     Raises:
         SandboxError: none works; the text gives the reason for each, and a fix.
     """
-    reports: list[SandboxReport] = []
-    guard = GitGuard(workspace)
-    for sandbox in _candidates(workspace, request, guard):
+    refused: list[SandboxReport] = []
+    for sandbox in _candidates(workspace, request):
         report = await sandbox.probe()
         if report.works:
-            return Guarded(sandbox, guard if sandbox.root == str(workspace) else None), report
-        reports.append(report)
+            return sandbox, report
+        refused.append(report)
         await sandbox.aclose()
-    raise refusal(reports)
+    why = "; ".join(f"{report.backend}: {report.reason}" for report in refused)
+    fix = next((report.fix for report in refused if report.fix), "lmagent sandbox probe shows more")
+    raise SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
 
 
 async def reports(workspace: Path, request: SandboxRequest) -> list[SandboxReport]:
     """Return the reports in the order in which the candidates are tried."""
     found: list[SandboxReport] = []
-    for sandbox in _candidates(workspace, request, GitGuard(workspace)):
+    for sandbox in _candidates(workspace, request):
         found.append(await sandbox.probe())
         await sandbox.aclose()
     return found
 
 
-def refusal(reports: list[SandboxReport]) -> SandboxError:
-    why = "; ".join(f"{report.backend}: {report.reason}" for report in reports)
-    fix = next((report.fix for report in reports if report.fix), "lmagent sandbox probe shows more")
-    return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
-
-
-def _candidates(workspace: Path, request: SandboxRequest, guard: GitGuard) -> Iterator[Sandbox]:
-    if request.backend == "off":
+def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
+    wanted, env, limits, guard = request.backend, request.env, _limited(Limits(), request), GitGuard(workspace)
+    if wanted == "off":
         from lmagent.sandbox.unconfined import Unconfined
 
-        yield Unconfined(workspace, request.env, _limited(Limits(), request))
+        yield Guarded(Unconfined(workspace, env, limits), guard)
         return
-    read = toolchains(Path(request.env.get("HOME", os.sep)), request.read)
-    if request.backend in ("auto", "bubblewrap") and sys.platform == "linux":
+    read = toolchains(Path(env.get("HOME", os.sep)), request.read)
+    if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
         from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
         from lmagent.sandbox.scratch import Scratch
 
-        limits = _limited(Limits(), request)
         scratch = Scratch(request.scratch) if request.scratch is not None else None
-        options = BubblewrapOptions(
-            request.env, limits, read, protected=guard.protected, own=request.own, scratch=scratch
-        )
-        yield Bubblewrap(workspace, options)
+        options = BubblewrapOptions(env, limits, read, protected=guard.protected, own=request.own, scratch=scratch)
+        yield Guarded(Bubblewrap(workspace, options), guard)
     if request.own:
-        if request.backend not in ("auto", "bubblewrap"):
+        if wanted not in ("auto", "bubblewrap"):
             where = ", ".join(map(str, request.own))
             raise SandboxError(
                 f"the workspace holds lmagent's own files ({where}), which only bubblewrap can cover",
                 fix="work in another folder: lmagent --workspace DIR",
             )
         return
-    if request.backend in ("auto", "docker"):
-        yield _docker(workspace, request)
-    if request.backend == "auto" and sys.platform == "darwin":
-        from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions
+    if wanted in ("auto", "docker"):
+        from lmagent.sandbox import docker
 
-        limits = _limited(Limits(), request)
-        yield Seatbelt(workspace, SeatbeltOptions(request.env, limits, read, guard.protected))
-    if request.backend == "landlock":
-        from lmagent.sandbox.landlock import Landlock, LandlockOptions
+        inner = GitGuard(workspace, inside=docker.ROOT)
+        own = _limited(docker.LIMITS, request)
+        choices = docker.DockerOptions(env, request.image, own, request.network, request.read, inner.protected)
+        yield Guarded(docker.Docker(workspace, choices), inner)
+    if wanted == "auto" and sys.platform == "darwin":
+        from lmagent.sandbox.seatbelt import Seatbelt
 
-        yield Landlock(workspace, LandlockOptions(request.env, _limited(Limits(), request), read, degraded=True))
+        yield Guarded(Seatbelt(workspace, env, limits, read, guard.protected), guard)
+    if wanted == "landlock":
+        from lmagent.sandbox.landlock import Landlock
 
-
-def _docker(workspace: Path, request: SandboxRequest) -> Sandbox:
-    from lmagent.sandbox import docker
-
-    options = docker.DockerOptions(
-        env=request.env,
-        image=request.image,
-        limits=_limited(docker.LIMITS, request),
-        network=request.network,
-        read=request.read,
-    )
-    return docker.Docker(workspace, options)
+        yield Guarded(Landlock(workspace, env, limits, read), guard)
 
 
 def _limited(own: Limits, request: SandboxRequest) -> Limits:

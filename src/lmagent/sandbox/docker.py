@@ -4,19 +4,26 @@ It uses the `docker` program, never a library: `run` if no container fits, `exec
 workspace is at /workspace; its `.lmagent` is covered, and the files that git runs are read-only. Unlike in bubblewrap,
 /tmp and the home folder live as long as the container, and its commands share the limits.
 
-The container ends when the last lmagent disconnects, or a minute after an lmagent was killed.
+A container's name is a hash of its whole setup: the workspace, the user, the image, the limits, and the mounts. Mounts
+are fixed when a container starts, and git's protected paths are not (a `git init`, or a `git config` of the user, which
+replaces the file by a new one). So the name covers the inode of each protected path: a changed set means a new
+container for the next command, and the old container ends when its own commands have. A container ends a few seconds
+after the last lmagent has disconnected or was killed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import platform
+import stat
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +34,30 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.container import (
-    LOCAL,
-    ROOT,
-    SHARED,
-    Mount,
-    Spec,
-    is_folder,
-    labels_match,
-    mounts,
-    run,
-    serve,
-    trouble,
-)
-from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
-from lmagent.sandbox.link import Link, connect
+from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
+from lmagent.sandbox.git.guard import GitGuard, Protected
+from lmagent.sandbox.inside import program
+from lmagent.sandbox.limits import MEGABYTE
+from lmagent.sandbox.link import Link, Remote
 from lmagent.sandbox.mountcheck import as_listed
-from lmagent.sandbox.place import find_program, inside
-from lmagent.sandbox.remote import Remote
 
 LIMITS = Limits(memory_mb=512, pids=128, cpus=0.9)
+
 INSTALL = "install docker: https://docs.docker.com/engine/install (or apt install docker.io)"
+
+LOCAL = "lmagent-sandbox"
+"""Name of the image that is built here, from scratch."""
+
+SHARED = "lmagent.usr"
+"""Label of an image that has the host's /usr mounted."""
+
+ROOT = "/workspace"
+IDLE = 5
+"""Seconds that a container stays after the last lmagent has disconnected."""
+
+ETC = ("ld.so.cache", "alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls/certs", "localtime")
+"""The visible part of the host's /etc if its /usr is mounted: not `ssl/private`, which root could read."""
+
 _ANSWER = 20.0
 _TRIES = 3
 
@@ -73,6 +82,15 @@ class DockerOptions(Struct, frozen=True):
     protected: Callable[[], Sequence[Protected]] | None = None
 
 
+class Mount(Struct, frozen=True):
+    """A folder or file that is mounted inside; `identity` (device and inode) is compared inside."""
+
+    source: str
+    target: str
+    writable: bool
+    identity: tuple[int, int]
+
+
 class _Engine(Struct, frozen=True):
     """The engine and the image, as docker reports them."""
 
@@ -80,6 +98,14 @@ class _Engine(Struct, frozen=True):
     rootless: bool
     image_id: str
     shared: bool
+
+
+class _Setup(Struct, frozen=True):
+    """The setup of a container: its mounts, outermost first, and the options that confine it."""
+
+    name: str
+    options: tuple[str, ...]
+    mounts: tuple[Mount, ...]
 
 
 class Docker:
@@ -94,7 +120,7 @@ class Docker:
         self._lock = anyio.Lock()
         self._engine: _Engine | None = None
         self._link: Link | None = None
-        self._spec: Spec | None = None
+        self._setup: _Setup | None = None
         self._retired: list[Link] = []
 
     async def probe(self) -> SandboxReport:
@@ -107,9 +133,7 @@ class Docker:
         )
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
-        if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
-            raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
-        folder = os.path.relpath(inside(self.workspace, command.cwd), self.workspace)
+        folder = os.path.relpath(inside(self.workspace, command), self.workspace)
         request = {
             "argv": command.argv,
             "cwd": os.path.normpath(f"{ROOT}/{folder}"),
@@ -117,80 +141,81 @@ class Docker:
             "merge": command.merge,
             "channel": CHANNEL if command.channel else "",
         }
-        link = await self._ready()
-        return Remote(link, link.begin(request, output), command)
+        return (await self._ready()).begin(request, command, output)
 
     async def aclose(self) -> None:
         """End all its commands; the container ends unless another lmagent uses it."""
         links, self._link, self._retired = [*self._retired, *([self._link] if self._link else [])], None, []
         for link in links:
-            await link.leave()
+            await link.close(remove=False)
 
     async def _ready(self) -> Link:
         """Return the connection to the container that matches the present workspace."""
         async with self._lock:
             for link in [link for link in self._retired if not link.busy]:
                 self._retired.remove(link)
-                await link.leave()
-            spec = await anyio.to_thread.run_sync(self._wanted)
-            if self._link is not None and (not self._link.alive or spec != self._spec):
+                await link.close(remove=False)
+            setup = await anyio.to_thread.run_sync(self._wanted)
+            if self._link is not None and (not self._link.alive or setup != self._setup):
                 self._retired.append(self._link)
                 self._link = None
             if self._link is None:
-                self._link, self._spec = await self._connect(spec)
+                self._link, self._setup = await self._connect(setup)
             return self._link
 
-    async def _connect(self, spec: Spec) -> tuple[Link, Spec]:
+    async def _connect(self, setup: _Setup) -> tuple[Link, _Setup]:
         """Reuse or make a container, and start a supervisor in it."""
         failure = SandboxError("the container could not be reached; nothing was run", fix="docker ps -a shows it")
         for _ in range(_TRIES):
-            docker = await anyio.to_thread.run_sync(self._ensure, spec)
+            await anyio.to_thread.run_sync(self._ensure, setup)
 
-            async def bury(name: str = spec.name) -> bool:
-                return (await anyio.to_thread.run_sync(self._call, "rm", "--force", name)).returncode == 0
+            async def remove(name: str = setup.name) -> None:
+                await anyio.to_thread.run_sync(self._call, "rm", "--force", name)
 
-            link = connect([docker, *serve(spec.name)], self._options.env, bury)
-            setup = {"filters": _filters(), "mounts": [mount.target for mount in spec.mounts]}
+            argv = [self._program(), "exec", "--interactive", "--workdir", "/", setup.name, "python3"]
+            link = Link([*argv, *program("supervisor", "serve")], self._options.env, remove)
             try:
-                found = await link.greet(setup, _ANSWER)
-                wrong = _wrong(found, spec)
+                requirements = {"filters": _filters(), "mounts": [mount.target for mount in setup.mounts]}
+                wrong = _wrong(await link.greet(requirements, _ANSWER), setup)
+                if not wrong:
+                    return link, setup
+                failure = SandboxError(wrong, fix="the docker engine has to be one of this machine")
             except SandboxError as error:  # it may just have been ending
                 failure = trouble(error.message, self._options.image)
-                await link.bury()
-                continue
             except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await link.bury()
+                await link.close(remove=True)
                 raise
-            if not wrong:
-                if _here(found):
-                    link.first = await anyio.to_thread.run_sync(self._first, spec.name)
-                return link, spec
-            failure = SandboxError(wrong, fix="the docker engine has to be one of this machine")
-            await link.bury()
-            spec = await anyio.to_thread.run_sync(self._wanted)
+            await link.close(remove=True)
+            setup = await anyio.to_thread.run_sync(self._wanted)
         raise failure
 
-    def _wanted(self) -> Spec:
-        if self._real == os.sep:
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
+    def _wanted(self) -> _Setup:
         options = self._options
         engine = self._engine or self._look()
         try:
-            protected = (options.protected or partial(protected_paths, Path(self._real)))()
+            protected = (options.protected or GitGuard(self.workspace).protected)()
+            mounts = _mounts(self._real, protected, options.read, shared=engine.shared)
         except OSError as error:
             raise SandboxError(f"the workspace cannot be opened: {error}; nothing was run") from error
-        return Spec(
-            workspace=self._real,
-            image=options.image,
-            image_id=engine.image_id,
-            # Without root, the engine's own user is 0 inside, and any other user has no rights over the workspace.
-            user="0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}",
-            limits=options.limits,
-            network=options.network,
-            mounts=mounts(self._real, protected, options.read, shared=engine.shared),
-            hidden=is_folder(f"{self._real}/.lmagent"),
+        limits, memory = options.limits, f"{options.limits.memory_mb}m"
+        tmp = f"rw,nosuid,nodev,exec,size={limits.tmp_mb}m,nr_inodes=100000"
+        # Without root, the engine's own user is 0 inside, and any other user has no rights over the workspace.
+        user = "0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}"
+        own = Path(self._real, ".lmagent")
+        covers = ["--tmpfs", f"{ROOT}/.lmagent:ro,size=4k,mode=0555"] if own.is_dir() and not own.is_symlink() else []
+        confined = (
+            *("--label", f"lmagent.workspace={self._real}"),
+            *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+            *("--pids-limit", str(limits.pids), "--memory", memory, "--memory-swap", memory),
+            *("--cpus", str(limits.cpus or 0.9), "--network", options.network, "--user", user, "--ipc", "private"),
+            *("--log-driver", "none", "--no-healthcheck", "--hostname", "sandbox", "--shm-size", "64m"),
+            *("--ulimit", "core=0", "--ulimit", f"fsize={limits.file_mb * MEGABYTE}", "--ulimit", "nofile=4096:4096"),
+            *("--tmpfs", f"/tmp:{tmp},mode=1777", "--tmpfs", f"{HOME}:{tmp},mode=0777"),
+            *(part for mount in mounts for part in ("--mount", _mount(mount))),
+            *(*covers, "--workdir", ROOT, "--entrypoint", "python3", engine.image_id),
         )
+        text = "\0".join((*confined, repr(mounts))).encode("utf-8", "surrogateescape")
+        return _Setup(f"lmagent-{hashlib.sha256(text).hexdigest()[:24]}", confined, mounts)
 
     def _look(self) -> _Engine:
         info = self._must("info", "--format", "{{json .SecurityOptions}} {{.ServerVersion}}")
@@ -205,50 +230,31 @@ class Docker:
         self._engine = _Engine(version, "name=rootless" in security, identity, shared)
         return self._engine
 
-    def _ensure(self, spec: Spec) -> str:
-        """Make sure that the container runs; return the path of the docker program."""
-        form = "{{.State.Status}} {{.Image}} {{json .Config.Labels}}"
+    def _ensure(self, setup: _Setup) -> None:
+        """Make sure that the container runs."""
+        run = ("run", "--detach", "--rm", "--pull", "never", "--name", setup.name, *setup.options)
         for _ in range(40):
-            found = self._call("container", "inspect", "--format", form, spec.name)
+            found = self._call("container", "inspect", "--format", "{{.State.Status}}", setup.name)
+            if found.stdout.strip() == "running":
+                return
+            if found.stdout.strip() in ("created", "removing"):  # by another process, at this moment
+                time.sleep(0.1)
+                continue
             if found.returncode == 0:
-                status, _, rest = found.stdout.strip().partition(" ")
-                if status == "running" and labels_match(rest, spec):
-                    break
-                if status in ("created", "removing"):  # by another process, at this moment
-                    time.sleep(0.1)
-                    continue
-                self._call("rm", "--force", spec.name)
-            made = self._call(*run(spec))
+                self._call("rm", "--force", setup.name)
+            made = self._call(*run, *program("supervisor", "hold", str(IDLE)))
             if made.returncode == 0:
-                break
+                return
             if "is already in use" not in made.stderr:
-                self._call("rm", "--force", spec.name)  # a container that could not be started is left as "created"
+                self._call("rm", "--force", setup.name)  # a container that could not be started is left as "created"
                 raise trouble(made.stderr, self._options.image)
-        else:
-            raise SandboxError(f"the container {spec.name} neither starts nor ends", fix=f"docker rm -f {spec.name}")
-        return self._program()
-
-    def _first(self, name: str) -> int:
-        """Return a descriptor of the container's first process, to kill it without docker; or -1."""
-        said = self._call("container", "inspect", "--format", "{{.State.Pid}}", name).stdout.strip()
-        if not said.isdigit():
-            return -1
-        descriptor = -1
-        try:
-            descriptor = os.pidfd_open(int(said))
-            if b"lmagent.sandbox.supervisor" in Path(f"/proc/{said}/cmdline").read_bytes():  # not a reused pid
-                return descriptor
-        except OSError:
-            pass
-        if descriptor >= 0:
-            os.close(descriptor)
-        return -1
+        raise SandboxError(f"the container {setup.name} neither starts nor ends", fix=f"docker rm -f {setup.name}")
 
     def _program(self) -> str:
-        program = find_program("docker", self._options.env, self.workspace)
-        if program is None:
+        found = find_program("docker", self._options.env, self.workspace)
+        if found is None:
             raise SandboxError("docker is not installed; nothing was run", fix=INSTALL)
-        return program
+        return found
 
     def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [self._program(), *arguments]
@@ -281,20 +287,15 @@ def _filters() -> dict[str, str]:
     return {machine: seccomp.program(machine).hex() for machine in ("x86_64", "aarch64")}
 
 
-def _here(found: Mapping[str, Any]) -> bool:
-    """Return whether the container is on this machine's own kernel."""
-    return sys.platform == "linux" and found["kernel"] == platform.release()
-
-
-def _wrong(found: Mapping[str, Any], spec: Spec) -> str:
-    """Return how the container differs from its spec.
+def _wrong(found: Mapping[str, Any], setup: _Setup) -> str:
+    """Return how the container differs from its setup.
 
     Docker follows links when it mounts: a command that still runs could have replaced a protected path by a link after
     our look. So the paths inside must have the identity that we saw.
     """
     if not found["filtered"]:
         return "there is no system call filter for the container's processor; nothing was run"
-    if not _here(found):
+    if sys.platform != "linux" or found["kernel"] != platform.release():
         return ""  # with a virtual machine in between, no inode is the same inside
 
     def differs(mount: Mount) -> bool:
@@ -302,7 +303,124 @@ def _wrong(found: Mapping[str, Any], spec: Spec) -> str:
         elsewhere = mount.target.startswith(f"{ROOT}/") and as_listed(mount.target) not in found["points"]
         return elsewhere or tuple(found["mounts"].get(mount.target, ())) != mount.identity
 
-    different = [mount.source for mount in spec.mounts if differs(mount)]
+    different = [mount.source for mount in setup.mounts if differs(mount)]
     if different:
         return f"docker mounted other files than the workspace has: {', '.join(different)}; nothing was run"
     return ""
+
+
+def _mount(mount: Mount) -> str:
+    """Return the value of `--mount`, a line of CSV. Unlike `-v`, it makes no missing folder."""
+    parts = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    parts += [] if mount.writable else ["readonly"]
+    return ",".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path], *, shared: bool) -> tuple[Mount, ...]:
+    """Return all mounts; `shared` also those of the host's /usr. Raises OSError."""
+    system = ["/usr", *(f"/etc/{name}" for name in ETC)] if shared else []
+    found = [Mount(workspace, ROOT, True, _identity(os.stat(workspace)))]
+    found += [Mount(at, at, False, _identity(os.stat(at))) for at in (*system, *map(str, read)) if os.path.exists(at)]
+    for item in protected:
+        try:
+            status = os.lstat(item.path)
+        except OSError:
+            continue  # it vanished at this moment
+        if not stat.S_ISLNK(status.st_mode):
+            target = f"{ROOT}/{item.path.relative_to(workspace).as_posix()}"
+            found.append(Mount(str(item.path), target, item.writable, _identity(status)))
+    return tuple(found)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+_DOWN = (
+    "Cannot connect to the Docker daemon",
+    "Is the docker daemon running",
+    "if the daemon is running",
+    "during connect",
+)
+_GROUP = "sudo usermod -aG docker $USER, then log in again (whoever is in that group is as good as root)"
+_START = "start it: sudo systemctl start docker (or open Docker Desktop)"
+
+
+def trouble(said: str, image: str) -> SandboxError:
+    """Turn docker's standard error into an error with a fix."""
+    text = " ".join(said.split())
+    if text.startswith("template:"):  # `docker info` of some versions, without an engine
+        text = _DOWN[0]
+    short = text.split(" See 'docker")[0].split(" Run 'docker")[0][-400:] or "it said nothing"
+    pull = f"docker pull {image}" if image.split(":")[0] != LOCAL else "lmagent sandbox image"
+    if "permission denied while trying" in text:
+        message, fix = "docker does not let this user in", _GROUP
+    elif any(sign in text for sign in _DOWN):
+        message, fix = "the docker engine does not run", _START
+    elif "No such image" in text or "Unable to find image" in text:
+        message, fix = f"there is no docker image {image!r}", pull
+    elif "python3" in text and "executable file not found" in text:
+        message, fix = f"there is no python3 in the docker image {image!r}", f"choose one that has it: {_OTHER}"
+    else:
+        message, fix = "docker failed", "docker info shows more"
+    return SandboxError(f"{message}; nothing was run ({short})", fix=fix)
+
+
+FOLDERS = ("usr", "etc", "etc/ssl", "proc", "sys", "dev", "tmp", "run", "workspace", "home", "var", "root")
+"""Without the home folder: its mode in the image would override that of the tmpfs, and no user could write there."""
+
+LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -> str:
+    """Build an image of nothing but names, without any registry, and return its id.
+
+    It has empty folders, the host's links of old (`bin` → `usr/bin`), and two lists of accounts; programs come from the
+    host's own /usr, which is mounted into the container. So it needs a Linux host with a merged /usr. With `env` None,
+    the docker client has this process's environment.
+
+    Raises:
+        SandboxError: this host cannot share its /usr, or docker failed.
+    """
+    env = os.environ if env is None else env
+    content = archive()
+    docker = find_program("docker", env, Path(os.devnull))
+    if docker is None:
+        raise SandboxError("docker is not installed", fix=INSTALL)
+    argv = [docker, "import", "--change", f"LABEL {SHARED}=host", "--change", "WORKDIR /workspace", "-", name]
+    done = subprocess.run(argv, input=content, capture_output=True, env=dict(env), check=False)
+    if done.returncode:
+        raise trouble(done.stderr.decode("utf-8", "replace"), name)
+    return done.stdout.decode().strip()
+
+
+def archive(root: Path = Path("/")) -> bytes:
+    """Return the image's files, as a tar, with the links of `root`.
+
+    Raises:
+        SandboxError: programs of this host are not in /usr alone.
+    """
+    if sys.platform != "linux":
+        raise SandboxError(
+            "the local image uses the /usr of a Linux host, and this host has another system", fix=_OTHER
+        )
+    if not (root / "bin").is_symlink():
+        raise SandboxError("the local image needs a merged /usr, and /bin is a folder here", fix=_OTHER)
+    if not (root / "usr/bin/python3").exists():
+        raise SandboxError("the local image uses the host's /usr/bin/python3, which does not exist", fix=_OTHER)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for folder in FOLDERS:
+            _add(tar, folder, tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755)
+        for link in LINKS:
+            if (root / link).is_symlink():
+                _add(tar, link, tarfile.SYMTYPE, target=os.readlink(root / link))
+        for file, text in accounts().items():
+            _add(tar, file, tarfile.REGTYPE, text=text)
+    return content.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, kind: bytes, *, mode: int = 0o644, target: str = "", text: str = "") -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, len(text)
+    tar.addfile(entry, io.BytesIO(text.encode()))

@@ -1,10 +1,19 @@
-"""The environment of commands: almost no variable of this process is passed on, so that no key can leak."""
+"""The environment of commands: their variables, their folder, and the programs that make their sandbox.
+
+Almost no variable of this process is passed on, so that no key can leak.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmagent.core.errors import SandboxError
+
+if TYPE_CHECKING:
+    from lmagent.core.sandbox import Exec
 
 HOME = "/home/agent"
 """The home folder inside: empty at the beginning of every command."""
@@ -53,3 +62,48 @@ def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: s
         "PYTHONUNBUFFERED": "1",
         "LMAGENT_SANDBOX": "1",
     }
+
+
+def accounts() -> dict[str, str]:
+    """Return the files inside that name this user, by their path in the root folder."""
+    uid, gid = os.getuid(), os.getgid()
+    return {
+        "etc/passwd": f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+        "etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
+        "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+
+
+def inside(workspace: Path, command: Exec) -> Path:
+    """Return the folder of a command.
+
+    Raises:
+        SandboxError: the command cannot be run, or its folder is outside the workspace or does not exist.
+    """
+    if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
+        raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
+    if workspace == Path(workspace.anchor):
+        raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
+    folder = Path(os.path.normpath(workspace / command.cwd))
+    try:
+        real = Path(os.path.realpath(folder))
+    except OSError as error:  # another command moves the folder during the look
+        raise SandboxError(
+            f"the folder {command.cwd!r} cannot be looked at: {error.strerror}; nothing was run"
+        ) from None
+    if not folder.is_relative_to(workspace) or not real.is_relative_to(workspace):
+        raise SandboxError(f"the folder {command.cwd!r} is outside the workspace; nothing was run")
+    if not folder.is_dir():
+        raise SandboxError(f"the folder {command.cwd!r} does not exist; nothing was run")
+    return folder
+
+
+def find_program(name: str, env: Mapping[str, str], workspace: Path) -> str | None:
+    """Return the path of a program on PATH, never one in the workspace, where the agent could have put it."""
+    for entry in env.get("PATH", os.defpath).split(os.pathsep):
+        path = Path(entry, name)
+        if not path.is_absolute() or path.is_relative_to(workspace) or path.resolve().is_relative_to(workspace):
+            continue
+        if os.access(path, os.X_OK) and path.is_file():
+            return str(path)
+    return None

@@ -16,7 +16,7 @@ them).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Literal
 
@@ -131,11 +131,6 @@ def parse_pattern(text: str) -> HostPattern:
             f"{text!r} cannot be allowed: {error}",
             fix="write host:port, for example pypi.org:443, *.example.com or 127.0.0.1:8080",
         ) from None
-
-
-def parse_patterns(texts: Iterable[str]) -> tuple[HostPattern, ...]:
-    """Return all patterns; raises ConfigError."""
-    return tuple(map(parse_pattern, texts))
 
 
 def reach_of(patterns: Sequence[HostPattern], target: Target, *, tunnel: bool = False) -> Reach | None:

@@ -16,26 +16,23 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, SandboxReport
-from lmagent.sandbox import launch, seccomp
+from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, Promise, SandboxReport
+from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import REQUIRED, attack
-from lmagent.sandbox.container import program
-from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.keeper import kill, kill_below
-from lmagent.sandbox.limits import over_limit
-from lmagent.sandbox.place import inside
-from lmagent.sandbox.process import Handlers, Process, spawn
+from lmagent.sandbox.environment import base_environment, inside
+from lmagent.sandbox.inside import launch, program
+from lmagent.sandbox.inside.keeper import FAILED, kill, kill_below
+from lmagent.sandbox.limits import MEGABYTE
+from lmagent.sandbox.process import Process
+from lmagent.sandbox.scratch import make_private
 
 OLDEST = 4
 SCOPED = 6
@@ -52,62 +49,38 @@ NOT_KEPT = (
 )
 
 
-class LandlockOptions(Struct, frozen=True):
-    """The setup of a Landlock sandbox.
-
-    Attributes:
-        env: environment of this process, of which little is passed on.
-        read: folders outside /usr that are readable inside.
-        degraded: whether the user selected it by name, aware of its gaps.
-    """
-
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
-    read: tuple[Path, ...] = ()
-    degraded: bool = False
-
-
 class Landlock:
-    """See `lmagent.core.sandbox.Sandbox`."""
+    """See `lmagent.core.sandbox.Sandbox`. `read` are folders outside /usr that are readable inside."""
 
-    def __init__(self, workspace: Path, options: LandlockOptions) -> None:
+    def __init__(
+        self, workspace: Path, env: Mapping[str, str], limits: Limits | None = None, read: tuple[Path, ...] = ()
+    ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
-        self._options = options
+        self._limits = limits or Limits()
+        self._read = read
         self._own = Path(tempfile.gettempdir(), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
-        base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
+        base = base_environment(env, (*read, workspace), home=f"{self._own}/home")
         # An unreadable config file is a fatal error to git, a missing one is not.
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
 
     async def probe(self) -> SandboxReport:
-        """Attack it from inside. It counts as working only if the user selected it by name."""
+        """Attack it from inside. That processes can be seen is known, and does not count."""
         version = launch.abi() if sys.platform == "linux" else 0
         report = SandboxReport("landlock", str(version))
         if why := _missing(version):
-            return msgspec.structs.replace(report, works=False, reason=why, fix=FIX)
-        asked = Landlock(self.workspace, msgspec.structs.replace(self._options, degraded=True))
-        try:
-            how = "limits of each process and a watch over the tree"
-            report = await attack(asked, report, self._options.limits, how)
-        finally:
-            await asked.aclose()
+            return replace(report, works=False, reason=why, fix=FIX)
+        report = await attack(self, report, self._limits, "limits of each process and a watch over the tree")
         if not report.promises:
             return report
-        promises = tuple(_said(promise, version) for promise in report.promises)
-        report = msgspec.structs.replace(report, promises=(*promises, *NOT_KEPT))
-        broken = [promise.name for promise in promises if not promise.kept and promise.name in REQUIRED]
-        if self._options.degraded and broken == ["processes"]:
-            return msgspec.structs.replace(report, works=True, reason="")
-        return msgspec.structs.replace(
-            report,
-            works=False,
-            reason=f"not kept: {', '.join((*broken, *(promise.name for promise in NOT_KEPT)))}",
-            fix=FIX,
-        )
+        signals = "not signalled" if version >= SCOPED else "signalled"
+        seen = Promise("processes", False, f"open: other processes can be seen, and {signals}")
+        promises = [seen if promise.name == "processes" else promise for promise in report.promises]
+        broken = [made.name for made in promises if not made.kept and made.name in REQUIRED and made is not seen]
+        reason = f"not kept: {', '.join(broken)}" if broken else ""
+        return replace(report, works=not broken, promises=(*promises, *NOT_KEPT), reason=reason)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
-        if not self._options.degraded:
-            raise SandboxError("Landlock alone does not keep enough; nothing was run", fix=FIX)
         if why := _missing(launch.abi() if sys.platform == "linux" else 0):
             raise SandboxError(f"{why}; nothing was run", fix=FIX)
         if command.hosts:
@@ -115,40 +88,31 @@ class Landlock:
                 "Landlock cannot let a command reach some hosts and no others; nothing was run",
                 fix="use bubblewrap or docker for commands that need the network",
             )
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
-            raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
-        folder = inside(self.workspace, command.cwd)
-        argv = [sys.executable, *program(json.dumps(self._config(command, folder)), module="launch")]
-        handlers = Handlers(kill=_kill, watch=partial(_watch, self._options.limits), failure=_failure)
+        folder = inside(self.workspace, command)
+        argv = [sys.executable, *program("launch", json.dumps(self._config(command, folder)))]
         # Without the command's own variables: out here they would take effect.
-        return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
+        return _Landlocked(argv, command, output, env={"PATH": os.defpath}, cwd="/", limits=self._limits)
 
     async def aclose(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _config(self, command: Exec, folder: Path) -> launch.Config:
-        try:
-            for name in ("", "home", "tmp"):
-                (self._own / name).mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise SandboxError(f"no folder for temporary files can be made: {error}; nothing was run") from error
-        limits, megabyte = self._options.limits, 1024 * 1024
+        make_private(self._own)
+        limits = self._limits
         return {
             "argv": command.argv,
             "cwd": str(folder),
             "env": {**self.environment, **command.env},
             "parent": os.getpid(),
             "filter": seccomp.program(families=()).hex(),
-            "read": [*READ, *(f"/etc/{name}" for name in ETC), *map(str, self._options.read)],
+            "read": [*READ, *(f"/etc/{name}" for name in ETC), *map(str, self._read)],
             "write": [str(self.workspace), str(self._own)],
             "devices": DEVICES,
             "channel": CHANNEL,
             "limits": {
                 "RLIMIT_CORE": 0,
-                "RLIMIT_DATA": limits.memory_mb * megabyte,
-                "RLIMIT_FSIZE": limits.file_mb * megabyte,
+                "RLIMIT_DATA": limits.memory_mb * MEGABYTE,
+                "RLIMIT_FSIZE": limits.file_mb * MEGABYTE,
                 "RLIMIT_NOFILE": 4096,
             },
         }
@@ -162,27 +126,15 @@ def _missing(version: int) -> str:
     return "" if seccomp.supported() else "there is no system call filter for this processor"
 
 
-def _said(promise: Promise, version: int) -> Promise:
-    if promise.name != "processes":
-        return promise
-    signals = "not signalled" if version >= SCOPED else "signalled"
-    return Promise("processes", False, f"open: other processes can be seen, and {signals}")
+class _Landlocked(Process):
+    def kill_all(self) -> None:
+        """Kill the descendants first: before ABI 6 a command could have stopped its launcher."""
+        kill_below(self._popen.pid)
+        kill(self._popen.pid, signal.SIGTERM)
+        kill(self._popen.pid, signal.SIGCONT)
 
-
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """Kill the descendants first: before ABI 6 a command could have stopped its launcher."""
-    kill_below(popen.pid)
-    kill(popen.pid, signal.SIGTERM)
-    kill(popen.pid, signal.SIGCONT)
-
-
-def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
-    return over_limit(popen.pid, limits)
-
-
-def _failure(code: int, first_output: bytes) -> SandboxError | None:
-    """Return why the launcher did not get as far as the command."""
-    if code != launch.FAILED or not first_output.startswith(launch.SIGN.encode()):
-        return None
-    said = first_output.decode("utf-8", "replace").strip()
-    return SandboxError(f"{said}; nothing was run", fix=FIX)
+    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
+        if code != FAILED or not first_output.startswith(launch.SIGN.encode()):
+            return None
+        said = first_output.decode("utf-8", "replace").strip()
+        return SandboxError(f"{said}; nothing was run", fix=FIX)

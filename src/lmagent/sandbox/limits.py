@@ -17,6 +17,7 @@ from pathlib import Path
 from lmagent.core.sandbox import EndReason, Limits
 from lmagent.sandbox.environment import HOME
 
+MEGABYTE = 1024 * 1024
 CGROUP = Path("/sys/fs/cgroup")
 NAMES = 100_000
 """Files that a command may have in memory, as in `container`."""
@@ -24,8 +25,18 @@ NAMES = 100_000
 IN_MEMORY = ("/tmp", "/dev/shm", HOME)
 """Folders inside whose files are in memory, for a command that shares none of them."""
 
+_PRLIMIT = "/usr/bin/prlimit"
 _numbers = itertools.count()
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def limited(argv: Sequence[str], limits: Limits, *, count_processes: bool) -> list[str]:
+    """Return a command line under the limits of a process; without `prlimit`, the command itself."""
+    if not os.path.exists(_PRLIMIT):
+        return list(argv)
+    options = [f"--data={limits.memory_mb * MEGABYTE}", f"--fsize={limits.file_mb * MEGABYTE}", "--nofile=4096:4096"]
+    options += [f"--nproc={limits.pids}"] if count_processes else []  # of the user, in this namespace
+    return [_PRLIMIT, *options, "--core=0", "--", *argv]
 
 
 class Group:
@@ -89,7 +100,7 @@ def _sweep() -> None:
 
 def _v1(name: str, limits: Limits, made: list[Path]) -> Group:
     memory, pids, cpu = (CGROUP / controller / name for controller in ("memory", "pids", "cpu"))
-    size = str(limits.memory_mb * 1024 * 1024)
+    size = str(limits.memory_mb * MEGABYTE)
     for folder in (memory, pids, *((cpu,) if limits.cpus else ())):
         folder.mkdir()
         made.append(folder)
@@ -106,7 +117,7 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
     folder = CGROUP / name
     folder.mkdir()
     made.append(folder)
-    (folder / "memory.max").write_text(str(limits.memory_mb * 1024 * 1024))
+    (folder / "memory.max").write_text(str(limits.memory_mb * MEGABYTE))
     with contextlib.suppress(OSError):
         (folder / "memory.swap.max").write_text("0")
     (folder / "pids.max").write_text(str(limits.pids))
@@ -118,7 +129,7 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
 def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) -> EndReason | None:
     """Return the limit, if any, that the tree below a process exceeds; `in_memory` lists folders of in-memory files."""
     own = shared = count = 0
-    most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
+    most, sharing = limits.memory_mb * MEGABYTE, list[int]()
     for pid in tree(root):
         count += 1
         with contextlib.suppress(OSError, ValueError, IndexError):

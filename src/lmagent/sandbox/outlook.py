@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from lmagent.sandbox.place import find_program
+from lmagent.sandbox.environment import find_program
 
 QUICK = 5.0
 """Seconds that a program may take to answer."""

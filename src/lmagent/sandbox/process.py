@@ -5,19 +5,20 @@ A command ends with its process, never with a pipe: a grandchild that holds the 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
-from msgspec import Struct
 
 from lmagent.core.errors import SandboxError, ungrouped
-from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Exit, OnOutput, Stream
+from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Exit, Limits, OnOutput, Stream
+from lmagent.sandbox.limits import over_limit
 
 DRAIN = 0.2
 """Seconds in which output that was written before the end is still read."""
@@ -31,52 +32,94 @@ WATCH = 0.1
 _PIECE = 256 * 1024
 
 
-class Handlers(Struct, frozen=True):
-    """A backend's callbacks for a process.
-
-    Attributes:
-        kill: kills it, with all processes that it started.
-        gone: waits until all of these are gone.
-        watch: checks its use of resources; a reason ends it.
-        memory: returns whether it ran out of memory, called at the end.
-        failure: the sandbox's own failure, from the exit status and the first output; None without one.
-        serve: runs beside the command, and is cancelled at its end.
-    """
-
-    kill: Callable[[subprocess.Popen[bytes]], None]
-    gone: Callable[[subprocess.Popen[bytes]], None] | None = None
-    watch: Callable[[subprocess.Popen[bytes]], EndReason | None] | None = None
-    memory: Callable[[], bool] | None = None
-    failure: Callable[[int, bytes], SandboxError | None] | None = None
-    close: Callable[[], None] | None = None
-    serve: Callable[[], Coroutine[Any, Any, None]] | None = None
-
-
 class Process:
-    """One command; see `lmagent.core.sandbox.Running`. Made by `spawn`."""
+    """One command; see `lmagent.core.sandbox.Running`. A backend overrides what it does in its own way.
+
+    It is made in the thread of the event loop, which outlives the command: a bubblewrap is killed when the *thread*
+    that started it ends.
+
+    Args:
+        argv: the command with the backend's wrapper.
+        limits: watched from outside; None if the kernel enforces all of them.
+
+    Raises:
+        SandboxError: it could not be started.
+    """
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
-        pipes: Mapping[Stream, int],
-        channel: socket.socket | None,
+        argv: Sequence[str],
         command: Exec,
         output: OnOutput,
-        handlers: Handlers,
+        *,
+        env: Mapping[str, str],
+        cwd: str | Path,
+        pass_fds: Sequence[int] = (),
+        limits: Limits | None = None,
     ) -> None:
-        self._popen = popen
-        self._pipes = dict(pipes)
-        self._channel = channel
         self._command = command
         self._output = output
-        self._handlers = handlers
+        self._limits = limits
         self._began = time.monotonic()
         self._reason: EndReason | None = None
         self._first = b""
         self._failure: SandboxError | None = None
         self._notes: tuple[str, ...] = ()
-        self._open = len(self._pipes) + (channel is not None)
+        self._pipes: dict[Stream, int] = {}
+        self._channel, theirs = socket.socketpair() if command.channel else (None, None)
+        ends: list[int] = []
+        try:
+            for stream in ("stdout", "stderr")[: 1 if command.merge else 2]:
+                self._pipes[stream], end = os.pipe()
+                os.set_blocking(self._pipes[stream], False)
+                ends.append(end)
+            self._popen = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=ends[0],
+                stderr=ends[-1],
+                env={**env, **({CHANNEL: str(theirs.fileno())} if theirs else {})},
+                cwd=cwd,
+                pass_fds=(*pass_fds, *((theirs.fileno(),) if theirs else ())),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self._close_pipes()
+            raise SandboxError(f"the command cannot be started: {error}") from error
+        finally:
+            for end in ends:
+                os.close(end)
+            if theirs:
+                theirs.close()
+        if self._channel:
+            self._channel.setblocking(False)
+        self._open = len(self._pipes) + (self._channel is not None)
         self._drained = anyio.Event()
+
+    def kill_all(self) -> None:
+        """Kill it, with all processes that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def wait_until_gone(self) -> None:
+        """Wait until all of its processes are gone."""
+
+    def over_limit(self) -> EndReason | None:
+        """Return the limit, if any, that it exceeds."""
+        return over_limit(self._popen.pid, self._limits) if self._limits else None
+
+    def out_of_memory(self) -> bool:
+        """Return whether a process of it was killed for lack of memory."""
+        return False
+
+    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
+        """Return why the sandbox did not get as far as the command, if so."""
+
+    def release(self) -> None:
+        """Release its resources, after its end."""
+
+    async def serve(self) -> None:
+        """Run beside it until cancelled at its end."""
 
     def mark(self) -> None:
         """Do nothing: the guard checks the workspace."""
@@ -108,10 +151,8 @@ class Process:
                         readers.start_soon(self._pump, stream, descriptor)
                     if self._channel is not None:
                         readers.start_soon(self._pump, "channel", self._channel.fileno())
-                    if self._handlers.watch is not None:
-                        readers.start_soon(self._watch)
-                    if self._handlers.serve is not None:
-                        readers.start_soon(self._handlers.serve)
+                    readers.start_soon(self._watch)
+                    readers.start_soon(self.serve)
                     await self._until_end()
                     with anyio.move_on_after(DRAIN):
                         await self._drained.wait()
@@ -130,24 +171,25 @@ class Process:
             self._end("timeout")
             await _ended(self._popen)
 
-    async def _settle(self) -> None:
-        """Ensure that no process of it and no descriptor of ours is left."""
-        await _ended(self._popen)
+    def _close_pipes(self) -> None:
         for descriptor in self._pipes.values():
             os.close(descriptor)
         if self._channel is not None:
             self._channel.close()
-        if self._handlers.gone is not None:
-            await anyio.to_thread.run_sync(self._handlers.gone, self._popen)
-        if self._handlers.memory is not None and self._reason is None and self._handlers.memory():
+
+    async def _settle(self) -> None:
+        """Ensure that no process of it and no descriptor of ours is left."""
+        await _ended(self._popen)
+        self._close_pipes()
+        await anyio.to_thread.run_sync(self.wait_until_gone)
+        if self._reason is None and self.out_of_memory():
             if self._code:
                 self._reason = "memory"
             else:
                 self._notes = ("a process in it was killed: it used more memory than the sandbox allows",)
-        if self._handlers.failure is not None and self._reason is None:
-            self._failure = self._handlers.failure(self._code, self._first)
-        if self._handlers.close is not None:
-            self._handlers.close()
+        if self._reason is None:
+            self._failure = self.failure(self._code, self._first)
+        self.release()
 
     @property
     def _code(self) -> int:
@@ -162,13 +204,12 @@ class Process:
     def _end(self, reason: EndReason) -> None:
         if self._popen.poll() is None:
             self._reason = self._reason or reason
-            self._handlers.kill(self._popen)
+            self.kill_all()
 
     async def _watch(self) -> None:
-        assert self._handlers.watch is not None
         while True:
             await anyio.sleep(WATCH)
-            if reason := self._handlers.watch(self._popen):
+            if reason := self.over_limit():
                 self._end(reason)
                 return
 
@@ -191,68 +232,6 @@ class Process:
             self._open -= 1
             if not self._open:
                 self._drained.set()
-
-
-def spawn(
-    argv: Sequence[str],
-    command: Exec,
-    output: OnOutput,
-    handlers: Handlers,
-    *,
-    env: Mapping[str, str],
-    cwd: str | Path | None = None,
-    pass_fds: Sequence[int] = (),
-) -> Process:
-    """Start `argv`, which is the command with the backend's wrapper.
-
-    Called from the thread of the event loop, which outlives the command: a bubblewrap is killed when the *thread* that
-    started it ends.
-
-    Raises:
-        SandboxError: it could not be started.
-    """
-    ends: list[int] = []
-    pipes: dict[Stream, int] = {}
-    channel, theirs = socket.socketpair() if command.channel else (None, None)
-    try:
-        pipes["stdout"], stdout = _pipe(ends)
-        stderr = stdout
-        if not command.merge:
-            pipes["stderr"], stderr = _pipe(ends)
-        inside = {CHANNEL: str(theirs.fileno())} if theirs else {}
-        popen = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            env={**env, **inside},
-            cwd=cwd,
-            pass_fds=(*pass_fds, *((theirs.fileno(),) if theirs else ())),
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        for descriptor in pipes.values():
-            os.close(descriptor)
-        if channel:
-            channel.close()
-        if handlers.close is not None:
-            handlers.close()
-        raise SandboxError(f"the command cannot be started: {error}") from error
-    finally:
-        for descriptor in ends:
-            os.close(descriptor)
-        if theirs:
-            theirs.close()
-    if channel:
-        channel.setblocking(False)
-    return Process(popen, pipes, channel, command, output, handlers)
-
-
-def _pipe(ends: list[int]) -> tuple[int, int]:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    ends.append(write)
-    return read, write
 
 
 async def _ended(popen: subprocess.Popen[bytes]) -> None:

@@ -29,22 +29,18 @@ import socket as sockets
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import anyio
-from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox import forward
-from lmagent.sandbox.hosts import Address, Reach, Target, is_private, is_reachable, parse_patterns, reach_of
-from lmagent.sandbox.proxyhttp import HEAD_LIMIT, ProxyRefusal, ProxyRequest, parse_request, simple_response
-from lmagent.sandbox.relay import GONE, exchange, tunnel
+from lmagent.sandbox.hosts import Address, Target, is_private, is_reachable, parse_pattern, reach_of
+from lmagent.sandbox.inside import forward
+from lmagent.sandbox.proxyhttp import GONE, HEAD_LIMIT, ProxyExchange, ProxyRefusal, ProxyRequest, parse_request
 
 SOCKET = "/run/lmagent/proxy.sock"
 """Where the socket is inside."""
@@ -52,20 +48,11 @@ SOCKET = "/run/lmagent/proxy.sock"
 PORT = 3128
 """Port of the forwarder inside; its network namespace has no other listener."""
 
-ADVICE = "The user can allow it: --allow-host {target}"
+ADVICE = "The user can allow it: --allow-host {}"
 
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 1 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TRIES = 4
-
-
-class Decision(Struct, frozen=True):
-    """The decision about a request; host and port are empty and 0 if its target could not be parsed."""
-
-    host: str
-    port: int
-    allowed: bool
-    reason: str
 
 
 class Bounds(Struct, frozen=True):
@@ -87,7 +74,6 @@ class Bounds(Struct, frozen=True):
 
 
 Decide = Callable[[str, int], Awaitable[bool]]
-Log = Callable[[Decision], None]
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -100,17 +86,12 @@ async def system_resolve(host: str, port: int) -> Sequence[str]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def _forget(decision: Decision) -> None:
-    """Do nothing: the default without a log."""
-
-
 class AllowListProxy:
     """The proxy of one command.
 
     Args:
         hosts: patterns of the hosts that may be reached; see `lmagent.sandbox.hosts`.
         decide: asked about a host and port on the internet that is not listed, once for each.
-        log: receives every decision.
 
     Raises:
         ConfigError: a text in `hosts` is no pattern.
@@ -121,17 +102,15 @@ class AllowListProxy:
         hosts: Iterable[str],
         *,
         decide: Decide = deny,
-        log: Log = _forget,
         resolve: Resolve = system_resolve,
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
-        self._patterns = parse_patterns(hosts)
-        self._decide, self._log, self._resolve, self._bounds = decide, log, resolve, bounds
+        self._patterns = [parse_pattern(host) for host in hosts]
+        self._decide, self._resolve, self._bounds = decide, resolve, bounds
         self._answers: dict[Target, bool] = {}
         self._asking = anyio.Lock()
         self._folder: Path | None = None
         self._listener: SocketListener | None = None
-        self._group: TaskGroup | None = None
 
     @property
     def path(self) -> Path:
@@ -170,8 +149,6 @@ class AllowListProxy:
                     return
                 except (anyio.BrokenResourceError, OSError):
                     slots.release()
-                    if self._listener is None:  # closed meanwhile
-                        return
                     await anyio.sleep(0.05)  # out of descriptors, most likely
                     continue
                 group.start_soon(self._client, client, slots)
@@ -184,29 +161,13 @@ class AllowListProxy:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._listener = self._folder = None
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        self._group = anyio.create_task_group()
-        await self._group.__aenter__()
-        self._group.start_soon(self.serve)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._group is not None
-        self._group.cancel_scope.cancel()
-        try:
-            return await self._group.__aexit__(kind, error, trace)
-        finally:
-            self.close()
-
-    def wrap(self, argv: Sequence[str], python: str, *, socket: str = SOCKET, port: int = PORT) -> list[str]:
-        """Return the command with the forwarder in front; `python` and `socket` are paths inside, port 0 is any."""
+    def wrap(self, argv: Sequence[str], python: str) -> list[str]:
+        """Return the command with the forwarder in front; `python` is a path inside."""
         listed = {pattern.host for pattern in self._patterns}
         # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
         direct = ",".join(name for name in _LOOPBACK if name not in listed)
-        return [python, "-I", "-S", "-c", _forwarder(), socket, str(port), direct, *argv]
+        program = Path(forward.__file__).read_text(encoding="utf-8")
+        return [python, "-I", "-S", "-c", program, SOCKET, str(PORT), direct, *argv]
 
     async def _client(self, client: SocketStream, slots: anyio.Semaphore) -> None:
         try:
@@ -224,78 +185,65 @@ class AllowListProxy:
         request = await self._request(source)
         addresses = await self._admit(request)
         async with await self._connect(request.target, addresses) as server:
-            if request.tunnel:
-                await tunnel(client, server, self._bounds.idle)
-            else:
-                await exchange(client, source, server, request, self._bounds.idle)
+            await ProxyExchange(client, source, server, request).carry(self._bounds.idle)
 
     async def _request(self, source: BufferedByteReceiveStream) -> ProxyRequest:
-        head = b""
         try:
-            try:
-                with anyio.fail_after(self._bounds.head):
-                    head = await source.receive_until(b"\r\n\r\n", HEAD_LIMIT)
-            except TimeoutError:
-                raise ProxyRefusal(408, "The request took too long.") from None
-            except anyio.DelimiterNotFound:
-                raise ProxyRefusal(431, "The header is too large.") from None
-            if len(head) > HEAD_LIMIT:
-                raise ProxyRefusal(431, "The header is too large.")
-            request = parse_request(head)
-            if request.body.framing == "length" and len(source.buffer) > request.body.length:
-                raise ProxyRefusal(400, "One request a connection: more was sent than the request.")
-        except ProxyRefusal as refusal:
-            first = ascii(head.partition(b"\r\n")[0].decode("latin-1"))[:160]
-            self._log(Decision("", 0, False, f"{refusal.text} {first}"))
-            raise
+            with anyio.fail_after(self._bounds.head):
+                head = await source.receive_until(b"\r\n\r\n", HEAD_LIMIT)
+        except TimeoutError:
+            raise ProxyRefusal(408, "The request took too long.") from None
+        except anyio.DelimiterNotFound:
+            raise ProxyRefusal(431, "The header is too large.") from None
+        if len(head) > HEAD_LIMIT:
+            raise ProxyRefusal(431, "The header is too large.")
+        request = parse_request(head)
+        if request.length is not None and len(source.buffer) > request.length:
+            raise ProxyRefusal(400, "One request a connection: more was sent than the request.")
         return request
 
     async def _admit(self, request: ProxyRequest) -> Sequence[Address]:
         """Return the addresses that a request may be sent to, in order.
 
         Raises:
-            Refusal: the request is denied, or the name has no allowed address.
+            ProxyRefusal: the request is denied, or the name has no allowed address.
         """
         target = request.target
-        reach = reach_of(self._patterns, target, tunnel=request.tunnel)
-        reason = "listed" if reach else await self._ask(target)
+        reach = reach_of(self._patterns, target, tunnel=request.is_tunnel)
+        if reach is None:
+            await self._ask(target)
         addresses = await self._addresses(target)
         allowed = [address for address in addresses if is_reachable(address, reach or "public")]
         if addresses and not allowed:
             why = f"{target.host} is {addresses[0]}, which is not on the internet"
-            self._deny(target, why, _listing(target, reach))
-        self._log(Decision(target.host, target.port, True, reason))
+            listed_itself = "An address like this must be listed itself."
+            raise _denied(why, listed_itself if reach == "local" else ADVICE.format(f"ip:{target}"))
         if not allowed:
             raise ProxyRefusal(502, f"{target.host} cannot be resolved")
         return allowed
 
-    async def _ask(self, target: Target) -> str:
-        """Return the reason to allow a target that is not listed.
+    async def _ask(self, target: Target) -> None:
+        """Return if a target that is not listed is allowed.
 
         Raises:
-            Refusal: it is denied.
+            ProxyRefusal: it is denied.
         """
         if is_private(target):
-            self._deny(target, f"{target} is not on the internet and not on the allow list of this command")
+            raise _denied(
+                f"{target} is not on the internet and not on the allow list of this command", ADVICE.format(target)
+            )
         async with self._asking:  # the user answers one question at a time, and each only once
             if target not in self._answers:
                 if len(self._answers) >= self._bounds.questions:
-                    self._deny(target, f"{target} is not on the allow list, and too many hosts were asked about")
-                self._answers[target] = await self._decided(target)
+                    raise _denied(
+                        f"{target} is not on the allow list, and too many hosts were asked about", ADVICE.format(target)
+                    )
+                try:
+                    self._answers[target] = await self._decide(target.host, target.port) is True
+                except Exception:  # noqa: BLE001 - `decide` is not our code; a failure means denied
+                    self._answers[target] = False
         if not self._answers[target]:
-            self._deny(target, f"{target} is not on the allow list of this command")
-        return "approved"
-
-    async def _decided(self, target: Target) -> bool:
-        try:
-            return await self._decide(target.host, target.port) is True
-        except Exception as error:  # noqa: BLE001 - `decide` is not our code; a failure means denied
-            self._log(Decision(target.host, target.port, False, f"the question failed: {error!r}"))
-            return False
-
-    def _deny(self, target: Target, why: str, advice: str = "") -> None:
-        self._log(Decision(target.host, target.port, False, why))
-        raise ProxyRefusal(403, f"Blocked by lmagent: {why}\n{advice or ADVICE.format(target=target)}\n")
+            raise _denied(f"{target} is not on the allow list of this command", ADVICE.format(target))
 
     async def _addresses(self, target: Target) -> Sequence[Address]:
         if address := target.address:
@@ -333,22 +281,14 @@ def find_python(visible: Iterable[Path] = ()) -> str:
     )
 
 
-@cache
-def _forwarder() -> str:
-    return Path(forward.__file__).read_text(encoding="utf-8")
-
-
-def _listing(target: Target, reach: Reach | None) -> str:
-    if reach == "local":
-        return "An address like this must be listed itself."
-    return f"If it is meant, the user can allow it: --allow-host ip:{target}"
+def _denied(why: str, advice: str) -> ProxyRefusal:
+    return ProxyRefusal(403, f"Blocked by lmagent: {why}\n{advice}")
 
 
 async def _refuse(client: SocketStream, refusal: ProxyRefusal) -> None:
     """Answer, and read on for a while: a client that is still sending would not see the answer otherwise."""
-    reason = refusal.text.partition("\n")[0][:200]
     with anyio.move_on_after(_LINGER_SECONDS):
-        await client.send(simple_response(refusal.status, reason, refusal.text.rstrip("\n") + "\n"))
+        await client.send(refusal.encode())
         await client.send_eof()
         drained = 0
         while drained < _LINGER_BYTES:

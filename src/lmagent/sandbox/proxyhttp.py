@@ -1,9 +1,11 @@
-"""Reads HTTP/1.1 messages strictly and writes them anew, so that the server reads exactly the message that was allowed.
+"""Reads HTTP/1.1 requests strictly and writes them anew, so that the server reads exactly the request that was allowed.
 
-A message that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header,
-a coding other than `chunked`. Bodies are read by their framing and framed again; chunk extensions and trailers are
+A request that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header,
+a coding other than `chunked`. Its body is read by its framing and framed again; chunk extensions and trailers are
 dropped. The reader is our own because h11 (of uvicorn and httpcore) is made to be lenient: it takes folded headers,
-bare line feeds, a repeated length, and a length beside chunks.
+bare line feeds, a repeated length, and a length beside chunks. Answers pass unread: only the command reads them.
+
+Each side sends only when the other has taken the piece before, so memory does not depend on sizes.
 
 Sources: RFC 9110 §7.6 (hop-by-hop fields), RFC 9112 §3.2, §6, §7.1, §11.2.
 """
@@ -12,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Literal
 
 import anyio
+from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
@@ -27,11 +29,9 @@ _LINE_LIMIT = 4096
 
 Send = Callable[[bytes], Awaitable[None]]
 Header = tuple[str, str]
-Framing = Literal["length", "chunked", "close"]
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _REQUEST = re.compile(rf"({_TOKEN}{{1,32}}) ([\x21-\x7e]+) HTTP/1\.([01])", re.ASCII)
-_STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: ([^\x00-\x08\x0a-\x1f\x7f]*))?", re.ASCII)
 _HEADER = re.compile(rf"({_TOKEN}{{1,256}}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)", re.ASCII)
 _ABSOLUTE = re.compile(r"http://([^/?#]*)((?:[/?][^#]*)?)", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -43,6 +43,15 @@ _HOP = {
 }
 """Fields that are for one hop only, or that the proxy writes itself."""
 
+GONE = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+    OSError,
+)
+"""The other side has closed, reset or vanished."""
+
 
 class ProxyRefusal(Exception):
     """A request that the proxy answers itself; the first line of `text` is also the reason."""
@@ -52,12 +61,11 @@ class ProxyRefusal(Exception):
         self.status = status
         self.text = text
 
-
-class Body(Struct, frozen=True):
-    """The length of a body: in bytes, by chunks, or up to the end of the connection."""
-
-    framing: Framing = "length"
-    length: int = 0
+    def encode(self) -> bytes:
+        body = self.text.rstrip("\n").encode() + b"\n"
+        reason = self.text.partition("\n")[0][:200].encode("ascii", "replace").decode()
+        fields = [("Content-Type", "text/plain; charset=utf-8"), ("Via", "1.1 lmagent"), _length(len(body))]
+        return _encode([f"HTTP/1.1 {self.status} {reason}"], fields) + body
 
 
 class ProxyRequest(Struct, frozen=True):
@@ -67,6 +75,7 @@ class ProxyRequest(Struct, frozen=True):
         path: path and query; empty for a tunnel.
         minor: 0 or 1, of HTTP/1.x.
         headers: the fields that are passed on.
+        length: of the body; None if it comes in chunks.
         expects: it waits for "100 Continue" before it sends its body.
     """
 
@@ -75,111 +84,183 @@ class ProxyRequest(Struct, frozen=True):
     path: str
     minor: int
     headers: tuple[Header, ...] = ()
-    body: Body = Body()
+    length: int | None = 0
     expects: bool = False
-    tunnel: bool = False
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.method == "CONNECT"
 
     def encode(self) -> bytes:
         """Return the head for the server; its host is that of the target, not the one that the client sent."""
         host = str(self.target).removesuffix(":80")
-        lines = [f"{self.method} {self.path} HTTP/1.{self.minor}", f"Host: {host}"]
-        needs_length = self.body.length or self.method in ("POST", "PUT", "PATCH")
-        return _encode(
-            lines, self.headers, _framing(self.body) if self.body.framing != "length" or needs_length else []
-        )
-
-
-class ProxyResponse(Struct, frozen=True):
-    """A server's answer, with the headers that are passed on.
-
-    An answer without a body (to HEAD, or 304) may have a `length` as well.
-    """
-
-    status: int
-    reason: str
-    headers: tuple[Header, ...]
-    body: Body
-    length: int | None = None
-
-    def encode(self) -> bytes:
-        framing = _framing(self.body)
-        if self.body == Body():
-            framing = [] if self.length is None or self.status == 204 else [f"Content-Length: {self.length}"]
-        return _encode([f"HTTP/1.1 {self.status} {self.reason}"], self.headers, framing)
+        framing = [("Transfer-Encoding", "chunked")] if self.length is None else []
+        if self.length or (self.length == 0 and self.method in ("POST", "PUT", "PATCH")):
+            framing = [_length(self.length)]
+        return _encode([f"{self.method} {self.path} HTTP/1.{self.minor}", f"Host: {host}"], [*self.headers, *framing])
 
 
 def parse_request(head: bytes) -> ProxyRequest:
     """Read a request from its head, without the empty line.
 
     Raises:
-        Refusal: it is malformed, or two programs could read it differently.
+        ProxyRefusal: it is malformed, or two programs could read it differently.
     """
-    first, headers = _parse(head)
+    first, *lines = head.decode("latin-1").split("\r\n")
+    if len(lines) > _HEADERS:
+        raise ProxyRefusal(431, "There are too many header fields.")
+    fields = [_HEADER.fullmatch(line) for line in lines]
+    headers = [(field[1], field[2].rstrip(" \t")) for field in fields if field]
     match = _REQUEST.fullmatch(first)
-    if match is None:
+    if match is None or not all(fields):
         raise ProxyRefusal(400, "This is an HTTP/1.1 proxy, and that is no request to one.")
     method, target, minor = match[1], match[2], int(match[3])
-    body = _body(headers, missing=Body())
+    names = {name.lower() for name, _ in headers}
+    length = _body(headers)
     if method == "CONNECT":
-        if any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers):
+        if names & {"content-length", "transfer-encoding"}:
             raise ProxyRefusal(400, "A request for a tunnel has no body.")
-        return ProxyRequest(method, _target(target, None), "", minor, tunnel=True)
+        return ProxyRequest(method, _target(target, None), "", minor)
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
         raise ProxyRefusal(400, "The target must be http://host/path, or host:port with CONNECT.")
-    if body.framing == "chunked" and minor == 0:
+    if length is None and minor == 0:
         raise ProxyRefusal(400, "HTTP/1.0 knows no chunks.")
     path = absolute[2] if absolute[2].startswith("/") else f"/{absolute[2]}"
     if method == "OPTIONS" and not absolute[2]:
         path = "*"
-    expects = minor == 1 and any(name.lower() == "expect" for name, _ in headers)
-    return ProxyRequest(method, _target(absolute[1], 80), path, minor, _end_to_end(headers), body, expects)
+    expects = minor == 1 and "expect" in names and length != 0
+    return ProxyRequest(method, _target(absolute[1], 80), path, minor, _end_to_end(headers), length, expects)
 
 
-def parse_response(head: bytes, method: str) -> ProxyResponse:
-    """Read an answer from its head, as `parse_request`."""
+def _body(headers: Iterable[Header]) -> int | None:
+    """Return the length of a body; None for chunks."""
+    lengths = [value for name, value in headers if name.lower() == "content-length"]
+    codings = [value for name, value in headers if name.lower() == "transfer-encoding"]
+    if len(lengths) + len(codings) > 1:
+        raise ProxyRefusal(400, "The message has more than one length.")
+    if codings:
+        if codings[0].lower() != "chunked":
+            raise ProxyRefusal(400, "The only transfer coding is chunked.")
+        return None
+    if lengths and not _LENGTH.fullmatch(lengths[0]):
+        raise ProxyRefusal(400, "The length is not a number.")
+    return int(lengths[0]) if lengths else 0
+
+
+def _end_to_end(headers: list[Header]) -> tuple[Header, ...]:
+    named = {
+        option.strip().lower() for name, value in headers if name.lower() == "connection" for option in value.split(",")
+    }
+    return tuple((name, value) for name, value in headers if name.lower() not in _HOP | named)
+
+
+def _target(authority: str, default_port: int | None) -> Target:
     try:
-        first, headers = _parse(head)
-        match = _STATUS.fullmatch(first)
-        if match is None:
-            raise ProxyRefusal(502, "The server's status line is malformed.")
-        body = _body(headers, missing=Body("close"))
-    except ProxyRefusal as refusal:
-        raise ProxyRefusal(502, f"The server's answer is malformed: {refusal.text}") from None
-    status, length = int(match[1]), body.length if body.framing == "length" else None
-    if method == "HEAD" or status < 200 or status in (204, 304):
-        body = Body()
-    return ProxyResponse(status, match[2] or "", _end_to_end(headers), body, length)
+        return parse_target(authority, default_port)
+    except ValueError as error:
+        raise ProxyRefusal(400, f"The target is refused: {error}.") from None
 
 
-def simple_response(status: int, reason: str, text: str) -> bytes:
-    body = text.encode()
-    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Via", "1.1 lmagent"))
-    line = f"HTTP/1.1 {status} {reason}".encode("ascii", "replace").decode()
-    return _encode([line], fields, [f"Content-Length: {len(body)}"]) + body
+def _length(length: int) -> Header:
+    return "Content-Length", str(length)
 
 
-async def copy_body(source: BufferedByteReceiveStream, body: Body, send: Send) -> None:
-    """Read a body by its framing and send it piece by piece, framed the same way.
+def _encode(lines: list[str], headers: Iterable[Header]) -> bytes:
+    fields = [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join([*lines, *fields, "Connection: close", "", ""]).encode("latin-1")
 
-    Raises:
-        Refusal: its chunks are malformed.
-        anyio.IncompleteRead, anyio.EndOfStream: it broke off.
+
+class ProxyExchange:
+    """A request with its answer, both carried at once: a server may answer before it has read everything.
+
+    `source` reads from `client`, from the end of the request's head on.
     """
-    if body.framing == "chunked":
-        await _copy_chunks(source, send)
-    elif body.framing == "length":
-        await _copy_exactly(source, body.length, send)
-    else:
+
+    def __init__(
+        self, client: SocketStream, source: BufferedByteReceiveStream, server: SocketStream, request: ProxyRequest
+    ) -> None:
+        self._client, self._source, self._server, self._request = client, source, server, request
+        self._scope = anyio.CancelScope()
+        self._idle = 0.0
+        self._answered = False
+        self._refusal = ProxyRefusal(504, f"{request.target} does not answer")
+
+    async def carry(self, idle: float) -> None:
+        """Carry all bytes, until no data passes for `idle` seconds.
+
+        Raises:
+            ProxyRefusal: it failed before an answer had begun.
+        """
+        self._idle = idle
+        if self._request.is_tunnel:
+            await self._client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            self._answered = True
+        async with anyio.create_task_group() as group:
+            self._scope = group.cancel_scope
+            self._touch()
+            group.start_soon(self._upload)
+            group.start_soon(self._download)
+        if not self._answered:
+            raise self._refusal
+
+    def _touch(self) -> None:
+        self._scope.deadline = anyio.current_time() + self._idle
+
+    async def _upload(self) -> None:
+        try:
+            if self._request.is_tunnel:
+                return await self._pump(self._client, self._server)
+            await self._to_server(self._request.encode())
+            if self._request.expects:
+                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if self._request.length is None:
+                await _copy_chunks(self._source, self._to_server)
+            else:
+                await _copy(self._source, self._request.length, self._to_server)
+        except _ServerGone:
+            return None  # it may have answered before
+        except ProxyRefusal as refusal:
+            self._refusal = refusal
+            self._scope.cancel()
+        except GONE:
+            self._scope.cancel()
+
+    async def _download(self) -> None:
+        try:
+            await self._pump(self._server, self._client)
+            if self._request.is_tunnel:
+                return
+        except GONE:
+            pass
+        self._refusal = ProxyRefusal(502, f"{self._request.target} has closed the connection without an answer")
+        self._scope.cancel()
+
+    async def _pump(self, source: SocketStream, sink: SocketStream) -> None:
         while True:
             try:
-                piece = await source.receive(PIECE)
+                piece = await source.receive()
             except anyio.EndOfStream:
+                if self._answered:
+                    await sink.send_eof()
                 return
-            await send(piece)
+            self._answered = True
+            await sink.send(piece)
+            self._touch()
+
+    async def _to_server(self, piece: bytes) -> None:
+        try:
+            await self._server.send(piece)
+        except GONE:
+            raise _ServerGone from None
+        self._touch()
 
 
-async def _copy_exactly(source: BufferedByteReceiveStream, length: int, send: Send) -> None:
+class _ServerGone(Exception):
+    """The server accepts no more data."""
+
+
+async def _copy(source: BufferedByteReceiveStream, length: int, send: Send) -> None:
     while length:
         piece = await source.receive(min(PIECE, length))
         length -= len(piece)
@@ -197,13 +278,12 @@ async def _copy_chunks(source: BufferedByteReceiveStream, send: Send) -> None:
         size = int(match[1], 16)
         if not size:
             break
-        await _copy_exactly(source, size, send_chunk)
+        await _copy(source, size, send_chunk)
         if await source.receive_exactly(2) != b"\r\n":
             raise ProxyRefusal(400, "A chunk is not as long as it says.")
     for _ in range(_HEADERS):
         if not await _line(source):
-            await send(b"0\r\n\r\n")
-            return
+            return await send(b"0\r\n\r\n")
     raise ProxyRefusal(400, "There are too many trailers.")
 
 
@@ -212,57 +292,3 @@ async def _line(source: BufferedByteReceiveStream) -> bytes:
         return await source.receive_until(b"\r\n", _LINE_LIMIT)
     except anyio.DelimiterNotFound:
         raise ProxyRefusal(400, "A line of a chunked body is too long.") from None
-
-
-def _parse(head: bytes) -> tuple[str, list[Header]]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    if len(lines) > _HEADERS:
-        raise ProxyRefusal(431, "There are too many header fields.")
-    headers: list[Header] = []
-    for line in lines:
-        match = _HEADER.fullmatch(line)
-        if match is None:
-            raise ProxyRefusal(400, "A header field is malformed.")
-        headers.append((match[1], match[2].rstrip(" \t")))
-    return first, headers
-
-
-def _body(headers: Iterable[Header], missing: Body) -> Body:
-    lengths = [value for name, value in headers if name.lower() == "content-length"]
-    codings = [value for name, value in headers if name.lower() == "transfer-encoding"]
-    if len(lengths) + len(codings) > 1:
-        raise ProxyRefusal(400, "The message has more than one length.")
-    if codings:
-        if codings[0].lower() != "chunked":
-            raise ProxyRefusal(400, "The only transfer coding is chunked.")
-        return Body("chunked")
-    if not lengths:
-        return missing
-    if not _LENGTH.fullmatch(lengths[0]):
-        raise ProxyRefusal(400, "The length is not a number.")
-    return Body("length", int(lengths[0]))
-
-
-def _end_to_end(headers: list[Header]) -> tuple[Header, ...]:
-    named = {
-        option.strip().lower() for name, value in headers if name.lower() == "connection" for option in value.split(",")
-    }
-    return tuple((name, value) for name, value in headers if name.lower() not in _HOP | named)
-
-
-def _target(authority: str, default_port: int | None) -> Target:
-    try:
-        return parse_target(authority, default_port)
-    except ValueError as error:
-        raise ProxyRefusal(400, f"The target is refused: {error}.") from None
-
-
-def _framing(body: Body) -> list[str]:
-    if body.framing == "chunked":
-        return ["Transfer-Encoding: chunked"]
-    return [f"Content-Length: {body.length}"] if body.framing == "length" else []
-
-
-def _encode(lines: list[str], headers: Iterable[Header], framing: list[str]) -> bytes:
-    fields = [f"{name}: {value}" for name, value in headers]
-    return "\r\n".join([*lines, *fields, *framing, "Connection: close", "", ""]).encode("latin-1")

@@ -67,6 +67,15 @@ class Scratch:
                     _remove(Path(entry.path))
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder of its own for a sandbox, with a home and a tmp in it; raises SandboxError."""
+    try:
+        for name in ("", "home", "tmp"):
+            (folder / name).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SandboxError(f"no folder for temporary files can be made: {error}; nothing was run") from error
+
+
 def covered(kept: Path, inside: Path, over: Sequence[Path]) -> list[str]:
     """Return options that cover the places in a kept folder where other folders are mounted.
 

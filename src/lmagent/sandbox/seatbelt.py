@@ -1,35 +1,29 @@
 """Seatbelt: the sandbox of macOS, by `sandbox-exec`. **Untested on a Mac**: only the profile's text is tested.
 
-A pure function makes the profile. The rules are those that other agents are known to use (`research/sandbox.md` §9):
-everything is denied, then the system's programs are readable, the workspace is writable except for the files that git
+Everything is denied, then the system's programs are readable, the workspace is writable except for the files that git
 runs, and there is no network. Without a process namespace, a command's processes in another session outlive it; and the
 only limits are those of a shell. The probe says so.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, SandboxReport
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.git.guard import Protected, protected_paths
-from lmagent.sandbox.place import inside
-from lmagent.sandbox.process import Handlers, Process, spawn
+from lmagent.sandbox.environment import base_environment, inside
+from lmagent.sandbox.git.guard import Protected
+from lmagent.sandbox.process import Process
+from lmagent.sandbox.scratch import make_private
 
 PROGRAM = "/usr/bin/sandbox-exec"
 READ = (
@@ -38,11 +32,7 @@ READ = (
     *("/private/var/db/timezone", "/private/var/select", "/private/var/db/dyld", "/Applications/Xcode.app"),
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-SERVICES = (
-    "com.apple.system.opendirectoryd.libinfo",
-    "com.apple.system.logger",
-    "com.apple.system.notification_center",
-)
+SERVICES = tuple(f"com.apple.system.{name}" for name in ("opendirectoryd.libinfo", "logger", "notification_center"))
 """Services that may be contacted: accounts, the log, notifications. Not names (DNS), keys, or to open things."""
 
 _LIMITED = 'ulimit -c 0; ulimit -f "$1"; shift; exec "$@"'
@@ -53,66 +43,59 @@ _NOT_KEPT = (
 )
 
 
-class SeatbeltOptions(Struct, frozen=True):
-    """The setup of a Seatbelt sandbox.
+class Seatbelt:
+    """See `lmagent.core.sandbox.Sandbox`. It has not run on a Mac.
 
-    Attributes:
-        env: environment of this process, of which little is passed on.
+    Args:
         limits: only the size of a file is enforced.
-        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
+        protected: git's paths that commands must not change, from the guard's latest look.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
-    read: tuple[Path, ...] = ()
-    protected: Callable[[], Sequence[Protected]] | None = None
-
-
-class Seatbelt:
-    """See `lmagent.core.sandbox.Sandbox`. It has not run on a Mac."""
-
-    def __init__(self, workspace: Path, options: SeatbeltOptions) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        env: Mapping[str, str],
+        limits: Limits,
+        read: tuple[Path, ...],
+        protected: Callable[[], Sequence[Protected]],
+    ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
-        self._options = options
+        self._limits, self._read, self._protected = limits, read, protected
         self._own = Path(os.path.realpath(tempfile.gettempdir()), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
-        base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
+        base = base_environment(env, (*read, workspace), home=f"{self._own}/home")
         self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp"}
 
     async def probe(self) -> SandboxReport:
         if why := _missing():
             return SandboxReport("seatbelt", works=False, reason=why, fix=_FIX if sys.platform == "darwin" else "")
-        report = await attack(self, SandboxReport("seatbelt"), self._options.limits, "")
-        return msgspec.structs.replace(report, promises=(*report.promises, *_NOT_KEPT))
+        report = await attack(self, SandboxReport("seatbelt"), self._limits, "")
+        return replace(report, promises=(*report.promises, *_NOT_KEPT))
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
         if why := _missing():
             raise SandboxError(f"{why}; nothing was run")
         if command.hosts:
             raise SandboxError("this sandbox has no network; nothing was run", fix=_FIX)
-        if self.workspace == Path(self.workspace.anchor):
-            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
-        folder = inside(self.workspace, command.cwd)
-        real = Path(os.path.realpath(self.workspace))
-        try:
-            for name in ("", "home", "tmp"):
-                (self._own / name).mkdir(mode=0o700, exist_ok=True)
-            protected = (self._options.protected or partial(protected_paths, real))()
-        except OSError as error:
-            raise SandboxError(f"the sandbox cannot be set up: {error}; nothing was run") from error
-        text = profile(str(real), [str(self._own)], [*map(str, self._options.read)], protected)
-        blocks = str(self._options.limits.file_mb * 2048)
+        folder = inside(self.workspace, command)
+        make_private(self._own)
+        real, readable = os.path.realpath(self.workspace), [*map(str, self._read)]
+        text = profile(real, [str(self._own)], readable, self._protected())
+        blocks = str(self._limits.file_mb * 2048)
         argv = [PROGRAM, "-p", text, "/bin/sh", "-c", _LIMITED, "sh", blocks, *command.argv]
-        handlers = Handlers(kill=_kill, gone=_kill_group)
-        return spawn(argv, command, output, handlers, env={**self.environment, **command.env}, cwd=folder)
+        return _Seatbelted(argv, command, output, env={**self.environment, **command.env}, cwd=folder)
 
     async def aclose(self) -> None:
         shutil.rmtree(self._own, ignore_errors=True)
 
 
-def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Iterable[Protected]) -> str:
+class _Seatbelted(Process):
+    def wait_until_gone(self) -> None:
+        self.kill_all()  # the rest of its process group
+
+
+def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected: Sequence[Protected]) -> str:
     """Return the profile; of two rules that match, the later one holds. `write` and `read` are other folders."""
-    fixed = tuple(protected)
     lines = [
         "(version 1)",
         "(deny default)",
@@ -125,58 +108,24 @@ def profile(workspace: str, write: Sequence[str], read: Sequence[str], protected
         f"(allow file-write* {_each('subpath', [workspace, *write])})",
         f"(deny file-read* file-write* {_each('subpath', [f'{workspace}/.lmagent'])})",
     ]
-    closed = [str(item.path) for item in fixed if not item.writable]
+    closed = [str(item.path) for item in protected if not item.writable]
     if closed:
         lines.append(f"(deny file-write* {_each('subpath', closed)})")
-    if fixed:
+    if protected:
         # The folders above must not be renamed and built again beside them either.
-        above = {str(folder) for item in fixed for folder in item.path.parents if folder.is_relative_to(workspace)}
-        kept = sorted(above | {str(item.path) for item in fixed})
+        above = {str(folder) for item in protected for folder in item.path.parents if folder.is_relative_to(workspace)}
+        kept = sorted(above | {str(item.path) for item in protected})
         lines.append(f"(deny file-write-unlink {_each('literal', kept)})")
     lines.append("(deny network*)")
     return "\n".join(lines)
 
 
 def _each(kind: str, values: Iterable[str]) -> str:
-    return " ".join(f"({kind} {_text(value)})" for value in values)
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return " ".join(f'({kind} "{value}")' for value in quoted)
 
 
 def _missing() -> str:
     if sys.platform != "darwin":
         return "sandbox-exec is macOS's own, and this is another system"
     return "" if os.access(PROGRAM, os.X_OK) else f"{PROGRAM} is not there"
-
-
-def _kill_group(popen: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(popen.pid, signal.SIGKILL)
-
-
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """Kill the present tree, whatever sessions are in it, then the group."""
-    listed = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
-    for pid in descendants(popen.pid, listed):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    _kill_group(popen)
-
-
-def descendants(root: int, listed: str) -> list[int]:
-    """Return the processes below a process; `listed` has lines of a pid and its parent's, as `ps` prints them."""
-    children: dict[int, list[int]] = {}
-    for line in listed.splitlines():
-        pid, _, parent = line.strip().partition(" ")
-        if pid.isdigit() and parent.strip().isdigit():
-            children.setdefault(int(parent), []).append(int(pid))
-    found: list[int] = []
-    waiting = list(children.get(root, ()))
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += children.get(pid, ())
-    return found

@@ -7,7 +7,6 @@ is kept, renamed or written, whatever the command swaps meanwhile.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import stat
@@ -19,9 +18,6 @@ from msgspec import Struct
 MOST_KEPT = 1 << 20
 """Bytes of a file that are kept to put it back."""
 
-MOST_LISTED = 2_000
-"""Names that a list of a folder holds at most."""
-
 ASIDE = re.compile(r"\.lmagent-quarantine-\d+\Z")
 """The ending of the names of files that were set aside."""
 
@@ -29,17 +25,19 @@ _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)  # reaches into folders tha
 _FOLDER = _PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_NAME = 255
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONG_NAME = 200
 
 
 class HeldFile(Struct, frozen=True):
     """A file at one moment.
 
     Attributes:
-        kind: a regular file, a symbolic link, or something that is neither.
-        data: its content; for a link, the content of its target in the workspace; empty if too large.
+        kind: "link" is a link that leads to no file of the workspace; "other" is no file, or cannot be read.
+        data: its content, or that of the link's target.
         names: how many names the file has (hard links).
-        other: size, number and times where `data` is not kept, to recognise a large file by.
+        target: of a link.
+        marks: size, number and times, instead of content that is not kept.
     """
 
     kind: Literal["file", "link", "other"]
@@ -47,22 +45,13 @@ class HeldFile(Struct, frozen=True):
     mode: int = 0o644
     names: int = 1
     target: str = ""
-    other: tuple[int, ...] = ()
+    marks: tuple[int, ...] = ()
 
     def same(self, was: HeldFile | None) -> bool:
         """Return whether git would treat it the same."""
-        if was is None or (self.kind, self.data, self.target, self.other) != (
-            was.kind,
-            was.data,
-            was.target,
-            was.other,
-        ):
+        if was is None or self.names > was.names or bool(self.mode & 0o111) != bool(was.mode & 0o111):
             return False
-        return bool(self.mode & 0o111) == bool(was.mode & 0o111) and self.names <= was.names
-
-    @property
-    def whole(self) -> bool:
-        return self.kind == "file" and not self.other
+        return (self.kind, self.data, self.target, self.marks) == (was.kind, was.data, was.target, was.marks)
 
 
 class Root:
@@ -82,20 +71,16 @@ class Root:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
-    def inside(self, path: str) -> str | None:
-        """Return where an absolute path leads, relative to the workspace (`""` is itself); None if out of it."""
+    def leads(self, base: str, path: str) -> str | None:
+        """Return where a path leads that git reads in a folder of the workspace; None if out of the workspace."""
         try:
-            real = os.path.realpath(path)
+            real = os.path.realpath(os.path.join(self.path, base, os.path.expanduser(path)))
         except (OSError, ValueError):
             return None
-        if real == self.path:
+        inner = os.path.relpath(real, self.path)
+        if inner == ".":
             return ""
-        start = self.path.rstrip("/") + "/"
-        return real[len(start) :] if real.startswith(start) else None
-
-    def leads(self, base: str, path: str) -> str | None:
-        """Return the same for a path that git reads relative to the folder `base` of the workspace."""
-        return self.inside(os.path.join(self.path, base, os.path.expanduser(path)))
+        return None if inner == ".." or inner.startswith("../") else inner
 
     @contextlib.contextmanager
     def folder(self, rel: str) -> Generator[int]:
@@ -123,7 +108,7 @@ class Root:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return HeldFile("other", other=(error.errno or 0,))
+            return HeldFile("other", marks=(error.errno or 0,))
 
     def _held(self, fd: int, name: str, rel: str, most: int) -> HeldFile | None:
         info = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -131,60 +116,45 @@ class Root:
         if stat.S_ISDIR(info.st_mode):
             return None
         if stat.S_ISLNK(info.st_mode):
-            return self._link(os.readlink(name, dir_fd=fd), rel)
+            target, leads = os.readlink(name, dir_fd=fd), self.leads("", rel)
+            found = self.held(leads) if leads else None
+            if found is None:
+                return HeldFile("link", target=target)
+            return HeldFile(found.kind, found.data, found.mode, 1, target, found.marks)
         if not stat.S_ISREG(info.st_mode):
-            return HeldFile("other", mode=mode, other=marks)
-        if info.st_size > most:
-            return HeldFile("file", mode=mode, names=info.st_nlink, other=marks)
-        try:
-            data = _content(fd, name, most)
-        except OSError:
-            return HeldFile("other", mode=mode, other=marks)
+            return HeldFile("other", mode=mode, marks=marks)
+        data = _content(fd, name, most) if info.st_size <= most else None
+        if data is None:
+            return HeldFile("other", mode=mode, marks=marks)
         return HeldFile("file", data, mode, info.st_nlink)
 
-    def _link(self, target: str, rel: str) -> HeldFile:
-        leads = self.inside(os.path.join(self.path, rel))
-        if not leads:
-            return HeldFile("link", target=target)
-        found = self.held(leads)
-        return HeldFile("link", target=target) if found is None else HeldFile("link", found.data, found.mode, 1, target)
-
-    def lists(self, rel: str) -> list[str]:
-        """Return up to `MOST_LISTED` names in a folder; an empty list if it does not exist or is no folder."""
-        try:
-            with self.folder(rel) as fd:
-                inner = os.open(".", _LIST, dir_fd=fd)
-        except OSError:
-            return []
+    def lists(self, rel: str, most: int) -> list[str]:
+        """Return up to `most` names in a folder; an empty list if it does not exist or is no folder."""
         names: list[str] = []
-        try:
-            with os.scandir(inner) as entries:
-                for entry in entries:
-                    names.append(entry.name)
-                    if len(names) >= MOST_LISTED:
-                        break
-        except OSError:
-            pass  # the folder shrank or vanished meanwhile: the names so far are the result
-        finally:
-            os.close(inner)
+        with contextlib.suppress(OSError), self.folder(rel) as fd:
+            inner = os.open(".", _LIST, dir_fd=fd)
+            try:
+                with os.scandir(inner) as entries:
+                    names += [entry.name for entry, _ in zip(entries, range(most), strict=False)]
+            finally:
+                os.close(inner)
         return names
 
     def status(self, rel: str) -> os.stat_result | None:
         """Return the `lstat` of a name; None if it does not exist, or a link is on the way."""
         parent, name = os.path.split(rel)
-        try:
-            with self.folder(parent) as fd:
-                return os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
-        except OSError:
-            return None
+        with contextlib.suppress(OSError), self.folder(parent) as fd:
+            return os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
+        return None
 
     def set_aside(self, rel: str) -> str:
         """Rename a file within its folder and return the new name; raises OSError."""
         parent, name = os.path.split(rel)
+        short = name if len(os.fsencode(name)) < _LONG_NAME else "file"
         with self.folder(parent) as fd:
             for number in range(1, 10_000):
-                new = _aside(name, number)
-                if _exists(fd, new):
+                new = f"{short}.lmagent-quarantine-{number}"
+                if self.status(os.path.join(parent, new)) is not None:
                     continue
                 try:
                     os.rename(name, new, src_dir_fd=fd, dst_dir_fd=fd)
@@ -194,21 +164,24 @@ class Root:
                 return new
         raise FileExistsError(f"{rel}: too many of them")
 
-    def put_back(self, rel: str, held: HeldFile, *, as_file: bool = False) -> None:
+    def put_back(self, rel: str, held: HeldFile) -> None:
         """Restore a file at a path where nothing is now; raises OSError.
 
-        `as_file` writes a link's content instead of the link.
+        A link that led to a file of the workspace becomes a copy of that file, which may have been changed since.
         """
+        if held.kind == "other":
+            raise OSError("its content was not kept")
         parent, name = os.path.split(rel)
+        above, folder = os.path.split(parent)
+        with self.folder(above) as fd, contextlib.suppress(FileExistsError):
+            os.mkdir(folder or ".", dir_fd=fd)
         with self.folder(parent) as fd:
-            if held.kind == "link" and not as_file:
+            if held.kind == "link":
                 os.symlink(held.target, name, dir_fd=fd)
                 return
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            out = os.open(name, flags, 0o600, dir_fd=fd)
-            with open(out, "wb") as file:
+            with open(os.open(name, _WRITE, 0o600, dir_fd=fd), "wb") as file:
                 file.write(held.data)
-                os.fchmod(out, held.mode)
+                os.fchmod(file.fileno(), held.mode)
 
     def move(self, old: str, new: str) -> None:
         """Rename within the workspace; raises OSError."""
@@ -218,42 +191,20 @@ class Root:
 
     def open_up(self, rel: str) -> bool:
         """Give the owner back the right to list a folder; return whether that worked."""
-        try:
-            with self.folder(rel) as fd:
-                _allow(fd)
-        except OSError:
-            return False
-        return True
-
-
-def _content(fd: int, name: str, most: int) -> bytes:
-    file = os.open(name, _READ, dir_fd=fd)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError("swapped meanwhile")
-        parts: list[bytes] = []
-        while sum(map(len, parts)) <= most and (part := os.read(file, most)):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(file)
-
-
-def _exists(fd: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
+        with contextlib.suppress(OSError), self.folder(rel) as fd:
+            _allow(fd)
+            return True
         return False
-    return True
 
 
-def _aside(name: str, number: int) -> str:
-    tail = f".lmagent-quarantine-{number}"
-    raw = os.fsencode(name)
-    if len(raw) + len(tail) > _MOST_NAME:  # a name of the agent's choosing: truncated, and still unique
-        digest = hashlib.sha256(raw).hexdigest()[:8]
-        raw = raw[: _MOST_NAME - len(tail) - 9] + b"-" + digest.encode()
-    return os.fsdecode(raw) + tail
+def _content(fd: int, name: str, most: int) -> bytes | None:
+    """Return the content of a file; None if it cannot be read, or was swapped for something else or a larger file."""
+    try:
+        with open(os.open(name, _READ, dir_fd=fd), "rb") as file:
+            data = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    except OSError:
+        return None
+    return data if data is None or len(data) <= most else None
 
 
 def _allow(fd: int) -> None:

@@ -6,9 +6,9 @@
   findings = guard.check(mark)     # when it has ended, and before its folder is handed back to the user
 
 A `git status` runs the program of `core.fsmonitor`, filters and hooks, so a command that writes a repository anywhere
-in the workspace decides which programs the user's next prompt runs. Files that existed at the mark stay. A newer file
-that git would act on is renamed within its folder, to `<name>.lmagent-quarantine-<n>`; a file that it replaced is
-restored. A harmless new repository is left alone. Git itself is never run here (ADR 0007).
+in the workspace decides which programs the user's next prompt runs. In the user's own repositories, the files that
+decide what git runs stay unchanged. In others they must be harmless. Any other file is renamed within its folder, to
+`<name>.lmagent-quarantine-<n>`, and a file that it replaced is put back. Git itself is never run here (ADR 0007).
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.sandbox.git.check import MOST_INDEX, GitCheck, GitFinding, GitMark
 from lmagent.sandbox.git.files import HeldFile, Root
-from lmagent.sandbox.git.repo import Repo, look
-from lmagent.sandbox.git.scan import Places, ScanBounds, is_dot_git, scan
+from lmagent.sandbox.git.repo import MOST_HOOKS, MOST_INDEX, TODO, Repo, danger, gitlinks, led_by, read, read_hooks
+from lmagent.sandbox.git.scan import Ident, Places, ScanBounds, is_dot_git, joined, scan
 
-__all__ = ["GitFinding", "GitGuard", "GitMark", "Protected", "ScanBounds", "protected_paths"]
-
-SKIPPED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages", "target", "objects"})
-"""Folders that `protected_paths` does not look into; the guard looks into all folders."""
-
-_MOUNTED = 64
-_FEW = ScanBounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
+_MOST_MOUNTED = 64
+_MOST_FINDINGS = 50
+_SLACK_NS = 1_000_000_000  # a file system's clock and ours may differ slightly
 
 
 class Protected(Struct, frozen=True):
@@ -45,6 +41,47 @@ class Protected(Struct, frozen=True):
     writable: bool
 
 
+class GitFinding(Struct, frozen=True):
+    """A finding, in text for the user; control characters are spelled out.
+
+    `what` is the danger, `action` the reaction of the guard; `path` is relative to the workspace, which is `.`.
+    """
+
+    path: str
+    what: str
+    action: str
+
+
+@dataclass
+class GitMark:
+    """The repositories at one moment; only the guard looks inside.
+
+    Attributes:
+        includes: files elsewhere that the user's configuration includes; and `hooks` in its `hook_folders`.
+        programs: files elsewhere that the user's configuration runs otherwise.
+        runs: the repositories in which git runs something, with their folders of files.
+        indexes: of all repositories, if an index can lead git to one in which it runs something.
+    """
+
+    at: int = 0
+    places: Places = field(default_factory=Places)
+    repos: dict[str, Repo] = field(default_factory=dict[str, Repo])
+    pointers: dict[str, HeldFile] = field(default_factory=dict[str, HeldFile])
+    includes: dict[str, HeldFile] = field(default_factory=dict[str, HeldFile])
+    hooks: dict[str, HeldFile] = field(default_factory=dict[str, HeldFile])
+    hook_folders: set[str] = field(default_factory=set[str])
+    programs: dict[str, HeldFile] = field(default_factory=dict[str, HeldFile])
+    runs: dict[Ident, str] = field(default_factory=dict[Ident, str])
+    indexes: dict[str, HeldFile | None] = field(default_factory=dict[str, HeldFile | None])
+
+    def repo(self, path: str, ident: Ident) -> Repo | None:
+        """Return the repository that is at this path now: it may have been elsewhere."""
+        here = self.repos.get(path)
+        if here is not None and here.ident == ident:
+            return here
+        return next((repo for repo in self.repos.values() if repo.ident == ident), here)
+
+
 class GitGuard:
     """Guards one workspace; `inside` is its path in the sandbox, if that differs: worktrees made inside name it."""
 
@@ -53,7 +90,7 @@ class GitGuard:
         self._inside = "" if inside and os.path.lexists(inside) else inside.rstrip("/")
         self._bounds = bounds or ScanBounds()
         self._mark: GitMark | None = None
-        self._own: frozenset[str] | None = None
+        self._own: frozenset[str] = frozenset()
 
     def baseline(self) -> GitMark:
         """Note the present repositories. Those of the first baseline count as the user's own.
@@ -63,16 +100,23 @@ class GitGuard:
         Raises:
             OSError: the workspace cannot be opened.
         """
-        at = time.time_ns()
+        mark = GitMark(time.time_ns())
         with Root(self._root) as root:
-            places = scan(self._root, self._bounds)
-            repos = {path: look(root, path, ident, None) for path, ident in places.gitdirs.items()}
-            mark = GitMark(at, places, repos, _held(root, places.pointers))
-            if any(repo.dangerous and path != ".git" for path, repo in repos.items()):
-                # Then a new gitlink in an index alone would make git run a program that it did not run before.
-                mark.indexes = {path: root.held(f"{path}/index", MOST_INDEX) for path in repos}
-        if self._own is None:
-            self._own = frozenset([*repos, *mark.pointers])
+            mark.places = scan(self._root, self._bounds)
+            mark.repos = {path: read(root, path, ident) for path, ident in mark.places.gitdirs.items()}
+            mark.pointers = _all_held(root, mark.places.pointers)
+            for repo in mark.repos.values():
+                led = led_by(root, repo)
+                mark.hook_folders.update(led.hooks)
+                mark.includes |= _all_held(root, led.includes)
+                mark.programs |= _all_held(root, led.programs)
+                if any(danger(root, repo, name, None, mark.places.gitdirs) for name in repo.files):
+                    mark.runs[repo.ident] = repo.worktree
+            mark.hooks = _hooks_in(root, mark.hook_folders)
+            if any(repo.ident in mark.runs and path != ".git" for path, repo in mark.repos.items()):
+                mark.indexes = {path: root.held(joined(path, "index"), MOST_INDEX) for path in mark.repos}
+        if self._mark is None:
+            self._own = frozenset([*mark.repos, *mark.pointers])
         self._mark = mark
         return mark
 
@@ -84,64 +128,214 @@ class GitGuard:
         Raises:
             OSError: the workspace cannot be opened.
         """
-        mark = mark or self._mark or GitMark(0, Places(), {}, {})
         with Root(self._root) as root:
-            return GitCheck(root, mark, self._own or frozenset(), self._inside, self._bounds).run()
+            return _Check(root, mark or self._mark or GitMark(), self._own, self._inside, self._bounds).run()
 
     def protected(self) -> tuple[Protected, ...]:
-        """Return the paths to mount, as of the latest mark: like `protected_paths` without a second look.
+        """Return the paths that a sandbox mounts onto themselves, as of the latest mark. Folders come first.
 
         Repositories that are newer than the first mark are the agent's: they are checked, not mounted.
         """
-        if self._mark is None:
-            return protected_paths(Path(self._root))
-        own = self._own or frozenset()
+        mark = self._mark or self.baseline()
         with Root(self._root) as root:
-            repos = [repo for path, repo in self._mark.repos.items() if path in own]
-            pointers = [path for path in self._mark.pointers if path in own]
-            return tuple(_protect(root, repos[:_MOUNTED], pointers[:_MOUNTED]))
+            return tuple(_protected(root, mark, self._own))
 
 
-def protected_paths(workspace: Path) -> tuple[Protected, ...]:
-    """Return the paths that a sandbox mounts onto themselves, to keep the programs of the user's git unchanged.
-
-    The look for repositories is bounded and skips dependencies. Folders come before their contents.
-
-    Raises:
-        OSError: the workspace cannot be opened.
-    """
-    path = os.path.realpath(workspace)
-    with Root(path) as root:
-        places = scan(path, _FEW, skip=SKIPPED, depth=8)
-        repos = [look(root, name, ident, None) for name, ident in list(places.gitdirs.items())[:_MOUNTED]]
-        return tuple(_protect(root, repos, places.pointers[:_MOUNTED]))
+def _all_held(root: Root, paths: Iterable[str]) -> dict[str, HeldFile]:
+    return {path: held for path in paths if (held := root.held(path)) is not None}
 
 
-def _protect(root: Root, repos: Collection[Repo], pointers: Collection[str]) -> Iterator[Protected]:
+def _hooks_in(root: Root, folders: set[str]) -> dict[str, HeldFile]:
+    return {joined(folder, name): held for folder in folders for name, held in read_hooks(root, folder)}
+
+
+def _protected(root: Root, mark: GitMark, own: frozenset[str]) -> Iterator[Protected]:
     base = Path(root.path)
-    seen: set[str] = set()
+    repos = [repo for path, repo in mark.repos.items() if path in own][:_MOST_MOUNTED]
     for repo in repos:
         if is_dot_git(os.path.basename(repo.path)) and root.status(repo.path) is not None:
             yield Protected(base / repo.path, writable=True)
-    for repo in repos:
-        folders = [f"{repo.path}/hooks" if repo.path else "hooks", *repo.follow.hooks]
-        # A `core.hooksPath` that is the worktree itself cannot be read-only.
-        folders = [folder for folder in folders if not any(map(is_dot_git, root.lists(folder)))]
-        files = [
-            name
-            for name, item in repo.files.items()
-            if item.role in ("config", "commondir", "attributes") and item.held.kind == "file"
-        ]
-        for name in (*folders, *files):
-            info = root.status(name)
-            if name and name not in seen and info is not None and not stat.S_ISLNK(info.st_mode):
-                seen.add(name)
-                yield Protected(base / name, writable=False)
-    for name in pointers:
-        held = root.held(name)
-        if held is not None and held.kind == "file" and name not in seen:
-            yield Protected(base / name, writable=False)
+    hooks = (joined(repo.path, "hooks") for repo in repos)
+    # A `core.hooksPath` that is the worktree itself cannot be read-only.
+    folders = (path for path in sorted(mark.hook_folders) if not any(map(is_dot_git, root.lists(path, MOST_HOOKS))))
+    fixed = ("config", "config.worktree", "commondir", "info/attributes")
+    files = (joined(repo.path, name) for repo in repos for name in fixed if name in repo.files)
+    pointers = [path for path in mark.pointers if path in own][:_MOST_MOUNTED]
+    for path in dict.fromkeys([*hooks, *folders, *files, *mark.includes, *pointers]):
+        info = root.status(path)
+        if info is not None and not stat.S_ISLNK(info.st_mode):
+            yield Protected(base / path, writable=False)
 
 
-def _held(root: Root, paths: Collection[str]) -> dict[str, HeldFile]:
-    return {path: held for path in paths if (held := root.held(path)) is not None}
+class _Check:
+    """One look at the workspace, compared with a mark.
+
+    Args:
+        own: repositories of the user, and files that name one.
+        inside: the workspace's path in the sandbox, empty if it is the same.
+    """
+
+    def __init__(self, root: Root, mark: GitMark, own: frozenset[str], inside: str, bounds: ScanBounds) -> None:
+        self.root, self.mark, self.own, self.inside, self.bounds = root, mark, own, inside, bounds
+        self.findings: list[GitFinding] = []
+
+    def run(self) -> tuple[GitFinding, ...]:
+        now = self._scan()
+        for path in sorted(now.closed - self.mark.places.closed):
+            self._say(path, "cannot be listed", "nothing: do not run git in it")
+        if not now.complete:
+            what = f"only the first {now.seen:,} names were looked at, so a repository can be hidden in the rest"
+            self._say("", what, "nothing: look before you run git")
+        if self._bring_back(now):
+            now = self._scan()
+        for path in sorted(now.pointers):
+            self._pointer(path)
+        repos = {path: self._repository(path, now) for path in sorted(now.gitdirs)}
+        self._led()
+        for path in self.mark.indexes:
+            self._index(path, {repo.worktree for repo in repos.values() if repo and repo.ident in self.mark.runs})
+        if more := self.findings[_MOST_FINDINGS:]:
+            self.findings[_MOST_FINDINGS:] = [GitFinding(".", f"{len(more)} more like these", "the same")]
+        return tuple(self.findings)
+
+    def _say(self, path: str, what: str, action: str) -> None:
+        self.findings.append(GitFinding(_shown(path) or ".", _shown(what, 200), _shown(action)))
+
+    def _scan(self) -> Places:
+        """Look for repositories; even if the look must end early, at those that git would visit by itself."""
+        index = self.root.held(".git/index", MOST_INDEX)
+        links = gitlinks(index.data) if index else ()
+        known = [*self.mark.repos, *self.mark.pointers, *(f"{link}/.git" for link in links)]
+        return scan(self.root.path, self.bounds, known, self._open_up)
+
+    def _open_up(self, path: str) -> bool:
+        """Make a folder readable that hides a repository which git would still find by its name."""
+        if path in self.mark.places.closed or not self.root.open_up(path):
+            return False
+        self._say(path, "could not be listed any more, which hides its contents", "made it readable for you again")
+        return True
+
+    def _set_aside(self, path: str, what: str, back: HeldFile | None = None) -> None:
+        done: list[str] = []
+        if self.root.status(path) is not None:
+            try:
+                done.append(f"renamed to {self.root.set_aside(path)}")
+            except OSError as error:
+                return self._say(path, what, f"could not be renamed ({error.strerror}): do not run git there")
+        if back is not None:
+            try:
+                self.root.put_back(path, back)
+                done.append("the earlier file is back")
+            except OSError:
+                done.append("the earlier file could not be put back")
+        return self._say(path, what, "; ".join(done))
+
+    def _bring_back(self, now: Places) -> bool:
+        """Put the user's `.git` back where it was renamed and something else took its place."""
+        brought = False
+        for path in self.own & self.mark.repos.keys():
+            ident = self.mark.repos[path].ident
+            at = next((other for other, its in now.gitdirs.items() if its == ident), None)
+            taken = path in now.gitdirs or path in now.pointers
+            if at in (None, path) or not taken or (path != ".git" and is_dot_git(os.path.basename(at))):
+                continue
+            self._set_aside(path, f"is another one: yours was renamed to {at}, and comes back to its place")
+            try:
+                self.root.move(at, path)
+            except OSError as error:
+                self._say(at, "is your repository", f"could not be renamed to {path} ({error.strerror})")
+            brought = True
+        return brought
+
+    def _pointer(self, path: str) -> None:
+        held, back = self.root.held(path), self.mark.pointers.get(path)
+        if held is None or held.same(back) or (back is None and self._is_older(path)):
+            return
+        what = ""
+        if held.target:
+            what = f"is a link to {held.target}"
+        elif path in self.own:
+            what = "was changed" if back else "took the place of your repository"
+        elif held.data.startswith(b"gitdir:"):
+            what = self._gitfile(path, held)
+        if what:
+            self._set_aside(path, f"{what}, where git would look for its configuration", back)
+
+    def _gitfile(self, path: str, held: HeldFile) -> str:
+        target = held.data.removeprefix(b"gitdir:").decode("utf-8", "surrogateescape").strip(" \r\n")
+        mapped = target
+        if self.inside and (target == self.inside or target.startswith(self.inside + "/")):
+            mapped = self.root.path + target[len(self.inside) :]
+        leads = self.root.leads(os.path.dirname(path), mapped)
+        if leads is None:
+            return f"names a folder outside the workspace, {target}"
+        known = self.mark.repos.get(leads)
+        return f"names {target}" if known is not None and known.ident in self.mark.runs else ""
+
+    def _is_older(self, path: str) -> bool:
+        """Return whether a path is as old as a mark that could not see everything: then it counts as seen."""
+        if self.mark.places.complete:
+            return False
+        names = (path, f"{path}/config", f"{path}/hooks", f"{path}/commondir")
+        times = [info.st_ctime_ns for name in names if (info := self.root.status(name)) is not None]
+        return max(times, default=0) < self.mark.at - _SLACK_NS
+
+    def _repository(self, path: str, places: Places) -> Repo | None:
+        """Set aside the files of a repository that may not be there, and return the repository."""
+        ident = places.gitdirs[path]
+        if path in self.own and (pointer := self.mark.pointers.get(path)) is not None:
+            self._set_aside(path, "took the place of your .git file", pointer)
+            return None
+        was = self.mark.repo(path, ident)
+        if was is None and self._is_older(path):
+            return None
+        now = read(self.root, path, ident)
+        before = was.files if was else {}
+        for name in dict.fromkeys([*now.files, *before]):
+            held, back = now.files.get(name), before.get(name)
+            what = danger(self.root, now, name, back, places.gitdirs) if held and not held.same(back) else ""
+            # The plan of a rebase changes with every step of it.
+            if was is not None and was.path in self.own and name != TODO and not (held and held.same(back)):
+                what = what or ("is not as it was" if held else "was deleted")
+            if what:
+                self._set_aside(joined(path, name), what, back)
+        return now
+
+    def _led(self) -> None:
+        mark, root, known = self.mark, self.root, {**self.mark.hooks, **self.mark.includes}
+        now = {**_hooks_in(root, mark.hook_folders), **_all_held(root, mark.includes)}
+        for path, held in now.items():
+            if not held.same(known.get(path)):
+                self._set_aside(path, "was changed, and your git configuration leads to it", known.get(path))
+        for path, back in mark.programs.items():
+            held = root.held(path)
+            if path not in known and held is not None and not held.same(back):
+                self._say(path, "was changed, and your git configuration runs it", "not changed: look at it first")
+
+    def _index(self, path: str, dangerous: set[str]) -> None:
+        """Judge the gitlinks: an index alone can make a `git status` run git in another repository of the user."""
+        name, was = joined(path, "index"), self.mark.indexes[path]
+        held = self.root.held(name, MOST_INDEX)
+        if held is None:
+            return
+        before, now = self._linked(path, was), self._linked(path, held, shared=True)
+        new = (now & dangerous) - (before & set(self.mark.runs.values()))
+        unread = held.data[4:8] == b"\0\0\0\4" and not held.same(was)
+        if new or unread:
+            what = f"makes a git status run git in {min(new, default='others')} too, whose configuration runs something"
+            self._set_aside(name, what, None if before & new else was)
+
+    def _linked(self, path: str, index: HeldFile | None, *, shared: bool = False) -> set[str]:
+        """Return the folders that an index may link to, and those that it shares its entries with."""
+        names = [name for name in self.root.lists(path, MOST_HOOKS) if name.startswith("sharedindex.") and shared]
+        parts = [index, *(self.root.held(joined(path, name), MOST_INDEX) for name in names)]
+        links = set[str]().union(*(gitlinks(part.data) for part in parts if part is not None))
+        return {os.path.normpath(os.path.join(self.mark.repos[path].worktree, link)) for link in links}
+
+
+def _shown(text: str, most: int = 4096) -> str:
+    """Return `text` for a terminal, without characters that move the cursor or hide."""
+    safe = "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )
+    return safe if len(safe) <= most else safe[: most - 1] + "…"

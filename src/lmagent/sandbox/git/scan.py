@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -33,18 +33,19 @@ class Places:
         gitdirs: folders that git takes for a repository, or might soon.
         pointers: a `.git` that is a file or a link.
         closed: folders that could not be listed.
-        hit: the bound that stopped the look, as text; empty if it was complete.
         seen: number of names that were looked at.
+        complete: whether no bound stopped the look.
     """
 
     gitdirs: dict[str, Ident] = field(default_factory=dict[str, Ident])
-    pointers: list[str] = field(default_factory=list[str])
+    pointers: set[str] = field(default_factory=set[str])
     closed: set[str] = field(default_factory=set[str])
-    hit: str = ""
     seen: int = 0
+    complete: bool = True
 
 
-_NAMES = frozenset({".git", "git~1", "head", "objects", "refs", "commondir"})
+_DOT_GIT = (".git", "git~1")
+_NAMES = frozenset({*_DOT_GIT, "head", "objects", "refs", "commondir"})
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]  # HFS+ drops them from names
 )
@@ -52,7 +53,7 @@ _IGNORED = dict.fromkeys(
 
 def is_dot_git(name: str) -> bool:
     """Return whether some file system takes this name for `.git`."""
-    return _folded(name) in (".git", "git~1")
+    return _folded(name) in _DOT_GIT
 
 
 def _folded(name: str) -> str:
@@ -60,62 +61,47 @@ def _folded(name: str) -> str:
     return low.split(":")[0].rstrip(" .") if low.startswith(".git") else low
 
 
+def joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
 def scan(
-    root: str,
-    bounds: ScanBounds,
-    *,
-    open_up: Callable[[str], bool] | None = None,
-    skip: Collection[str] = (),
-    depth: int | None = None,
+    root: str, bounds: ScanBounds, known: Iterable[str] = (), open_up: Callable[[str], bool] | None = None
 ) -> Places:
     """Look, the upper folders first, without following links.
 
     Args:
+        known: places that count even if the look ends before them.
         open_up: makes an unreadable folder readable and returns whether it could.
-        skip: names of folders that are not looked into.
     """
     places, end = Places(), time.monotonic() + bounds.seconds
-    queue: deque[tuple[str, int]] = deque([("", 0)])
+    for rel in known:
+        _note(root, rel, places)
+    queue = deque([""])
     while queue:
-        rel, level = queue.popleft()
+        rel = queue.popleft()
         try:
             folders = _look(root, rel, places)
-        except PermissionError:
-            if open_up is None or not open_up(rel):
-                places.closed.add(rel)
-                _probe(root, rel, places)
-                continue
-            folders = _look_again(root, rel, places)
         except FileNotFoundError:
             continue
         except OSError:
+            if rel not in places.closed and open_up is not None and open_up(rel):
+                queue.append(rel)  # for one more look
             places.closed.add(rel)
             continue
-        if depth is None or level < depth:
-            start = f"{rel}/" if rel else ""
-            queue.extend((start + name, level + 1) for name in folders if name not in skip)
-        places.hit = _hit(places, bounds, end)
-        if places.hit and queue:
-            return places
-        places.hit = ""
+        places.closed.discard(rel)
+        queue.extend(joined(rel, name) for name in folders)
+        over = places.seen > bounds.entries or len(places.gitdirs) > bounds.repositories or time.monotonic() > end
+        if over and queue:
+            places.complete = False
+            break
     return places
-
-
-def _hit(places: Places, bounds: ScanBounds, end: float) -> str:
-    if places.seen > bounds.entries:
-        return f"only the first {bounds.entries:,} names were looked at"
-    if len(places.gitdirs) > bounds.repositories:
-        return f"only the first {bounds.repositories:,} git repositories were looked at"
-    if time.monotonic() > end:
-        return f"the look was stopped after {bounds.seconds:g} s"
-    return ""
 
 
 def _look(root: str, rel: str, places: Places) -> list[str]:
     folders: list[str] = []
-    marks: list[tuple[str, str]] = []
-    path = f"{root}/{rel}" if rel else root
-    with os.scandir(path) as entries:
+    lows: set[str] = set()
+    with os.scandir(os.path.join(root, rel)) as entries:
         for entry in entries:
             name = entry.name
             places.seen += 1
@@ -123,45 +109,21 @@ def _look(root: str, rel: str, places: Places) -> list[str]:
                 folders.append(name)
             low = name.lower() if name.isascii() and name[:1] != "." else _folded(name)
             if low in _NAMES:
-                marks.append((low, name))
-    if marks:
-        _note(path, rel, marks, places)
+                lows.add(low)
+                if low in _DOT_GIT:
+                    _note(root, joined(rel, name), places)
+    if "head" in lows and ("commondir" in lows or {"objects", "refs"} <= lows):
+        _note(root, rel, places)
     return folders
 
 
-def _look_again(root: str, rel: str, places: Places) -> list[str]:
-    try:
-        return _look(root, rel, places)
-    except OSError:
-        places.closed.add(rel)
-        return []
-
-
-def _probe(root: str, rel: str, places: Places) -> None:
-    """Look for the names of a repository: git needs no right to list a folder in order to find one in it."""
-    path = f"{root}/{rel}" if rel else root
-    names = (".git", "HEAD", "objects", "refs", "commondir")
-    marks = [(name.lower(), name) for name in names if os.path.lexists(os.path.join(path, name))]
-    _note(path, rel, marks, places)
-
-
-def _note(path: str, rel: str, marks: list[tuple[str, str]], places: Places) -> None:
-    start = f"{rel}/" if rel else ""
-    for low, name in marks:
-        if low in (".git", "git~1"):
-            note_pointer(os.path.join(path, name), start + name, places)
-    lows = {low for low, _ in marks}
-    if "head" in lows and ("commondir" in lows or {"objects", "refs"} <= lows):
-        note_pointer(path, rel, places)
-
-
-def note_pointer(path: str, rel: str, places: Places) -> None:
+def _note(root: str, rel: str, places: Places) -> None:
     """Note a place that git looks at: a repository if it is a folder, else a pointer."""
     try:
-        info = os.lstat(path)
+        info = os.lstat(os.path.join(root, rel))
     except OSError:
         return
     if stat.S_ISDIR(info.st_mode):
         places.gitdirs[rel] = (info.st_dev, info.st_ino)
-    elif rel not in places.pointers:
-        places.pointers.append(rel)
+    else:
+        places.pointers.add(rel)

@@ -2,31 +2,21 @@
 
 A keeper is a forked subreaper: orphans of the command become its children, also those in sessions of their own, so that
 the tree below the keeper is exactly the command's. It kills the rest of the tree when the command ends.
-
-This file is sent into containers as text, and run beside them without our packages: standard library only (3.8).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
-import json
 import os
 import signal
 import struct
-import subprocess
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
-PIECE = 65536
-SUBREAPER, DUMPABLE, NO_NEW_PRIVS, SECCOMP = 36, 4, 38, 22
+DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVS = 4, 22, 36, 38
 
-NOT_RUN = (errno.E2BIG, errno.ENOEXEC, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors of a program that exists and cannot be run."""
-
-Request = dict[str, Any]
-"""`argv`, `cwd`, `env`, `merge` and `channel`, the name of the variable for its number, or an empty text."""
+FAILED = 125
+"""Exit status if the command could not be prepared, and was not run."""
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -97,55 +87,44 @@ def install_filter(program: bytes) -> None:
     control(SECCOMP, 2, ctypes.c_char_p(header))
 
 
-def keep(request: Request, ends: dict[str, int], report: int) -> None:
-    """Run a command; when it has ended and no process of it is left, report its end to the descriptor `report`.
+def keep(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str = "") -> int:
+    """Run a command; when it has ended and no process of it is left, return its exit status.
 
-    `ends` has `stdout`, `stderr` and `channel`, if the request has them; they are closed.
+    Args:
+        prepare: called in the process that becomes the command, before that.
+        sign: begins the line that says why a command could not be prepared.
     """
-    try:
-        process = subprocess.Popen(
-            request["argv"],
-            stdin=subprocess.DEVNULL,
-            stdout=ends["stdout"],
-            stderr=ends.get("stderr", subprocess.STDOUT),
-            cwd=request["cwd"],
-            env={**request["env"], **({request["channel"]: str(ends["channel"])} if "channel" in ends else {})},
-            pass_fds=[ends["channel"]] if "channel" in ends else [],
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        said = _not_started(error, request, ends)
-    else:
-        with contextlib.suppress(OSError), open(f"/proc/{process.pid}/oom_score_adj", "w") as file:
-            file.write("500")  # so that the OOM killer does not choose the supervisor
-        for end in ends.values():
-            os.close(end)
-        pid = status = 0
-        while pid != process.pid:
-            pid, status = os.waitpid(-1, 0)
-        bury()
-        said = {"code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)}
-    os.write(report, json.dumps(said).encode())
-
-
-def _not_started(error: Exception, request: Request, ends: dict[str, int]) -> dict[str, object]:
-    """Return the exit status that a shell would report, or the error if the command is not to blame."""
-    missing = isinstance(error, (FileNotFoundError, NotADirectoryError)) and os.path.isdir(request["cwd"])
-    if missing or isinstance(error, PermissionError) or getattr(error, "errno", 0) in NOT_RUN:
-        text = f"{request['argv'][0]}: {getattr(error, 'strerror', error)}\n"
-        os.write(ends.get("stderr", ends["stdout"]), text.encode("utf-8", "replace")[:4096])
-        return {"code": 127 if missing else 126}
-    return {"error": str(error)[:4096]}
-
-
-def warm_up() -> None:
-    """Run the code of `keep` without effect: a fork copies each page at its first use, which takes a millisecond."""
-    with contextlib.suppress(OSError):
-        subprocess.Popen(
-            ["/nonexistent"], stdin=subprocess.DEVNULL, cwd="/", env=dict(os.environ), start_new_session=True
-        )
-    json.loads(json.dumps({"code": 0}))
+    child = os.fork()
+    if child == 0:
+        _become(argv, cwd, env, prepare, sign)
+    os.closerange(0, 4096)
+    pid = status = 0
+    while pid != child:
+        pid, status = os.waitpid(-1, 0)
     bury()
+    return exit_status(status)
+
+
+def exit_status(status: int) -> int:
+    """Return the exit status that a shell would report."""
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str) -> None:
+    code, what = FAILED, sign
+    try:
+        os.setsid()
+        os.chdir(cwd)
+        prepare()
+        code, what = 126, argv[0]
+        os.execvpe(argv[0], argv, env)
+    except BaseException as error:  # noqa: BLE001 - a fork must never return
+        if code == 126 and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            code = 127
+        with contextlib.suppress(OSError):
+            os.write(2, f"{what}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
+    finally:
+        os._exit(code)
 
 
 def bury() -> None:

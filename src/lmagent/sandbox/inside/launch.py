@@ -1,10 +1,10 @@
 """Starts a command under Landlock, and keeps it.
 
-  python3 -I -S -c <this file> CONFIG      (JSON: see `Config`)
+  python3 -I -S -c <this file> CONFIG
 
 It forks. The child confines itself and becomes the command; the parent stays outside as its keeper, kills the command's
-leftover processes, and all of them when lmagent ends. Only the standard library: it runs without our packages, and with
-an environment of its own, since the command's variables (LD_PRELOAD) must not take effect outside.
+leftover processes, and all of them when lmagent ends. It runs with an environment of its own, since the command's
+variables (LD_PRELOAD) must not take effect outside.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ import struct
 import sys
 from typing import Any
 
-from lmagent.sandbox.keeper import DUMPABLE, SUBREAPER, bury, control, install_filter
+from lmagent.sandbox.inside.keeper import (
+    DUMPABLE,
+    FAILED,
+    NO_NEW_PRIVS,
+    SUBREAPER,
+    bury,
+    control,
+    install_filter,
+    keep,
+)
 
 Config = dict[str, Any]
 """`argv`, `cwd`, `env`, `parent` (its pid), `filter` (hex), `read`, `write` and `devices` (paths), `limits` (by
 resource), `channel` (name of the variable that is taken over from our own environment)."""
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-PDEATHSIG, NO_NEW_PRIVS = 1, 38
-FAILED = 125
+PDEATHSIG, CAPBSET_DROP, CAPABILITIES_3 = 1, 24, 0x20080522
 SIGN = "lmagent cannot confine the command"
-"""Exit status if the command was not run, and the beginning of its only line."""
-
-CAPBSET_DROP, CAPABILITIES_3 = 24, 0x20080522
+"""The beginning of the only line, if the command was not run."""
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
@@ -43,64 +49,41 @@ NET = 0b11
 SCOPES = 0b11
 """Abstract unix sockets and signals."""
 
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main() -> None:
     """Run the command of the first argument."""
     config: Config = json.loads(sys.argv[1])
     control(SUBREAPER, 1)
     control(DUMPABLE, 0)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _ENDS:
         signal.signal(number, _die)
     control(PDEATHSIG, signal.SIGTERM)
     if os.getppid() != config["parent"]:  # it ended before the request for its death signal
         os._exit(FAILED)
-    child = os.fork()
-    if child == 0:
-        _become(config)
-    pid = status = 0
-    while pid != child:
-        pid, status = os.waitpid(-1, 0)
-    bury()
-    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+    env: dict[str, str] = config["env"]
+    if config["channel"] in os.environ:
+        env[config["channel"]] = os.environ[config["channel"]]
+    os._exit(keep(config["argv"], config["cwd"], env, lambda: _confine(config), SIGN))
 
 
 def _die(*_: object) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _ENDS:
         signal.signal(number, signal.SIG_IGN)
     bury()
     os._exit(137)
 
 
-def _become(config: Config) -> None:
-    code = FAILED
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
-        os.chdir(config["cwd"])
-        for name, value in config["limits"].items():
-            resource.setrlimit(getattr(resource, name), (value, value))
-        control(NO_NEW_PRIVS, 1)
-        drop_capabilities()
-        restrict(config["read"], config["write"], config["devices"])
-        install_filter(bytes.fromhex(config["filter"]))
-        env: dict[str, str] = config["env"]
-        if config["channel"] in os.environ:
-            env[config["channel"]] = os.environ[config["channel"]]
-        code = 126
-        os.execvpe(config["argv"][0], config["argv"], env)
-    except FileNotFoundError as error:
-        _say(f"{config['argv'][0]}: {error.strerror}" if code == 126 else f"{SIGN}: {error}")
-        code = 127 if code == 126 else code
-    except BaseException as error:  # noqa: BLE001 - a fork must never return
-        _say(f"{config['argv'][0]}: {error}" if code == 126 else f"{SIGN}: {error}")
-    finally:
-        os._exit(code)
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode("utf-8", "replace"))
+def _confine(config: Config) -> None:
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_DFL)
+    for name, value in config["limits"].items():
+        resource.setrlimit(getattr(resource, name), (value, value))
+    control(NO_NEW_PRIVS, 1)
+    drop_capabilities()
+    restrict(config["read"], config["write"], config["devices"])
+    install_filter(bytes.fromhex(config["filter"]))
 
 
 def drop_capabilities() -> None:
