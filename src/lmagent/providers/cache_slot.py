@@ -107,6 +107,15 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
     return facts.slots or parallel or (1 if facts.dialect in _SINGLE else None)
 
 
+def slot_of(facts: ServerFacts, conversation: int) -> int | None:
+    """Return the slot to bind a conversation's requests to, so that no other one replaces the main one's prompt.
+
+    Return None if the server has only one slot, or binds no requests: there, only the order of requests keeps the
+    prompt cached. A request for a busy slot waits for it.
+    """
+    return slot_number(conversation, facts.slots) if facts.id_slot and facts.slots and facts.slots > 1 else None
+
+
 def slot_number(conversation: int, kept: int) -> int:
     """Return the slot of a conversation among `kept` slots: the first is for the main conversation (0) alone."""
     return 0 if kept == 1 or conversation <= 0 else 1 + (conversation - 1) % (kept - 1)

@@ -1,4 +1,4 @@
-"""Server-sent events, from bytes to payloads.
+"""Streams from bytes to payloads: server-sent events, or one payload in each line.
 
 Format: WHATWG HTML, "Server-sent events". Like some servers, it is more tolerant: an `error:` field (older llama.cpp)
 and `event: error` mark a payload as an error, and a last event without its blank line counts.
@@ -95,3 +95,28 @@ class SseReader:
         except ValueError:
             error = payload.decode("utf-8", "replace")
         return jsontext.dumps({"error": error})
+
+
+class LineReader:
+    """Reads a stream with one JSON text in each line; blank lines are skipped."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the payloads of the lines that `chunk` completes.
+
+        Raises:
+            BadReply: a line is larger than `MAX_EVENT`.
+        """
+        *lines, self._held = (self._held + chunk).split(b"\n")
+        if len(self._held) > MAX_EVENT:
+            raise BadReply("the server's stream holds a line that does not end", fix="look at the server's log")
+        return [payload for line in lines if line.strip() for payload in self.take(line)]
+
+    def finish(self) -> list[bytes]:
+        """Return the payloads of a last line without an end."""
+        return self.take(self._held) if self._held.strip() else []
+
+    def take(self, line: bytes) -> list[bytes]:
+        return [line]

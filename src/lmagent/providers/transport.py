@@ -93,13 +93,27 @@ class TransportResponse(Struct, frozen=True):
     Attributes:
         headers: names in lower case.
         chunks: the body; raises TransportError.
-        aclose: gives the connection back, or closes it if the body was not read to its end. Always call it.
+        aclose: gives the connection back, or closes it if the body was not read to its end. Always call it, or use
+            the answer as a context.
     """
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
     aclose: Callable[[], Awaitable[None]]
+
+    async def __aenter__(self) -> TransportResponse:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+
+
+def json_headers(key: str, accept: str = "application/json") -> dict[str, str]:
+    """Return the headers of a request; the key is sent as a bearer token, an empty one not at all."""
+    headers = {"Content-Type": "application/json", "Accept": accept, "User-Agent": "lmagent"}
+    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def is_silent(url: str) -> bool:

@@ -69,23 +69,6 @@ def window(value: Any, *path: str) -> int | None:
     return found if found is not None and LEAST_WINDOW <= found <= LARGEST_WINDOW else None
 
 
-def version(said: str) -> tuple[int, ...]:
-    """Return `0.11.2rc1` as (0, 11, 2), for comparisons; empty without one."""
-    parts: list[int] = []
-    for piece in said.lstrip("v").split("."):
-        digits = ""
-        for char in piece:
-            if not char.isascii() or not char.isdigit():
-                break
-            digits += char
-        if not digits or len(digits) > 9:
-            break
-        parts.append(int(digits))
-        if digits != piece:
-            break
-    return tuple(parts)
-
-
 def named(listed: list[dict[str, Any]], model: str, *keys: str) -> dict[str, Any] | None:
     """Return the entry of that name (`:latest` may be left out); without a name, the only entry."""
     if not model:
