@@ -27,7 +27,7 @@ def loads(payload: bytes) -> Any:
 
 
 def loads_or_none(payload: bytes) -> Any:
-    """Decode JSON; return None if it is none."""
+    """Decode JSON; return None for other text."""
     try:
         return loads(payload)
     except ValueError:

@@ -112,7 +112,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 class NativeReader(LineReader):
-    """Converts the lines of one reply into chunks of the common API; the assembler rejects what is no JSON object."""
+    """Converts the lines of one reply into chunks of the common API; the assembler rejects other lines."""
 
     def __init__(self) -> None:
         super().__init__()
