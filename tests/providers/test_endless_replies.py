@@ -14,7 +14,7 @@ from lmagent.core.messages import CUT_OFF, ToolCall
 from lmagent.core.model import ModelReply
 from lmagent.providers.dialects.base import ModelFacts
 from lmagent.providers.dialects.ollama_chat import OllamaChat
-from lmagent.providers.endless import LONGEST_CYCLE, REPEATED, repeats
+from lmagent.providers.meters import LONGEST_CYCLE, REPEATED, repeats
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport

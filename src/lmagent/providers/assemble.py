@@ -17,10 +17,8 @@ from lmagent.core.model import FinishReason, ModelEvent, ModelReply, TextChunk, 
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
-from lmagent.providers.endless import EndlessMeter
-from lmagent.providers.eta import PrefillEta
+from lmagent.providers.meters import EndlessMeter, PrefillEta, complete_usage, read_usage
 from lmagent.providers.transport import ErrorChunk
-from lmagent.providers.usage import complete_usage, read_usage
 
 if TYPE_CHECKING:
     from lmagent.providers.formats.base import FoundCall

@@ -26,8 +26,7 @@ from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
-from lmagent.providers.joining import Joining
-from lmagent.providers.retry import RetryPolicy, next_delay
+from lmagent.providers.retry import Joining, RetryPolicy, next_delay
 from lmagent.providers.transport import (
     ErrorChunk,
     Timeouts,

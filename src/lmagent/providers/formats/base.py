@@ -90,6 +90,12 @@ class Found(Struct, kw_only=True):
     last: bool = False
     code: bool = False
 
+    def add(self, other: Found) -> bool:
+        """Continue with the calls after these; return whether the text continues after them."""
+        self.items += other.items
+        self.end, self.cut = other.end, other.cut
+        return other.cut is None
+
     @property
     def calls(self) -> list[FoundCall]:
         return [item for item in self.items if isinstance(item, FoundCall)]

@@ -74,9 +74,7 @@ def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
         one = _one(source, head, info, alone=first and source.begins)
         if one is None:
             return None
-        total.items += one.items
-        total.end, total.cut = one.end, one.cut
-        if one.cut is not None:
+        if not total.add(one):
             return total
         at = source.skip(one.end)
         while word := quiet(source.text, at):
@@ -118,9 +116,7 @@ def _natives(source: Source, at: int) -> Found | None:
         one = native(source, opened[0], opened.end())
         if one is None or one.header:
             return None
-        found.items += one.items
-        found.end, found.cut = one.end, one.cut
-        if one.cut is not None:
+        if not found.add(one):
             return found
 
 
@@ -155,9 +151,7 @@ def _read_code(source: Source, at: int) -> Found | None:
     try:
         while found.end < source.end and source.text[found.end] != "`":
             if source.text[found.end] == "[":
-                listed = pycalls.read_list(source, found.end, "tool-code")
-                found.items += listed.items
-                found.end, found.cut = listed.end, listed.cut
+                found.add(pycalls.read_list(source, found.end, "tool-code"))
             elif not _read_printed(source, found):
                 break
             if found.cut is not None:

@@ -79,8 +79,7 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[F
     key = next((key for key in NAME_KEYS if isinstance(entry.get(key), str) and entry[key]), None)
     if key is None:
         ((only, given),) = entry.items() if len(entry) == 1 else (("", None),)
-        named = tools.known(only) and isinstance(given, dict)
-        return [make_call(tools, only, given, raw, format, identity)] if named else None
+        return [make_call(tools, only, given, raw, format, identity)] if isinstance(given, dict) else None
     name = cast("str", entry[key])
     holder = next((each for each in ARGUMENT_KEYS if each in entry), None)
     if holder is not None:

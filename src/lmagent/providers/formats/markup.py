@@ -6,41 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lmagent.providers.formats import (
-    bare,
-    claude,
-    deepseek,
-    functionary,
-    gemma,
-    glm,
-    harmony,
-    kimi,
-    llama,
-    mistral,
-    qwen_coder,
-    react,
-    tagged,
-)
+from lmagent.providers.formats import bare, elements, react, tagged, tokens
 from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.place import MarkupPlace
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
 
-_MODULES = (
-    tagged,
-    qwen_coder,
-    glm,
-    mistral,
-    deepseek,
-    kimi,
-    harmony,
-    claude,
-    functionary,
-    gemma,
-    llama,
-    react,
-    bare,
-)
-FORMATS: tuple[Format, ...] = tuple(format for module in _MODULES for format in module.FORMATS)
+FORMATS: tuple[Format, ...] = (*tagged.FORMATS, *elements.FORMATS, *tokens.FORMATS, *react.FORMATS, *bare.FORMATS)
 """All formats, in the order in which they are tried if several have the same opener."""
 
 RESULTS = {

@@ -9,11 +9,9 @@ Phi-4-mini (`<|tool_call|>…<|/tool_call|>`, `functools[…]`), Nemotron (`<TOO
 InternLM's chat format document.
 """
 
-from typing import Any, cast
-
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Format, Found, FoundCall, Source, Toolset, make_call
-from lmagent.providers.formats.llama import code_call
+from lmagent.providers.formats.base import Format, Found, Source
+from lmagent.providers.formats.tokens import code_call
 
 _NEXT = ("<tool_call>",)
 _LFM2_OPEN, _LFM2_ENDS = ("<|tool_call_start|>",), ("<|tool_call_end|>",)
@@ -31,25 +29,6 @@ def _internlm(source: Source, at: int, opener: str) -> Found | None:
 
 
 _APERTUS_ENDS = ("<|tools_suffix|>",)
-
-
-def _apertus_shape(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
-    """Return calls of an object whose keys are tools and whose values are the arguments."""
-    entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if len(entry) > 1 or "name" in entry:
-        return jsoncalls.shaped(value, tools, raw, format)
-    return [make_call(tools, name, arguments, raw, format) for name, arguments in entry.items()] or None
-
-
-def _apertus(source: Source, at: int, opener: str) -> Found | None:
-    at = source.skip(at)
-    if source.text[at : at + 1] not in ("[", "{"):
-        return None
-    found, _ = jsoncalls.read_values(source, at, _APERTUS_ENDS, "apertus", _apertus_shape)
-    return jsoncalls.closed(source, found, _APERTUS_ENDS) if found else _apertus_plain(source, at, opener)
-
-
-_apertus_plain = jsoncalls.between("apertus", _APERTUS_ENDS)
 
 
 def _functools(source: Source, at: int, opener: str) -> Found | None:
@@ -101,5 +80,10 @@ FORMATS = (
     Format(name="lfm2", openers=_LFM2_OPEN, read=pycalls.between("lfm2", _LFM2_ENDS), quiet=_LFM2_ENDS),
     Format(name="lfm2", openers=_LFM2_OPEN, read=jsoncalls.between("lfm2", _LFM2_ENDS)),
     Format(name="internlm", openers=("<|action_start|>", "<|plugin|>"), read=_internlm, quiet=_INTERNLM_ENDS),
-    Format(name="apertus", openers=("<|tools_prefix|>",), read=_apertus, quiet=(*_APERTUS_ENDS, "<|assistant_end|>")),
+    Format(
+        name="apertus",
+        openers=("<|tools_prefix|>",),
+        read=jsoncalls.between("apertus", _APERTUS_ENDS),
+        quiet=(*_APERTUS_ENDS, "<|assistant_end|>"),
+    ),
 )
