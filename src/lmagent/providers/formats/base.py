@@ -16,14 +16,6 @@ from lmagent.providers import jsontext
 _SPACE = re.compile(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
 _NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
-_LOOK = 200
-"""Characters that a format's pattern may need for its decision (a tag with a name in it)."""
-_AFTER = 40
-"""Characters after a match that may still change it (the longest optional part of a pattern)."""
-
-
-class More(Exception):
-    """The answer depends on text that has not arrived yet."""
 
 
 class FoundCall(Struct, kw_only=True):
@@ -155,13 +147,9 @@ class Toolset:
 
 
 class Source:
-    """A text that is being read, and the formats' results for it.
-
-    A growing text ends with a complete line. Look-ups raise `More` if more text could change their answer, so a format
-    that reads only through them decides the same for a growing text and for the whole one.
+    """The text of a reply, and the formats' results for it.
 
     Attributes:
-        final: the text is complete.
         begins: no text or markup precedes the place.
         effort: characters that were read for damaged or cut values.
         memo: results that formats keep for the whole text.
@@ -169,10 +157,9 @@ class Source:
         stopped: the last value lacked its closing brackets after a string, so the string may continue.
     """
 
-    def __init__(self, text: str, tools: Toolset, *, final: bool) -> None:
+    def __init__(self, text: str, tools: Toolset) -> None:
         self.text = text
         self.tools = tools
-        self.final = final
         self.end = len(text)
         self.begins = True
         self.effort = 0
@@ -181,21 +168,13 @@ class Source:
         self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
-    def needs(self, known: bool = False) -> None:
-        """Raise `More` if the text is incomplete and the answer is not `known` without the rest."""
-        if not known and not self.final:
-            raise More
-
     def skip(self, at: int) -> int:
         """Return the first place from `at` that is not blank."""
         found = _SPACE.match(self.text, at)
-        at = found.end() if found else at
-        self.needs(at < self.end)
-        return at
+        return found.end() if found else at
 
     def starts(self, at: int, *literals: str) -> str:
         """Return the literal at `at`; empty without one."""
-        self.needs(at < self.end)
         return next((word for word in literals if self.text.startswith(word, at)), "")
 
     def closer(self, at: int, *literals: str) -> int:
@@ -206,15 +185,11 @@ class Source:
         return len(rest) if rest and any(word.startswith(rest) for word in literals) else 0
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        found = pattern.match(self.text, at)
-        self.needs(self.end - found.end() >= _AFTER if found else self.end - at >= _LOOK)
-        return found
+        return pattern.match(self.text, at)
 
     def find(self, literal: str, at: int) -> int:
         """Return the next place of a literal; -1 without one."""
-        place = self._next(literal, at, self.text.find)
-        self.needs(place >= 0)
-        return place
+        return self._next(literal, at, self.text.find)
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
         """Return the next place of a pattern; -1 without one."""
@@ -223,9 +198,7 @@ class Source:
             found = pattern.search(self.text, at)
             return found.start() if found else -1
 
-        place = self._next(pattern, at, look)
-        self.needs(place >= 0 and self.end - place >= _LOOK)
-        return place
+        return self._next(pattern, at, look)
 
     def _next(self, wanted: Any, at: int, look: Callable[[Any, int], int]) -> int:
         """Return the result of `look` from `at` on; a search is not repeated."""
@@ -238,22 +211,19 @@ class Source:
     def first(self, literals: Iterable[str], at: int) -> tuple[int, str]:
         """Return the place and text of the first of several literals from `at`, or (-1, "")."""
         found = [(place, word) for word in literals if (place := self._next(word, at, self.text.find)) >= 0]
-        self.needs(bool(found))
         return min(found, default=(-1, ""))
 
     def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
         """Return the JSON value at `at` and its end.
 
         Raises:
-            More, Cut, Broken: see `values.completed`.
+            Cut, Broken: see `values.completed`.
         """
         self.stopped = False
         found = values.strict(self.text, at)
         if not isinstance(found, int):
-            self.needs(found[1] < self.end or self.text[self.end - 1] in "}]")
             return found
         self.effort += found
-        self.needs()  # it is cut or damaged: the rest of the text shows which
         try:
             value, end, self.stopped = values.completed(self.text, at, stops)
             return value, end

@@ -59,12 +59,6 @@ class Content:
         self.gap()
         return thought
 
-    def take(self) -> str:
-        """Return the text since the last call; only for a stream."""
-        shown = "".join(self._pieces)
-        self._pieces[:] = [""] if self._pieces else []
-        return shown
-
     def whole(self) -> str:
         """Return the complete text, at the end."""
         return "".join(self._pieces) + (self._blank if self._whole else "")

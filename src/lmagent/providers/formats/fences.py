@@ -41,14 +41,20 @@ _CALLISH = re.compile(bare.CALLISH)
 _PRINTED = re.compile(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print\(\s*)?")
 
 
-def opening(source: Source, at: int) -> re.Match[str] | None:
+def opening(text: str, at: int) -> re.Match[str] | None:
     """Match the line that opens a fence; return None if inline code begins there."""
-    return _OPEN.match(source.text, at)
+    return _OPEN.match(text, at)
 
 
 def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
     """Return a pattern of the line that closes a fence with these marks."""
     return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t\r]*(?=\n|\Z)")
+
+
+def may_call(head: re.Match[str], first: str) -> bool:
+    """Return whether a fence may hold calls: by its opening line and the first character in it."""
+    info = _info(head)
+    return info in (*_CODE, *_CALLED) or (info in _JSON and first in ("{", "["))
 
 
 def in_item(line: str) -> re.Pattern[str] | None:
@@ -81,7 +87,7 @@ def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
             at = source.skip(at + len(word))
         if at >= source.end or (info in _CODE and source.begins):
             return total
-        if source.text[at] not in "`~" or (following := opening(source, at)) is None:
+        if source.text[at] not in "`~" or (following := opening(source.text, at)) is None:
             return None
         head, first = following, False
         info = _info(head)

@@ -47,14 +47,11 @@ class MarkupPlace:
         return not before.strip() or bool(_ENDED.search(before))
 
     def after(self) -> str:
-        """Return the rest of the line without counting markup there. Raise More if the line may continue."""
+        """Return the rest of the line without counting markup there."""
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
             at += 1
-        if at >= self._source.end:
-            self._source.skip(at)
-            return ""
-        return "" if text[at] == "\n" else self._text_at(at)
+        return "" if text[at : at + 1] in ("", "\n") else self._text_at(at)
 
     def at_an_edge(self) -> bool:
         """Return whether it begins or ends the line."""

@@ -25,7 +25,7 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     """Return the call at `at` and its end.
 
     Raises:
-        NotACall, Cut, More: it is code or prose, the text ends inside it, or may continue.
+        NotACall, Cut: it is code or prose, or the text ends inside it.
     """
     named = source.match(CALL, at)
     if named is None:
@@ -34,12 +34,8 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     place = reader.space(named.end())
-    try:
-        while source.text[place : place + 1] != ")":
-            place = _argument(source, reader, place, positional, keywords)
-    except (Cut, Broken, NotACall):
-        source.needs()
-        raise
+    while source.text[place : place + 1] != ")":
+        place = _argument(source, reader, place, positional, keywords)
     arguments = _placed(source.tools, source.tools.plain(named[1]), positional, keywords)
     return source.call(named[1], arguments, at, place + 1, format), place + 1
 

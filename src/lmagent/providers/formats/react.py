@@ -95,7 +95,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
     main = source.tools.main(name)
     if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
         try:
-            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools, final=True), 0, "react")
+            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools), 0, "react")
         except (pycalls.NotACall, pycalls.Cut):
             end = -1
         else:

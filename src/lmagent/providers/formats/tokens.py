@@ -322,7 +322,6 @@ def _read_gemma(source: Source, at: int, opener: str) -> Found | None:
     name, start = named[1], named.end()
     found = _gemma_value(source.text, start)
     if isinstance(found, int):
-        source.needs()
         place, word = source.first(_GEMMA_ENDS, start)
         name = source.tools.plain(name)
         if place < 0:
@@ -384,12 +383,7 @@ def _llama_python(source: Source, at: int) -> Found | None:
 
 
 def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) -> Found | None:
-    """Return a call of the tool that runs code, up to one of `closers` or the end.
-
-    Raises:
-        More: the text is not complete; mentions of tokens before it decide, too.
-    """
-    source.needs()
+    """Return a call of the tool that runs code, up to one of `closers` or the end."""
     place, word = source.first(closers, at)
     end = place if place >= 0 else source.end
     code = _CODE_FENCE.sub("", source.text[at:end].strip())

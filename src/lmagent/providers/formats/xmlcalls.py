@@ -3,7 +3,7 @@
 Values are not escaped: a file about the format is written with calls like any other, so `<`, `&` and whole calls may be
 in them. So tags are read as brackets, and a value ends at a closing tag of its own after which the call continues or
 ends. If closing tags follow the call that nothing opened, a value was ended too early: the call has a fault, and all
-text that follows belongs to it. So a call is only decided when the whole text has arrived.
+text that follows belongs to it.
 """
 
 from __future__ import annotations
@@ -184,7 +184,6 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
         if ended := source.match(style.call_end, source.skip(found.end)):
             found.end = ended.end()
         return True
-    source.needs()
     try:
         arguments, at, sure = _arguments(source, name, at, style, _reader(source, style, opened.start()))
     except Unclear:
