@@ -139,41 +139,28 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
     where = f"{urlsplit(url).scheme}://{authority(url)}"
     detail = hidden(error.detail)
+    log = "look at the server's log"
     match error.kind:
-        case "refused":
+        case "refused" if is_loopback(url):
+            fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
             message = f"nothing listens at {where} (connection refused)"
-            fix = "start the model server, or choose another"
-            typed = "start the model server, or set LLM_URL to one that runs"
-            if is_loopback(url):
-                fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
-                typed = f"{fix}, or set LLM_URL"
-            return Unreachable(message, fix=fix, terminal=typed, retryable=True)
-        case "dns":
-            message = f"the host of {where} is not known ({detail})"
-            return Unreachable(message, fix="check the server's address", terminal="check the host in LLM_URL")
-        case "tls":
-            plain = "use http:// if the server has no TLS"
-            fix = f"check the certificate; {plain}"
-            typed = f"check the certificate, or SSL_CERT_FILE for an own authority; {plain}"
-            return Unreachable(f"no secure connection to {where}: {detail}", fix=fix, terminal=typed)
-        case "connect" | "connect_timeout":
+            return Unreachable(message, fix=fix, terminal=f"{fix}, or set LLM_URL", retryable=True)
+        case "refused" | "dns" | "tls" | "connect" | "connect_timeout":
             why = detail or f"no answer within {timeouts.connect:g} s"
             fix = "check that the server runs and that its address is right"
-            typed = "check that the server runs and that LLM_URL is right"
-            return Unreachable(f"no connection to {where}: {why}", fix=fix, terminal=typed, retryable=True)
+            if error.kind == "tls":
+                fix = f"{fix}; use http:// if it has no TLS, or SSL_CERT_FILE for an own authority"
+            message = f"no connection to {where}: {'connection refused' if error.kind == 'refused' else why}"
+            retryable = error.kind not in ("dns", "tls")
+            return Unreachable(message, fix=fix, terminal=fix.replace("its address", "LLM_URL"), retryable=retryable)
         case "first_byte" | "idle":
             limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
             when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"
-            fix = "look at the server's log"
-            typed = f"raise LLM_TIMEOUT if the model is slow, or {fix}"
             reason = f"the model server {when}: no sign of life for {limit:g} s ({where})"
-            return Unreachable(reason, fix=fix, terminal=typed)
+            return Unreachable(reason, fix=log, terminal=f"raise LLM_TIMEOUT if the model is slow, or {log}")
         case "lost":
-            return ConnectionLost(
-                f"the model server broke off the connection ({where})",
-                fix="look at the server's log: it may have run out of memory",
-                retryable=True,
-            )
+            fix = f"{log}: it may have run out of memory"
+            return ConnectionLost(f"the model server broke off the connection ({where})", fix=fix, retryable=True)
         case "protocol":
             return wrong_address(f"{where} does not speak HTTP as expected: {detail}")
 
