@@ -151,12 +151,7 @@ def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:

@@ -37,12 +37,7 @@ class RetryPolicy(Struct, frozen=True):
 
 
 def next_delay(
-    policy: RetryPolicy,
-    failure: ProviderError,
-    attempt: int,
-    *,
-    local: bool,
-    random: Callable[[], float],
+    policy: RetryPolicy, failure: ProviderError, attempt: int, *, local: bool, random: Callable[[], float]
 ) -> float | None:
     """Return the seconds until the next try, or None if the failure is final.
 

@@ -231,26 +231,26 @@ class Source:
             self.effort += max(error.at - at, 0)
             raise
 
-    def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> FoundCall:
-        return make_call(self.tools, name, arguments, self.text[start:end], format, id)
+    def call(self, name: str, arguments: Any, start: int, end: int, id: str = "") -> FoundCall:
+        return make_call(self.tools, name, arguments, self.text[start:end], id)
 
 
-def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> FoundCall:
+def make_call(tools: Toolset, name: str, arguments: Any, raw: str, id: str = "") -> FoundCall:
     """Return a call of `arguments` in any form: an object, its JSON as a string, or none."""
     name = tools.plain(name)
     if isinstance(arguments, str) and arguments.strip():
         read = repair.read_arguments(arguments)
         if read is None:
             fault = values.fault_in(arguments)
-            return FoundCall(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
+            return FoundCall(name=name, arguments=arguments, raw=raw, id=id, fault=fault)
         arguments = cast("Any", read)
     if arguments is None or arguments in ("", []) or (isinstance(arguments, str) and not arguments.strip()):
         arguments = {}
     if not isinstance(arguments, dict):
         text = jsontext.dumps(arguments).decode()
-        return FoundCall(name=name, arguments=text, raw=raw, format=format, id=id, fault="not a JSON object")
+        return FoundCall(name=name, arguments=text, raw=raw, id=id, fault="not a JSON object")
     fitted = repair.fit(cast("dict[str, Any]", arguments), tools.schema(name))
-    return FoundCall(name=name, arguments=fitted, raw=raw, format=format, id=id)
+    return FoundCall(name=name, arguments=fitted, raw=raw, id=id)
 
 
 Read = Callable[[Source, int, str], "Found | None"]
@@ -274,6 +274,13 @@ class Format(Struct, frozen=True, kw_only=True):
     line: str = ""
     bare: bool = False
     quiet: tuple[str, ...] = ()
+
+    def find(self, source: Source, at: int, opener: str) -> Found | None:
+        """Return the calls that `read` finds, with the name of this format."""
+        found = self.read(source, at, opener)
+        for call in found.calls if found is not None else ():
+            call.format = call.format or self.name
+        return found
 
 
 def _bare(name: str) -> str:

@@ -45,17 +45,17 @@ def _read_slip(source: Source, at: int, opener: str) -> Found | None:
     ended = source.match(_SLIP_END, end)
     if ended is None:
         return None
-    return Found(end=ended.end(), items=[source.call(named["name"], value, start, end, "llama-3")])
+    return Found(end=ended.end(), items=[source.call(named["name"], value, start, end)])
 
 
 _QWEN_FORMATS = (
-    Format(name="qwen3-coder", openers=("<tool_call>",), read=xmlcalls.inside("qwen3-coder", _QWEN, _QWEN_ENDS)),
-    Format(name="qwen3-coder", openers=("<function=",), read=xmlcalls.alone("qwen3-coder", _QWEN, _QWEN_ENDS)),
+    Format(name="qwen3-coder", openers=("<tool_call>",), read=xmlcalls.inside(_QWEN, _QWEN_ENDS)),
+    Format(name="qwen3-coder", openers=("<function=",), read=xmlcalls.alone(_QWEN, _QWEN_ENDS)),
     Format(name="llama-3", openers=("<function=", "<function/"), read=_read_slip),
     Format(
         name="seed-oss",
         openers=("<seed:tool_call>",),
-        read=xmlcalls.inside("seed-oss", _QWEN, _QWEN_ENDS),
+        read=xmlcalls.inside(_QWEN, _QWEN_ENDS),
         quiet=("</seed:tool_call>", "<seed:eos>"),
     ),
 )
@@ -79,14 +79,14 @@ def _read_glm_four(source: Source, at: int, _opener: str) -> Found | None:
         value, end = source.value(named.end())
     except (Cut, Broken):
         return None
-    return Found(end=end, items=[source.call(named[1], value, at, end, "glm-4")])
+    return Found(end=end, items=[source.call(named[1], value, at, end)])
 
 
 _GLM_FORMATS = (
     Format(
         name="glm-4.5",
         openers=("<tool_call>",),
-        read=xmlcalls.alone("glm-4.5", _GLM, ("</tool_call>",)),
+        read=xmlcalls.alone(_GLM, ("</tool_call>",)),
         quiet=("<|observation|>", "<|user|>", "<|assistant|>"),
     ),
     Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*(?:\{|\Z)", read=_read_glm_four, bare=True),
@@ -116,33 +116,33 @@ _TOOL_TAGS = xmlcalls.tags(
     value=r"<(?:parameter|param|arg|argument)\s+name\s*=\s*[\"']?(?P<key>[^\"'>]{1,128})[\"']?\s*>",
     value_end=r"</(?:parameter|param|arg|argument)>",
 )
-_read_tool_tags = xmlcalls.alone("tool-tag", _TOOL_TAGS, ())
+_read_tool_tags = xmlcalls.alone(_TOOL_TAGS, ())
 
 
 def _read_tool(source: Source, at: int, opener: str) -> Found | None:
     start = at - len(opener)
     if empty := source.match(_TOOL_EMPTY, start):
-        return Found(end=empty.end(), items=[source.call(empty[1], {}, start, empty.end(), "tool-tag")])
+        return Found(end=empty.end(), items=[source.call(empty[1], {}, start, empty.end())])
     return _read_tool_tags(source, at, opener)
 
 
 _CLAUDE_FORMATS = (
-    Format(name="claude", openers=_WRAPPERS, read=xmlcalls.inside("claude", _CLAUDE_TAGS, _CLAUDE), quiet=_CLAUDE[:2]),
-    Format(name="olmo-3", openers=("<function_calls>",), read=pycalls.between("olmo-3", ("</function_calls>",))),
-    Format(name="claude", openers=("<function_calls>",), read=jsoncalls.between("claude", ("</function_calls>",))),
+    Format(name="claude", openers=_WRAPPERS, read=xmlcalls.inside(_CLAUDE_TAGS, _CLAUDE), quiet=_CLAUDE[:2]),
+    Format(name="olmo-3", openers=("<function_calls>",), read=pycalls.between(("</function_calls>",))),
+    Format(name="claude", openers=("<function_calls>",), read=jsoncalls.between(("</function_calls>",))),
     Format(
         name="claude",
         openers=("<invoke name=", f"<{_OWN}invoke name=", "<steptml:invoke name="),
-        read=xmlcalls.alone("claude", _CLAUDE_TAGS, (*_CLAUDE, *_MINIMAX)),
+        read=xmlcalls.alone(_CLAUDE_TAGS, (*_CLAUDE, *_MINIMAX)),
         quiet=("<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
     ),
     Format(
         name="minimax-m2",
         openers=("<minimax:tool_call>",),
-        read=xmlcalls.inside("minimax-m2", _CLAUDE_TAGS, _MINIMAX),
+        read=xmlcalls.inside(_CLAUDE_TAGS, _MINIMAX),
         quiet=("</minimax:tool_call>", "[e~["),
     ),
-    Format(name="minimax-m2", openers=("<tool_call>",), read=xmlcalls.inside("minimax-m2", _CLAUDE_TAGS, _MINIMAX)),
+    Format(name="minimax-m2", openers=("<tool_call>",), read=xmlcalls.inside(_CLAUDE_TAGS, _MINIMAX)),
     Format(name="tool-tag", openers=tuple(f"<{word} name=" for word in _TOOL_WORDS), read=_read_tool),
 )
 
@@ -162,14 +162,10 @@ _DSML_FORMATS = (
     Format(
         name="deepseek-v3.2",
         openers=tuple(f"<{word}" for word in _DSML_WRAPPERS),
-        read=xmlcalls.inside("deepseek-v3.2", _DSML, _DSML_ENDS),
+        read=xmlcalls.inside(_DSML, _DSML_ENDS),
         quiet=_DSML_ENDS,
     ),
-    Format(
-        name="deepseek-v3.2",
-        openers=("<｜DSML｜invoke", "<|DSML|invoke"),
-        read=xmlcalls.alone("deepseek-v3.2", _DSML, _DSML_ENDS),
-    ),
+    Format(name="deepseek-v3.2", openers=("<｜DSML｜invoke", "<|DSML|invoke"), read=xmlcalls.alone(_DSML, _DSML_ENDS)),
 )
 
 FORMATS = (*_QWEN_FORMATS, *_GLM_FORMATS, *_CLAUDE_FORMATS, *_DSML_FORMATS)

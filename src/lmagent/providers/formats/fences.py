@@ -101,6 +101,8 @@ def _info(head: re.Match[str]) -> str:
 
 def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Found | None:
     found = _read_inside(source, head.end(), info)
+    for call in found.calls if found is not None else ():
+        call.format = "fenced-json" if info in _JSON else "tool-code"
     if found is None and alone:
         found = _natives(source, head.end())
     if found is None or found.cut is not None:
@@ -132,7 +134,7 @@ def _steps(source: Source, at: int) -> Found | None:
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
         return None
-    found = LINES[int(kind[1:])].read(source, opened.start(kind), opened[kind])
+    found = LINES[int(kind[1:])].find(source, opened.start(kind), opened[kind])
     return found if found is not None and found.calls else None
 
 
@@ -145,10 +147,7 @@ def _read_inside(source: Source, at: int, info: str) -> Found | None:
         return None
     if not source.match(_CALLISH, at):
         return None
-    found = bare.read_json(source, at, "", _MARKS)
-    for call in found.calls if found else ():
-        call.format = "fenced-json"
-    return found
+    return bare.read_json(source, at, "", _MARKS)
 
 
 def _read_code(source: Source, at: int) -> Found | None:
@@ -157,7 +156,7 @@ def _read_code(source: Source, at: int) -> Found | None:
     try:
         while found.end < source.end and source.text[found.end] != "`":
             if source.text[found.end] == "[":
-                found.add(pycalls.read_list(source, found.end, "tool-code"))
+                found.add(pycalls.read_list(source, found.end))
             elif not _read_printed(source, found):
                 break
             if found.cut is not None:
@@ -175,7 +174,7 @@ def _read_printed(source: Source, found: Found) -> bool:
     if wrapped is None:
         raise NotACall
     found.end = wrapped.end()
-    if not pycalls.read_next(source, found, "tool-code"):
+    if not pycalls.read_next(source, found):
         return False
     if "print(" in wrapped[0]:
         if source.text[found.end : found.end + 1] != ")":

@@ -163,6 +163,6 @@ def quiet(text: str, at: int) -> str:
 
 def native(source: Source, word: str, end: int) -> Found | None:
     for format in BY_OPENER[word]:
-        if found := format.read(source, end, word):
+        if found := format.find(source, end, word):
             return found
     return None

@@ -54,7 +54,7 @@ def _with_input(source: Source, at: int) -> Found | None:
     if fenced := source.match(_FENCE, place) or source.match(_CODE, place):
         place = fenced.end()
     if source.text[place : place + 1] in ("{", "["):
-        found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"), "react")
+        found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"))
         if fenced and (closed := source.match(_CLOSED, found.end)):
             found.end = closed.end()
         return found
@@ -95,7 +95,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
     main = source.tools.main(name)
     if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
         try:
-            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools), 0, "react")
+            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools), 0)
         except (pycalls.NotACall, pycalls.Cut):
             end = -1
         else:
@@ -104,10 +104,10 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
                 return call
     if main is not None and text:
         bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`" else text
-        return FoundCall(name=name, arguments={main: bare}, raw=raw, format="react")
+        return FoundCall(name=name, arguments={main: bare}, raw=raw)
     if text.lower() in _NOTHING:
-        return FoundCall(name=name, arguments={}, raw=raw, format="react")
-    return FoundCall(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text), spills=True)
+        return FoundCall(name=name, arguments={}, raw=raw)
+    return FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(text), spills=True)
 
 
 def _as_blob(source: Source, at: int) -> Found | None:
@@ -115,7 +115,7 @@ def _as_blob(source: Source, at: int) -> Found | None:
     head = source.match(_BLOB, at)
     if head is None:
         return None
-    found, _ = jsoncalls.read_values(source, head.end(), ("```",) if head["fence"] else (), "react")
+    found, _ = jsoncalls.read_values(source, head.end(), ("```",) if head["fence"] else ())
     if found is None:
         return None
     if head["fence"] and found.cut is None and (closed := source.match(_CLOSED, found.end)):
@@ -144,7 +144,7 @@ def _inline(source: Source, at: int) -> Found | None:
     name, place = source.tools.plain(head["name"]), head.end()
     if source.text[place] == "(":
         try:
-            call, end = pycalls.read_call(source, head.start("name"), "react")
+            call, end = pycalls.read_call(source, head.start("name"))
         except (pycalls.NotACall, pycalls.Cut):
             return None
         return Found(end=end, items=[call])

@@ -193,7 +193,7 @@ class Scanner:
         format = LINES[int(kind[1:])]
         begin = found.start(kind)
         self._source.begins = self.content.empty and not self.calls
-        result = format.read(self._source, begin, found[kind])
+        result = format.find(self._source, begin, found[kind])
         accepted = result is not None and (
             self._stands_alone(result) if format.bare else not self._shown(begin, result, format.name)
         )

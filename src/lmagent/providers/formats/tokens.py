@@ -36,7 +36,7 @@ _MISTRAL_ENDS = ("[/TOOL_CALLS]", "</s>")
 _MISTRAL = re.compile(
     r"\s*([A-Za-z_][\w.-]{0,127})\s*(?:\[CALL_ID\]\s*([\w-]{0,64})\s*)?(\[ARGS\])?\s*(?=(\{)?)", re.ASCII
 )
-_mistral_list = jsoncalls.between("mistral", _MISTRAL_ENDS, (_TOOL_CALLS,))
+_mistral_list = jsoncalls.between(_MISTRAL_ENDS, (_TOOL_CALLS,))
 
 
 def _read_mistral(source: Source, at: int, opener: str) -> Found | None:
@@ -49,7 +49,7 @@ def _read_mistral(source: Source, at: int, opener: str) -> Found | None:
             if not found.items and named.end() >= source.end and source.tools.known(named[1]):
                 return Found(end=source.end, cut=named[1])
             break
-        one = jsoncalls.named(source, named[1], named.end(), (*_MISTRAL_ENDS, _TOOL_CALLS), "mistral", named[2] or "")
+        one = jsoncalls.named(source, named[1], named.end(), (*_MISTRAL_ENDS, _TOOL_CALLS), named[2] or "")
         if not found.add(one) or one.calls[0].fault:
             return found
         found.end = _comma(source, found.end)
@@ -124,7 +124,7 @@ def _read_deepseek(source: Source, at: int, opener: str) -> Found | None:
 
 def _deepseek_call(source: Source, found: Found, named: re.Match[str]) -> bool:
     """Add one call; return False if the text is cut inside it."""
-    one = jsoncalls.named(source, named[1], named.end(), _DEEPSEEK_STOPS, "deepseek")
+    one = jsoncalls.named(source, named[1], named.end(), _DEEPSEEK_STOPS)
     if not found.add(one):
         return False
     ended = source.match(_DEEPSEEK_END, found.end) or ("```" in named[0] and source.match(_FENCE_END, found.end))
@@ -161,7 +161,7 @@ def _read_kimi(source: Source, at: int, opener: str) -> Found | None:
                 found.end, found.cut = source.end, ""
             break
         name = source.tools.plain(unprefixed(named[1]))
-        one = jsoncalls.named(source, name, named.end(), (_KIMI_END, *_KIMI_SECTION_END), "kimi-k2", named[1])
+        one = jsoncalls.named(source, name, named.end(), (_KIMI_END, *_KIMI_SECTION_END), named[1])
         if not found.add(one):
             return found
         place = source.skip(found.end)
@@ -213,7 +213,7 @@ def _harmony_call(source: Source, name: str, head: re.Match[str]) -> Found:
     place = source.skip(head.end())
     if place >= source.end:
         return Found(end=source.end, cut=name)
-    return jsoncalls.closed(source, jsoncalls.named(source, name, place, _HARMONY_ENDS, "harmony"), _HARMONY_CLOSES)
+    return jsoncalls.closed(source, jsoncalls.named(source, name, place, _HARMONY_ENDS), _HARMONY_CLOSES)
 
 
 _HARMONY_FORMATS = (
@@ -242,7 +242,7 @@ def _read_second(source: Source, at: int, opener: str) -> Found | None:
     place = source.skip(head.end())
     if place < source.end and source.text[place] != "{":
         return None
-    return _functionary_ended(source, jsoncalls.named(source, head[1], place, _FUNCTIONARY_ENDS, "functionary"))
+    return _functionary_ended(source, jsoncalls.named(source, head[1], place, _FUNCTIONARY_ENDS))
 
 
 def _read_third(source: Source, at: int, opener: str) -> Found | None:
@@ -253,7 +253,7 @@ def _read_third(source: Source, at: int, opener: str) -> Found | None:
         return None
     if head.end() >= source.end:
         return Found(end=source.end, cut=head[1]) if source.tools.known(head[1]) else None
-    return _functionary_ended(source, jsoncalls.named(source, head[1], head.end(), _FUNCTIONARY_ENDS, "functionary"))
+    return _functionary_ended(source, jsoncalls.named(source, head[1], head.end(), _FUNCTIONARY_ENDS))
 
 
 def _functionary_ended(source: Source, found: Found) -> Found:
@@ -328,12 +328,12 @@ def _read_gemma(source: Source, at: int, opener: str) -> Found | None:
             return Found(end=source.end, cut=name)
         raw = source.text[start:place].strip()
         fault = f"the arguments cannot be read (character {found - start} of {len(raw)})"
-        call = FoundCall(name=name, arguments=raw, raw=raw, format="gemma", fault=fault, spills=True)
+        call = FoundCall(name=name, arguments=raw, raw=raw, fault=fault, spills=True)
         return Found(end=place + len(word), items=[call])
     value, end = found
     place = source.skip(end)
     closed = source.starts(place, *_GEMMA_ENDS) if place < source.end else ""
-    call = source.call(name, value, named.start(), end, "gemma")
+    call = source.call(name, value, named.start(), end)
     return Found(end=place + len(closed) if closed else end, items=[call])
 
 
@@ -355,22 +355,19 @@ _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_pyt
 def _read_llama(source: Source, at: int, opener: str) -> Found | None:
     place = source.skip(at)
     if source.text[place : place + 1] in ("{", "["):
-        found = jsoncalls.between("llama-3", _LLAMA_ENDS)(source, at, opener)
+        found = jsoncalls.between(_LLAMA_ENDS)(source, at, opener)
         if found is not None and (found.cut is not None or any(call.name != jsoncalls.UNNAMED for call in found.calls)):
             return found
     if source.match(pycalls.CALL, place) or source.match(pycalls.LIST, place):
         found = _llama_python(source, place)
         if found is not None:
             return found
-    return code_call(source, place, _LLAMA_ENDS, "llama-3") if opener == "<|python_tag|>" else None
+    return code_call(source, place, _LLAMA_ENDS) if opener == "<|python_tag|>" else None
 
 
 def _llama_python(source: Source, at: int) -> Found | None:
     try:
-        if source.text[at] == "[":
-            found = pycalls.read_list(source, at, "llama-pythonic")
-        else:
-            found = pycalls.read_lines(source, at, "llama-pythonic", _LLAMA_ENDS)
+        found = pycalls.read_list(source, at) if source.text[at] == "[" else pycalls.read_lines(source, at, _LLAMA_ENDS)
     except NotACall:
         return None
     for call in found.calls:
@@ -382,7 +379,7 @@ def _llama_python(source: Source, at: int) -> Found | None:
     return jsoncalls.closed(source, found, _LLAMA_ENDS)
 
 
-def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) -> Found | None:
+def code_call(source: Source, at: int, closers: tuple[str, ...]) -> Found | None:
     """Return a call of the tool that runs code, up to one of `closers` or the end."""
     place, word = source.first(closers, at)
     end = place if place >= 0 else source.end
@@ -390,7 +387,7 @@ def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) ->
     if not code:
         return None
     name = next((each for each in _RUNNERS if source.tools.known(each)), "python")
-    call = FoundCall(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
+    call = FoundCall(name=name, arguments={source.tools.main(name) or "code": code}, raw=code)
     return Found(end=end + len(word), items=[call], code=True)
 
 

@@ -163,22 +163,22 @@ class _TagReader:
         return opened["key"].strip() if opened else ""
 
 
-def read_calls(source: Source, at: int, style: Tags, format: str) -> Found:
+def read_calls(source: Source, at: int, style: Tags) -> Found:
     """Read calls from `at` on, one after the other; without a call, `end` stays at `at`."""
     found = Found(end=at)
     place = source.skip(at)
     while opened := source.match(style.call, place):
-        if not _read_call(source, opened, style, format, found):
+        if not _read_call(source, opened, style, found):
             break
         place = source.skip(found.end)
     return found
 
 
-def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, found: Found) -> bool:
+def _read_call(source: Source, opened: re.Match[str], style: Tags, found: Found) -> bool:
     """Add the call that a tag opens; return False if no other call can follow."""
     name = source.tools.plain(opened["name"].strip())
     at = source.skip(opened.end())
-    if source.text[at : at + 1] == "{" and (json := _json_body(source, name, at, style, format)):
+    if source.text[at : at + 1] == "{" and (json := _json_body(source, name, at, style)):
         found.items.append(json)
         found.end = at + len(json.raw)
         if ended := source.match(style.call_end, source.skip(found.end)):
@@ -190,14 +190,14 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
         raw = source.text[opened.start() :]
         text = source.text[opened.end() :].strip()
         fault = "it is unclear where its arguments end: closing tags are missing, or there are too many"
-        found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
+        found.items.append(FoundCall(name=name, arguments=text, raw=raw, fault=fault, spills=True))
         found.end = source.end
         return False
     if at < 0:
         found.cut, found.end = name, source.end
         return False
     found.end = at
-    call = source.call(name, arguments, opened.start(), at, format)
+    call = source.call(name, arguments, opened.start(), at)
     call.sure = sure
     found.items.append(call)
     return True
@@ -238,7 +238,7 @@ def _arguments(source: Source, name: str, at: int, style: Tags, reader: _TagRead
     return arguments, at, sure
 
 
-def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> FoundCall | None:
+def _json_body(source: Source, name: str, at: int, style: Tags) -> FoundCall | None:
     """Return a call whose arguments are one JSON object instead of elements."""
     end = source.search(style.call_end, at)
     try:
@@ -246,7 +246,7 @@ def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> 
         value, after = source.value(at, (stop,))
     except (Cut, Broken):
         return None
-    return source.call(name, value, at, after, format)
+    return source.call(name, value, at, after)
 
 
 def _reader(source: Source, style: Tags, at: int) -> _TagReader:
@@ -271,7 +271,7 @@ def typed(text: str, schema: Any, told: str = "") -> Any:
     return text if told == "true" and not schema else repair.fit_text(text, schema or {})
 
 
-def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
+def inside(style: Tags, closers: tuple[str, ...]) -> Read:
     """Return a format's `read` for calls in a wrapper; the wrapper's closing tag may be missing after a whole call."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
@@ -280,7 +280,7 @@ def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
             at = source.skip(at + len(opener))
         if not source.match(style.call, at):
             return None
-        found = read_calls(source, at, style, name)
+        found = read_calls(source, at, style)
         if found.cut is None:
             place = source.skip(found.end)
             if size := source.closer(place, *closers):
@@ -290,10 +290,10 @@ def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
     return read
 
 
-def alone(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
+def alone(style: Tags, closers: tuple[str, ...]) -> Read:
     """Return a format's `read` for calls without their wrapper: the opener begins the call's own tag."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
-        return inside(name, style, closers)(source, at - len(opener), "\0")
+        return inside(style, closers)(source, at - len(opener), "\0")
 
     return read
