@@ -60,7 +60,6 @@ class CacheSlot:
         self._over = anyio.Event()
 
     def is_free(self, asker: CachedConversation) -> bool:
-        """Return whether a request of that conversation may be sent now."""
         if asker.aside:
             return True
         owner = self._owner
@@ -108,11 +107,7 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
 
 
 def slot_of(facts: ServerFacts, conversation: int) -> int | None:
-    """Return the slot to bind a conversation's requests to, so that no other one replaces the main one's prompt.
-
-    Return None if the server has only one slot, or binds no requests: there, only the order of requests keeps the
-    prompt cached. A request for a busy slot waits for it.
-    """
+    """Return the slot to bind a conversation's requests to; None if the server has only one, or binds no requests."""
     return slot_number(conversation, facts.slots) if facts.id_slot and facts.slots and facts.slots > 1 else None
 
 

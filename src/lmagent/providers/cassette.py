@@ -34,8 +34,6 @@ class Header(Struct, frozen=True):
 
 
 class Exchange(Struct):
-    """One request and its answer; the module describes the fields."""
-
     method: str
     path: str
     request: str
@@ -173,12 +171,7 @@ class ReplayTransport:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> TransportResponse:
-        """See `Transport`.
-
-        Raises:
-            ProviderError: the cassette is at its end.
-            TransportError: the recorded exchange failed with it.
-        """
+        """See `Transport`. Raise ProviderError at the end of the cassette."""
         if not _is_chat(path := urlsplit(url).path):
             return _answer(self._answers.get(path))
         if not self.remaining:
@@ -197,7 +190,6 @@ class ReplayTransport:
         return re.sub(self._ignore, "", body) if self._ignore else body
 
     def report(self) -> str:
-        """Return the differences between the run and the recording; empty without any."""
         lines: list[str] = []
         if self.deviations:
             first = self.deviations[0]
@@ -218,7 +210,6 @@ def _is_chat(path: str) -> bool:
 
 
 def _answer(exchange: Exchange | None) -> TransportResponse:
-    """Return the recorded answer to a question; "not found" without one."""
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
         raise TransportError(_failure(exchange.end), "recorded")
@@ -226,11 +217,7 @@ def _answer(exchange: Exchange | None) -> TransportResponse:
 
 
 def load(path: Path) -> list[Exchange]:
-    """Return the exchanges of a cassette, without a torn last line.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not a cassette of this version.
-    """
+    """Return the exchanges of a cassette, without a torn last line. Raise ConfigError for another file."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -295,7 +282,6 @@ def _compare(number: int, recorded: str, sent: str) -> Deviation | None:
 
 
 def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    """Return the path of the first difference between two JSON values, and both values there."""
     if old == new:
         return None
     pairs: Iterable[tuple[str, Any, Any]] = ()
@@ -314,7 +300,6 @@ def _text_of(value: Any) -> str:
 
 
 def _briefly(old: str, new: str) -> tuple[str, str]:
-    """Return the parts of two texts around their first difference, each in a line."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - BEFORE)
 

@@ -27,8 +27,6 @@ _ANSWER = re.compile(r'"answer"\s*:\s*"(.*)', re.DOTALL)
 
 
 class Constrained(Struct, frozen=True):
-    """A constrained reply, decoded; `text` is empty if it calls."""
-
     thought: str = ""
     text: str = ""
     call: ToolCall | None = None
@@ -133,7 +131,6 @@ def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
 
 
 def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
-    """Return one object; None if it has another form."""
     if not isinstance(value, dict):
         return None
     reply = cast("dict[str, Any]", value)

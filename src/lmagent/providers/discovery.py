@@ -21,15 +21,11 @@ _QUICK = Timeouts(connect=0.5, first_byte=2.0, idle=2.0)
 
 
 class Candidate(Struct, frozen=True):
-    """A server that may run."""
-
     name: str
     base_url: str
 
 
 class FoundServer(Struct, frozen=True):
-    """A running server, and the names of its models."""
-
     name: str
     base_url: str
     models: tuple[str, ...]
@@ -90,12 +86,7 @@ async def discover(
 async def models(
     base_url: str, api_key: str = "", *, transport: Transport, timeouts: Timeouts = _QUICK
 ) -> tuple[str, ...]:
-    """Return the names of the models that a server lists.
-
-    Raises:
-        ProviderError: it cannot be reached, refuses the key, or is no model server.
-        ConfigError: `base_url` is no URL.
-    """
+    """Return the names of the models that a server lists. Raise ProviderError if it lists none."""
     return await model_names(transport, f"{api_root(base_url)}/models", json_headers(api_key), timeouts)
 
 
@@ -116,7 +107,6 @@ async def model_names(
 
 
 def _names(answer: object) -> tuple[str, ...] | None:
-    """Return the names in a list of models; None if the answer has no such list."""
     if not isinstance(at(answer, "data"), list):
         return None
     return tuple(name for entry in entries(answer, "data") if (name := text(entry, "id")))

@@ -79,7 +79,6 @@ class BodyEncoder:
         return frozenset(self._conversation(request).names)
 
     def head(self, request: ModelRequest, omit: Set[str], model: str, extras: Mapping[str, Any]) -> bytes:
-        """Return the body up to the messages."""
         limit = "max_completion_tokens" if "max_tokens" in omit else "max_tokens"
         fields: dict[str, Any] = {
             **extras,
@@ -219,6 +218,5 @@ def _field(key: str, value: Any) -> bytes:
 
 
 def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
-    """Return how many messages at the beginning are the same objects."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     return next((at for at, (mine, other) in pairs if mine is not other), min(len(ours), len(theirs)))

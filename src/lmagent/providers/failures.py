@@ -93,13 +93,11 @@ _FIELDS = ("n_ctx", "context_length", "max_context_length", "max_model_len", "co
 
 
 def wrong_address(message: str) -> BadReply:
-    """Return the error of an address at which no OpenAI-compatible server answers."""
     url = "it should be the server's base URL, for example http://localhost:1234/v1"
     return BadReply(message, fix=f"check the address: {url}", terminal=f"check LLM_URL: {url}")
 
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
-    """Return the error of an HTTP answer other than 200."""
     html = is_html(body)
     payload = None if html else _payload(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)
@@ -166,7 +164,6 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
 
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
-    """Return the error for a 200 whose body is no completion."""
     if not body.strip():
         return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
     if is_html(body):
@@ -208,7 +205,6 @@ def _finite(seconds: float) -> float | None:
 
 
 def describe(error: Any) -> str:
-    """Return the text in an error object of any shape."""
     if isinstance(error, str):
         return _short(error)
     if isinstance(error, list):
@@ -335,7 +331,6 @@ def _short(text: str) -> str:
 
 
 def is_overflow(text: str, payload: Any = None) -> bool:
-    """Return whether an error's text or its machine-readable code reports that the prompt does not fit."""
     return _has_code(payload) or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
 
 

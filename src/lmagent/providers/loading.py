@@ -48,13 +48,7 @@ ROUTES: dict[str, dict[Action, Ask]] = {
 
 
 class Pulled(Struct, frozen=True):
-    """The progress of a server's download.
-
-    Attributes:
-        have: bytes that have arrived of the known files.
-        total: their sizes.
-        text: the server's current step, as it reports it.
-    """
+    """The progress of a server's download: bytes that it has, bytes of the known files, and its current step."""
 
     have: int
     total: int
@@ -62,16 +56,11 @@ class Pulled(Struct, frozen=True):
 
 
 def actions(dialect: str) -> frozenset[Action]:
-    """Return the actions that a server of this dialect offers for its models."""
     return frozenset(ROUTES.get(dialect, {}))
 
 
 async def change(transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str) -> None:
-    """Have the server load or unload a model, and wait until it has.
-
-    Raises:
-        ProviderError: it cannot, or does not answer.
-    """
+    """Have the server load or unload a model, and wait until it has. Raise ProviderError if it cannot."""
     async with _asked(transport, endpoint, dialect, action, model) as response:
         body = await read_all(response, ANSWER)
     answer = jsontext.loads_or_none(body)

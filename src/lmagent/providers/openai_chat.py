@@ -231,7 +231,6 @@ class OpenAIChat:
         return max((name for name in named if refused or name in _BY_NAME_ALONE), key=len, default=None)
 
     async def _first_model(self) -> str:
-        """Return the first model that the server lists and that is no embedding model; empty without one."""
         from lmagent.providers.discovery import model_names
 
         try:
@@ -273,7 +272,6 @@ class OpenAIChat:
             raise self._no_reply(head, response)
 
     async def _plain_body(self, response: TransportResponse, head: bytes) -> bytes:
-        """Return the whole body of an answer that is no stream: a completion, or an error."""
         body = head + await read_all(response, _PLAIN_BODY)
         if body.lstrip()[:1] == b"<" or not any(word in body for word in (b'"choices"', b"error", b'"detail"')):
             raise self._no_reply(body, response)

@@ -42,7 +42,6 @@ def next_delay(
     """Return the seconds until the next try, or None if the failure is final.
 
     Args:
-        failure: retried only if it is retryable, and never once a part of the reply has been shown.
         attempt: number of the try that failed, from 1.
         local: the server is on this machine: if it does not listen now, it will not in a few seconds either.
         random: 0 to 1; spreads the tries of many clients over -25 % to +25 % of the delay.
@@ -109,11 +108,7 @@ class Joining:
         return joined(self._request) if self._joins else self._request
 
     def adapts(self, failure: ProviderError) -> bool:
-        """Return whether to send the request again, joined.
-
-        Raises:
-            ProviderError: the first refusal, if the joined request is refused too: the order was not the reason.
-        """
+        """Return whether to send the request again, joined; raise the first refusal if that is refused too."""
         worded = isinstance(failure, ServerFailure) or type(failure) is ProviderError
         worded = worded and _ORDER.search(failure.message) is not None
         if not worded and (type(failure) is not ProviderError or self._accepted.get(self._request.model)):

@@ -110,12 +110,7 @@ class Served:
         return replace(self._endpoint, url=found.url, key=found.key), name
 
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
-        """Return the facts of the server and of a model.
-
-        Args:
-            model: empty for the server's choice.
-            deep: ask all questions, if the first look showed little.
-        """
+        """Return the facts of the server and of a model; `deep` asks all, if the first look showed little."""
         async with self._lock:
             known = self._facts.get(model)
             due = model in self._slow and self._clock.monotonic() >= self._slow[model][0]
@@ -162,18 +157,12 @@ class Served:
         return facts
 
     async def window(self, model: str, tokens: int = 0) -> int | None:
-        """Return the window that is really served; None if that is uncertain.
-
-        Args:
-            model: empty for the server's choice.
-            tokens: size of the prompt that has to fit.
-        """
+        """Return the window that is really served for a prompt of so many tokens; None if that is uncertain."""
         facts = await self.facts(model, deep=tokens >= MATTERS)
         served = facts.model.window if facts.model is not None and facts.model.trusted else None
         return (await self.chat(model, 0)).num_ctx or served
 
     async def chat(self, model: str, lane: int) -> OpenAIChat:
-        """Return the connection of one conversation to the server of a model."""
         facts = await self.facts(model)
         chat = self._chats.get((model, lane))
         if chat is None:

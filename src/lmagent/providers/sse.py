@@ -25,11 +25,7 @@ class SseReader:
         self._error = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the payloads that `chunk` completes; an error's payload is wrapped as `{"error": …}`.
-
-        Raises:
-            BadReply: an event is larger than `MAX_EVENT`.
-        """
+        """Return the payloads that `chunk` completes; raise BadReply if one is larger than `MAX_EVENT`."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[0] == 10:  # the second half of CR LF
@@ -104,18 +100,13 @@ class LineReader:
         self._held = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the payloads of the lines that `chunk` completes.
-
-        Raises:
-            BadReply: a line is larger than `MAX_EVENT`.
-        """
+        """Return the payloads that `chunk` completes; raise BadReply if one is larger than `MAX_EVENT`."""
         *lines, self._held = (self._held + chunk).split(b"\n")
         if len(self._held) > MAX_EVENT:
             raise BadReply("the server's stream holds a line that does not end", fix="look at the server's log")
         return [payload for line in lines if line.strip() for payload in self.take(line)]
 
     def finish(self) -> list[bytes]:
-        """Return the payloads of a last line without an end."""
         return self.take(self._held) if self._held.strip() else []
 
     def take(self, line: bytes) -> list[bytes]:

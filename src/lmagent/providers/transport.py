@@ -60,7 +60,6 @@ class Timeouts(Struct, frozen=True):
     per_token: float = 0.0
 
     def reading(self, prompt_bytes: int) -> Timeouts:
-        """Return these limits, for a prompt of that size."""
         seconds = prompt_bytes // BYTES_PER_TOKEN * self.per_token
         return self if seconds <= self.first_byte else replace(self, first_byte=seconds)
 
@@ -111,17 +110,12 @@ class TransportResponse(Struct, frozen=True):
 
 
 def json_headers(key: str, accept: str = "application/json") -> dict[str, str]:
-    """Return the headers of a request; the key is sent as a bearer token, an empty one not at all."""
     headers = {"Content-Type": "application/json", "Accept": accept, "User-Agent": "lmagent"}
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def is_silent(url: str) -> bool:
-    """Return whether the address is on this machine or a private network, and no server listens there.
-
-    Raises:
-        ConfigError: it is no URL.
-    """
+    """Return whether no server listens at an address nearby. Raise ConfigError if it is no URL."""
     return is_near(server_root(url)) and not listens(url, NEARBY)
 
 
@@ -140,11 +134,7 @@ class Transport(Protocol):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> TransportResponse:
-        """Send a request and return as soon as the head of the answer has arrived.
-
-        Raises:
-            TransportError: no connection can be made.
-        """
+        """Send a request and return as soon as the head of the answer has arrived. Raise TransportError without one."""
         ...
 
     async def aclose(self) -> None: ...

@@ -56,7 +56,6 @@ class Ask:
         return await self._json("GET", f"{self._root}{path}{'?' if tail else ''}{tail}", b"")
 
     async def post(self, path: str, body: Any) -> Any:
-        """Post a body to a path under the root, and return the JSON of the answer; None for other answers."""
         return await self._json("POST", f"{self._root}{path}", jsontext.dumps(body))
 
     async def _json(self, method: str, url: str, body: bytes) -> Any:

@@ -124,7 +124,6 @@ class Dialect:
     routes: Sequence[str] = ()
 
     def claims(self, seen: Seen) -> bool:
-        """Return whether the server is of this kind."""
         raise NotImplementedError
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
@@ -150,5 +149,4 @@ def chosen(models: tuple[ModelFacts, ...], model: str) -> ModelFacts | None:
 
 
 def with_model(models: tuple[ModelFacts, ...], model: ModelFacts) -> tuple[ModelFacts, ...]:
-    """Return the models with more facts about one of them."""
     return tuple(model if known.id == model.id else known for known in models)

@@ -27,8 +27,6 @@ _LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang",
 
 
 class Generic(Dialect):
-    """Claims every server."""
-
     name = "generic"
     routes = (KOBOLD, TABBY)
 
@@ -36,7 +34,6 @@ class Generic(Dialect):
         return True
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """Read the list, and the additions of the few known servers."""
         models = tuple(_facts(entry, local=seen.local) for entry in seen.listed if text(entry, "id"))
         asked = chosen(models, model)
         label = _LABELS.get(seen.owner().lower(), "")

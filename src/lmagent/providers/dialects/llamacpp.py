@@ -120,7 +120,6 @@ def _listed(entry: dict[str, Any]) -> ModelFacts:
 
 
 def _served(known: ModelFacts, props: Any) -> ModelFacts:
-    """Return `known`, completed from the properties."""
     served = window(props, "default_generation_settings", "n_ctx")
     if served is None and (whole := window(props, "n_ctx")):
         served = whole // max(1, number(props, "total_slots") or 1)

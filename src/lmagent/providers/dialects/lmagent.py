@@ -54,10 +54,7 @@ class Lmagent(Dialect):
 
 
 def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> ModelFacts | None:
-    """Choose a model if the user named none: a loaded one, else the largest; none that fails or is a toy.
-
-    Without a name the server would refuse the request, and the first of its list may be a damaged file.
-    """
+    """Choose a model if the user named none: a loaded one, else the largest; none that fails or is a toy."""
     unfit = {text(entry, "id") for entry in listed if text(entry, "reason") or text(entry, "source") == "demo"}
     able = [known for known in models if not known.embeddings and known.id not in unfit]
     return max(able, key=lambda known: (known.loaded, known.bytes or 0), default=None)

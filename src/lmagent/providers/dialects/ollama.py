@@ -88,7 +88,6 @@ def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]])
 
 
 def _shown(known: ModelFacts, shown: Any) -> ModelFacts:
-    """Return `known`, completed from `/api/show`."""
     info = mapping(shown, "model_info")
     maximum = window(info, f"{text(info, 'general.architecture')}.context_length")
     if maximum is None:
@@ -121,7 +120,6 @@ def _able(known: ModelFacts, capabilities: tuple[str, ...]) -> ModelFacts:
 
 
 def _parameter(lines: str, name: str) -> int | None:
-    """Return a number in the Modelfile's parameters: lines of a name, blanks and a value."""
     for line in lines.splitlines():
         key, _, value = line.strip().partition(" ")
         figure = value.strip()

@@ -59,8 +59,6 @@ class OllamaChat(OpenAIChat):
 
 
 class NativeEncoder(BodyEncoder):
-    """Encodes requests for `/api/chat`; `messages` come last, as on the common route."""
-
     def __init__(self, num_ctx: int) -> None:
         super().__init__()
         self._num_ctx = num_ctx

@@ -102,7 +102,6 @@ def _hinted(seen: Seen) -> list[str]:
 
 
 async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
-    """Return the facts from the dialect that recognises the server; None if none does."""
     hinted, near = _hinted(seen), seen.local
     port = urlsplit(seen.root).port
     everyone = (near or not hinted) and (deep or not seen.listed or port in PORTS)
@@ -150,14 +149,7 @@ async def count_tokens(
 
 
 async def slot_file(transport: Transport, base_url: str, slot: int, action: str, name: str, key: str = "") -> bool:
-    """Save a slot's contents of llama.cpp's server to a file of the server, or restore it; return whether it did.
-
-    Servers that were started with `--slot-save-path` can do this; the others answer 501.
-
-    Args:
-        action: "save" or "restore".
-        name: the file's name, without a folder.
-    """
+    """Have llama.cpp's server "save" a slot's contents to a file of its own, or "restore" it; return whether it did."""
     ask = Ask(transport, base_url, key, MOVING)
     return isinstance(await ask.post(f"/slots/{slot}?action={action}", {"filename": name}), dict)
 

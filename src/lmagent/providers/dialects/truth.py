@@ -47,12 +47,7 @@ _KEPT = 8
 
 
 class PromptCut(Struct, frozen=True):
-    """A prompt seems to have been cut.
-
-    Attributes:
-        expected: tokens that the prompt must have had, at least.
-        sure: the cut is proven.
-    """
+    """A prompt seems to have been cut to `counted` of at least `expected` tokens; `sure`: that is proven."""
 
     counted: int
     expected: int
@@ -138,11 +133,8 @@ class TruthMeter:
 class ModelWatch(Struct):
     """The counts of one conversation; the size of the seen part is kept, not summed up at each step.
 
-    A conversation is identified by its beginning, and by all that changes the token count of the same messages: another
-    model has another tokenizer, and some templates leave out tools that may not be called.
-
     Attributes:
-        kind: its other distinguishing features.
+        kind: all that changes the token count of the same messages, for a model or a template.
         suspected: a cut was suspected once, without proof.
     """
 
@@ -181,8 +173,6 @@ class ModelWatch(Struct):
 
 
 class Watches:
-    """The conversations of one session, each with a meter of its own."""
-
     def __init__(self) -> None:
         self._known: list[ModelWatch] = []
 

@@ -94,11 +94,7 @@ class Found(Struct, kw_only=True):
 
 
 class Toolset:
-    """The tools of the request: names, aliases and argument schemas.
-
-    Args:
-        tools: tool specs of this project, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given.
-    """
+    """The tools of the request: specs, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given."""
 
     def __init__(self, tools: Iterable[Any]) -> None:
         self._tools: dict[str, Any] = {}
@@ -123,7 +119,6 @@ class Toolset:
         return bare if bare in self._tools else name
 
     def schema(self, name: str) -> dict[str, Any]:
-        """Return the argument schema; empty for an unknown tool."""
         if name not in self._schemas and name in self._tools:
             self._schemas[name] = _schema(self._tools[name])  # made on demand: a reply calls few of the tools
         return self._schemas.get(name, {})
@@ -169,12 +164,10 @@ class Source:
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
     def skip(self, at: int) -> int:
-        """Return the first place from `at` that is not blank."""
         found = _SPACE.match(self.text, at)
         return found.end() if found else at
 
     def starts(self, at: int, *literals: str) -> str:
-        """Return the literal at `at`; empty without one."""
         return next((word for word in literals if self.text.startswith(word, at)), "")
 
     def closer(self, at: int, *literals: str) -> int:
@@ -188,11 +181,9 @@ class Source:
         return pattern.match(self.text, at)
 
     def find(self, literal: str, at: int) -> int:
-        """Return the next place of a literal; -1 without one."""
         return self._next(literal, at, self.text.find)
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
-        """Return the next place of a pattern; -1 without one."""
 
         def look(_: object, at: int) -> int:
             found = pattern.search(self.text, at)
@@ -214,11 +205,7 @@ class Source:
         return min(found, default=(-1, ""))
 
     def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-        """Return the JSON value at `at` and its end.
-
-        Raises:
-            Cut, Broken: see `values.completed`.
-        """
+        """Return the JSON value at `at` and its end; raise `Cut` or `Broken`."""
         self.stopped = False
         found = values.strict(self.text, at)
         if not isinstance(found, int):
@@ -276,7 +263,6 @@ class Format(Struct, frozen=True, kw_only=True):
     quiet: tuple[str, ...] = ()
 
     def find(self, source: Source, at: int, opener: str) -> Found | None:
-        """Return the calls that `read` finds, with the name of this format."""
         found = self.read(source, at, opener)
         for call in found.calls if found is not None else ():
             call.format = call.format or self.name
@@ -321,7 +307,6 @@ def _schema(tool: Any) -> dict[str, Any]:
 
 
 def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return an object in OpenAI's shape, and its `function`."""
     entry = cast("Mapping[str, Any]", tool)
     inner = entry.get("function")
     return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

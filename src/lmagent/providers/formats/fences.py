@@ -47,7 +47,6 @@ def opening(text: str, at: int) -> re.Match[str] | None:
 
 
 def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
-    """Return a pattern of the line that closes a fence with these marks."""
     return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t\r]*(?=\n|\Z)")
 
 
@@ -139,7 +138,6 @@ def _steps(source: Source, at: int) -> Found | None:
 
 
 def _read_inside(source: Source, at: int, info: str) -> Found | None:
-    """Read the calls inside a fence, from the first character of its body; return None if it has none."""
     at = source.skip(at)
     if info in _CODE or (info in _CALLED and source.text[at : at + 1] not in ("{", "[", "<")):
         return _read_code(source, at)

@@ -168,7 +168,6 @@ def read_values(source: Source, at: int, stops: tuple[str, ...], shape: Shape = 
 
 
 def _after(source: Source, at: int) -> int:
-    """Skip blanks and separators; a list may end the text."""
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
         at += 1
@@ -262,7 +261,6 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
 
 
 def name_in(raw: str) -> str:
-    """Return the tool's name in an unreadable call; empty without one."""
     found = _NAMED.search(raw)
     return found[1] if found else ""
 
@@ -292,10 +290,9 @@ def _leftovers(source: Source, at: int) -> int:
 
 
 def between(closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
-    """Return a format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
+    """Return a format's `read` for JSON calls between the opener and one of `closers`, which may be missing.
 
     Args:
-        closers: markup that ends it; it may be missing.
         stops: markup that cannot be inside it either: the next call's opener.
     """
 

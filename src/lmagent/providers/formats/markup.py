@@ -128,12 +128,7 @@ _ROW = 16
 
 
 def after_row(source: Source, before: str, at: int) -> int:
-    """Return the place after calls and tokens in one row within a sentence, which continues only after them.
-
-    Args:
-        before: the line before the row; if no sentence begins in it, each is separate.
-        at: the place after the first of the row.
-    """
+    """Return the place after calls and tokens in one row within a sentence, which continues only after them."""
     if not before.strip() or MarkupPlace.ended(before):
         return at
     for _ in range(_ROW):

@@ -22,11 +22,7 @@ class NotACall(Exception):
 
 
 def read_call(source: Source, at: int) -> tuple[FoundCall, int]:
-    """Return the call at `at` and its end.
-
-    Raises:
-        NotACall, Cut: it is code or prose, or the text ends inside it.
-    """
+    """Return the call at `at` and its end; raise `NotACall`, or `Cut` if the text ends inside it."""
     named = source.match(CALL, at)
     if named is None:
         raise NotACall
@@ -144,7 +140,6 @@ def between(closers: tuple[str, ...]) -> Read:
 
 
 def read_lines(source: Source, at: int, closers: tuple[str, ...]) -> Found:
-    """Read calls one after the other, up to one of `closers` or the end."""
     found = Found(end=at)
     while read_next(source, found):
         while source.text[found.end : found.end + 1] in (",", ";"):

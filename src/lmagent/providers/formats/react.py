@@ -46,7 +46,6 @@ def _read_action(source: Source, at: int, _opener: str) -> Found | None:
 
 
 def _with_input(source: Source, at: int) -> Found | None:
-    """Read `Action: name`, and `Action Input: …` on a line of its own."""
     head = source.match(_ACTION, at)
     if head is None:
         return None
@@ -111,7 +110,6 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
 
 
 def _as_blob(source: Source, at: int) -> Found | None:
-    """Read `Action:` and JSON that names the tool itself."""
     head = source.match(_BLOB, at)
     if head is None:
         return None
@@ -137,7 +135,6 @@ def _answer(call: FoundCall) -> list[FoundCall | Say]:
 
 
 def _inline(source: Source, at: int) -> Found | None:
-    """Read `Action: name[text]` or `Action: name(…)`, of a known tool."""
     head = source.match(_INLINE, at)
     if head is None or not source.tools.known(head["name"]):
         return None
@@ -156,7 +153,6 @@ def _inline(source: Source, at: int) -> Found | None:
 
 
 def _read_thought(source: Source, at: int, opener: str) -> Found | None:
-    """Read a thought, if a step follows it."""
     begun = source.match(_THOUGHT, at)
     step = source.search(_STEP, at)
     if begun is None or step < 0:

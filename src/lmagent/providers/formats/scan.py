@@ -57,12 +57,10 @@ class Content:
 
     @property
     def empty(self) -> bool:
-        """Whether no text is visible yet."""
         return not self._pieces
 
     @property
     def gapped(self) -> bool:
-        """Whether markup was removed directly before this place."""
         return self._gap
 
     def add(self, text: str) -> None:
@@ -84,7 +82,6 @@ class Content:
             self._blank += text
 
     def gap(self) -> None:
-        """Note that markup was removed here."""
         self._gap, self._whole = True, False
 
     def forget(self) -> str:
@@ -96,7 +93,6 @@ class Content:
         return thought
 
     def whole(self) -> str:
-        """Return the complete text, at the end."""
         return "".join(self._pieces) + (self._blank if self._whole else "")
 
 
@@ -349,7 +345,6 @@ class Scanner:
             self._say(line if line >= 0 else found.end)
 
     def _wraps(self, end: int) -> bool:
-        """Return whether a call of another format follows an opener directly."""
         opened = INSIDE.match(self._text, self._source.skip(end))
         if opened is None or opened[0] not in BY_OPENER or self._before(self._at).strip():
             return False
@@ -445,7 +440,6 @@ class Scanner:
         return True
 
     def _mentioned(self, end: int) -> bool:
-        """Return whether a closing tag is a word of a sentence."""
         before = self._before(self._at)
         if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
             return False
@@ -454,7 +448,6 @@ class Scanner:
     # The place
 
     def _say(self, end: int) -> None:
-        """Take the text up to `end` as text."""
         if end <= self._at:
             return
         piece = self._text[self._at : end]

@@ -88,14 +88,12 @@ def _fences(text: str, at: int) -> list[int]:
 
 
 class Pairing:
-    """The tags of thoughts in a text, and their pairs."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._known: dict[str, dict[int, int]] = {}
 
     def closing(self, at: int, opening: str) -> tuple[int, int]:
-        """Return the end of the thought that a tag at `at` opens, and the place after its closing tag; else -1, -1."""
+        """Return the end of the thought that a tag opens, and the place after its closing tag; else -1, -1."""
         family = OPENS[opening]
         if family not in self._known:
             self._known[family] = self._pairs(at, family)

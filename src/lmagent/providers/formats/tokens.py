@@ -123,7 +123,6 @@ def _read_deepseek(source: Source, at: int, opener: str) -> Found | None:
 
 
 def _deepseek_call(source: Source, found: Found, named: re.Match[str]) -> bool:
-    """Add one call; return False if the text is cut inside it."""
     one = jsoncalls.named(source, named[1], named.end(), _DEEPSEEK_STOPS)
     if not found.add(one):
         return False
@@ -311,7 +310,6 @@ def _gemma_value(text: str, at: int) -> tuple[Any, int] | int:
 
 
 def _gemma_plain(word: str) -> str:
-    """Return a value without quotation marks as JSON: a number, a word such as `true`, or a string."""
     return word if _NUMBER.match(word) else _WORDS.get(word) or jsontext.dumps(word).decode()
 
 

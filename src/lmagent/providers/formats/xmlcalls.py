@@ -68,8 +68,6 @@ class _Tag(NamedTuple):
 
 
 class _TagReader:
-    """The tags in a text from one place on, and their pairs."""
-
     def __init__(self, source: Source, style: Tags, at: int) -> None:
         self._text = source.text
         self._style = style
@@ -105,9 +103,6 @@ class _TagReader:
         Args:
             taken: the arguments that the call has so far, this one included.
             known: the arguments of the tool.
-
-        Raises:
-            Unclear: it may end at more than one place.
         """
         first = bisect_left(self._starts, at)
         # If a value begins on a line of its own, its closing tag does, too: that is the template of most models.
@@ -125,7 +120,6 @@ class _TagReader:
         return None
 
     def orphaned(self, at: int) -> bool:
-        """Return whether closing tags follow that nothing after this place opens."""
         return self._orphaned[bisect_left(self._starts, at)]
 
     def _paired(self, first: int, taken: Collection[str], *, lines: bool) -> _Tag | None:
@@ -164,7 +158,6 @@ class _TagReader:
 
 
 def read_calls(source: Source, at: int, style: Tags) -> Found:
-    """Read calls from `at` on, one after the other; without a call, `end` stays at `at`."""
     found = Found(end=at)
     place = source.skip(at)
     while opened := source.match(style.call, place):
@@ -204,11 +197,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, found: Found)
 
 
 def _arguments(source: Source, name: str, at: int, style: Tags, reader: _TagReader) -> tuple[dict[str, Any], int, bool]:
-    """Return the arguments of a call, the place after it, -1 if the text is cut inside it, and whether it is closed.
-
-    Raises:
-        Unclear: see the module.
-    """
+    """Return the arguments, the place after the call, -1 if the text is cut inside it, and whether it is closed."""
     properties, begin = source.tools.properties(name), at
     arguments: dict[str, Any] = {}
     sure = True
@@ -250,7 +239,6 @@ def _json_body(source: Source, name: str, at: int, style: Tags) -> FoundCall | N
 
 
 def _reader(source: Source, style: Tags, at: int) -> _TagReader:
-    """Return the tags from `at` on, searched once in a text."""
     since, known = source.memo.get(style, (source.end + 1, None))
     if known is None or at < since:
         known = _TagReader(source, style, at)
