@@ -83,7 +83,7 @@ class MarkupPlace:
 
 
 def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
-    """Return whether calls are meant in their place; `special`: their markup is a token that is not in prose by chance."""
+    """Return whether calls are meant in their place; `special`: their markup is a token, never in prose by chance."""
     before = place.before.strip()
     if place.before[-1:] in _QUOTES and place.before[-1:]:
         return False
