@@ -12,7 +12,7 @@ from lmagent.core.ports import NoTraits
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.frames import escaped
 from lmagent.engine.state import SessionState
-from lmagent.providers.joining import joined
+from lmagent.providers.retry import joined
 
 
 def spoken(request: ModelRequest) -> str:

@@ -81,7 +81,7 @@ ONE = '{"tool": "read", "arguments": {"path": "a"}}'
     [
         f"```json\n{ONE}\n```",
         f"I will read it:\n```json\n{ONE}\n```",
-        f"Sure: {ONE}",
+        f"Sure:\n{ONE}",
         f"{ONE}\n\nI wait for the result.",
         '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>',
         "<tool_call>\n<function=read>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>",

@@ -12,9 +12,9 @@ from provider_loopback import Answer, Run, TestClock, ask, delta, loopback, requ
 
 from lmagent.core.messages import CUT_OFF, ToolCall
 from lmagent.core.model import ModelReply
-from lmagent.providers.dialects.base import ModelFacts, ServerFacts
+from lmagent.providers.dialects.base import ModelFacts
 from lmagent.providers.dialects.ollama_chat import OllamaChat
-from lmagent.providers.endless import LONGEST_CYCLE, REPEATED, repeats
+from lmagent.providers.meters import LONGEST_CYCLE, REPEATED, repeats
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport
@@ -72,7 +72,7 @@ def stream(pieces: Iterator[dict[str, Any]], *, ollama: bool = False) -> ModelRe
         writing = Writing(pieces, lines=ollama)
         async with loopback(Answer(writing)) as server:  # type: ignore[arg-type]
             transport, clock = HttpTransport({}), TestClock()
-            facts = ServerFacts(dialect="ollama", model=ModelFacts(id="m", maximum=40_960))
+            facts = ModelFacts(id="m", maximum=40_960)
             if ollama:
                 chat: OpenAIChat = OllamaChat(
                     server.url, facts=facts, window=8192, transport=transport, clock=clock, retries=ONCE

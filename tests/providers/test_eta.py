@@ -2,7 +2,7 @@
 
 import pytest
 
-from lmagent.providers.eta import PrefillEta
+from lmagent.providers.meters import PrefillEta
 
 
 def play(time_at, total: int, *, cached: int = 0, batch: int = 512, until: float = 1.0):

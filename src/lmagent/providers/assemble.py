@@ -17,10 +17,8 @@ from lmagent.core.model import FinishReason, ModelEvent, ModelReply, TextChunk, 
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
-from lmagent.providers.endless import EndlessMeter
-from lmagent.providers.eta import PrefillEta
+from lmagent.providers.meters import EndlessMeter, PrefillEta, complete_usage, read_usage
 from lmagent.providers.transport import ErrorChunk
-from lmagent.providers.usage import complete_usage, read_usage
 
 if TYPE_CHECKING:
     from lmagent.providers.formats.base import FoundCall
@@ -154,12 +152,7 @@ class Assembler:
         return events
 
     def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> ModelReply:
-        """Return the whole reply.
-
-        Args:
-            taken: call ids used earlier in the conversation.
-            prompt_bytes: size of the request, for an estimate if the server counted nothing.
-        """
+        """Return the whole reply; `taken` are call ids used earlier, and `prompt_bytes` replaces a missing count."""
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
         if self.endless:
             return self._cut_off(prompt_bytes, first_token_s, total_s)
@@ -359,7 +352,6 @@ class Assembler:
             events.append(TextChunk(shown) if kind == "text" else ThinkingChunk(shown))
 
     def _read_text(self, text: str) -> list[Piece]:
-        """Return the thoughts, and the text that is certainly no call."""
         if self._reader is None:
             # loaded with the first text, when no request waits for it
             from lmagent.providers.textcalls import TextCallParser

@@ -60,7 +60,6 @@ class CacheSlot:
         self._over = anyio.Event()
 
     def is_free(self, asker: CachedConversation) -> bool:
-        """Return whether a request of that conversation may be sent now."""
         if asker.aside:
             return True
         owner = self._owner
@@ -105,6 +104,11 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
     if not facts.reached or not near:
         return None
     return facts.slots or parallel or (1 if facts.dialect in _SINGLE else None)
+
+
+def slot_of(facts: ServerFacts, conversation: int) -> int | None:
+    """Return the slot to bind a conversation's requests to; None if the server has only one, or binds no requests."""
+    return slot_number(conversation, facts.slots) if facts.id_slot and facts.slots and facts.slots > 1 else None
 
 
 def slot_number(conversation: int, kept: int) -> int:

@@ -117,7 +117,6 @@ class CallAssembler:
         return came
 
     def _find(self, identity: str, index: int | None, position: int, name: str) -> _Open | None:
-        """Return the open call that a piece belongs to, the latest first."""
         latest = self._calls[::-1]
         if identity:
             same_id = [c for c in latest if c.id == identity]

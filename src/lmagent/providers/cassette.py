@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
@@ -34,8 +34,6 @@ class Header(Struct, frozen=True):
 
 
 class Exchange(Struct):
-    """One request and its answer; the module describes the fields."""
-
     method: str
     path: str
     request: str
@@ -57,7 +55,7 @@ class Deviation(Struct, frozen=True):
 
     Attributes:
         exchange: its number, from 1.
-        path: JSON path of the first difference (`$.messages[3].content`), or `method`, `url`.
+        path: JSON path of the first difference (`$.messages[3].content`).
         recorded: an excerpt of the cassette, from shortly before the difference.
         got: the same excerpt of the sent request.
     """
@@ -105,18 +103,33 @@ class RecordingTransport:
             raise
         exchange.status = response.status
         exchange.headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        exchange.end = "closed"
-        tape = _Tape(self, exchange)
+        exchange.end = ""
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            try:
+                async for chunk in response.chunks:
+                    exchange.chunks.append(_to_text(chunk))
+                    yield chunk
+                self._end(exchange, "complete")
+            except TransportError as error:
+                self._end(exchange, error.kind)
+                raise
 
         async def close() -> None:
-            tape.write()
+            self._end(exchange, "closed")
             await response.aclose()
 
-        return TransportResponse(response.status, response.headers, tape.chunks(response), close)
+        return TransportResponse(response.status, response.headers, chunks(), close)
 
     async def aclose(self) -> None:
         self._file.close()
         await self._inner.aclose()
+
+    def _end(self, exchange: Exchange, end: str) -> None:
+        """Write an exchange at its first end."""
+        if not exchange.end and not self._file.closed:
+            exchange.end = end
+            self._write(exchange)
 
     def _write(self, line: Header | Exchange) -> None:
         try:
@@ -124,36 +137,6 @@ class RecordingTransport:
             self._file.flush()
         except OSError as error:
             raise _unwritable(self.path, error) from error
-
-    def write(self, exchange: Exchange) -> None:
-        """Append an exchange. Raise StoreError if it cannot be written."""
-        if not self._file.closed:
-            self._write(exchange)
-
-
-class _Tape:
-    def __init__(self, recorder: RecordingTransport, exchange: Exchange) -> None:
-        self._recorder = recorder
-        self._exchange = exchange
-        self._written = False
-
-    async def chunks(self, response: TransportResponse) -> AsyncGenerator[bytes]:
-        try:
-            async for chunk in response.chunks:
-                self._exchange.chunks.append(_to_text(chunk))
-                yield chunk
-            self._exchange.end = "complete"
-        except TransportError as error:
-            self._exchange.end = error.kind
-            raise
-        finally:
-            if self._exchange.end != "closed":
-                self.write()
-
-    def write(self) -> None:
-        if not self._written:
-            self._written = True
-            self._recorder.write(self._exchange)
 
 
 class ReplayTransport:
@@ -188,12 +171,7 @@ class ReplayTransport:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> TransportResponse:
-        """See `Transport`.
-
-        Raises:
-            ProviderError: the cassette is at its end.
-            TransportError: the recorded exchange failed with it.
-        """
+        """See `Transport`. Raise ProviderError at the end of the cassette."""
         if not _is_chat(path := urlsplit(url).path):
             return _answer(self._answers.get(path))
         if not self.remaining:
@@ -204,9 +182,7 @@ class ReplayTransport:
         exchange = self._exchanges[self.played]
         self.played += 1
         recorded, sent = map(self._without_ignored, (exchange.request, body.decode("utf-8", "replace")))
-        asked = Exchange(method, path, sent)
-        deviation = None if recorded == sent else _compare(self.played, replace(exchange, request=recorded), asked)
-        if deviation is not None:
+        if recorded != sent and (deviation := _compare(self.played, recorded, sent)) is not None:
             self.deviations.append(deviation)
         return _answer(exchange)
 
@@ -214,7 +190,6 @@ class ReplayTransport:
         return re.sub(self._ignore, "", body) if self._ignore else body
 
     def report(self) -> str:
-        """Return the differences between the run and the recording; empty without any."""
         lines: list[str] = []
         if self.deviations:
             first = self.deviations[0]
@@ -235,7 +210,6 @@ def _is_chat(path: str) -> bool:
 
 
 def _answer(exchange: Exchange | None) -> TransportResponse:
-    """Return the recorded answer to a question; "not found" without one."""
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
         raise TransportError(_failure(exchange.end), "recorded")
@@ -243,11 +217,7 @@ def _answer(exchange: Exchange | None) -> TransportResponse:
 
 
 def load(path: Path) -> list[Exchange]:
-    """Return the exchanges of a cassette, without a torn last line.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not a cassette of this version.
-    """
+    """Return the exchanges of a cassette, without a torn last line. Raise ConfigError for another file."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -258,19 +228,17 @@ def load(path: Path) -> list[Exchange]:
         header = decode_json(lines[0], Header)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is not a cassette", fix="make one with --record FILE") from error
+    again = "record it again with --record FILE"
     if header.cassette != VERSION:
         raise ConfigError(
-            f"the cassette {path} has version {header.cassette}; this lmagent plays version {VERSION}",
-            fix="record it again with --record FILE",
+            f"the cassette {path} has version {header.cassette}; this lmagent plays version {VERSION}", fix=again
         )
     exchanges: list[Exchange] = []
     for number, line in enumerate(lines[1:-1], start=2):  # the text after the last line end is empty, or a torn line
         try:
             exchanges.append(decode_json(line, Exchange))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"line {number} of the cassette {path} is damaged: {error}", fix="record it again with --record FILE"
-            ) from error
+            raise ConfigError(f"line {number} of the cassette {path} is damaged: {error}", fix=again) from error
     return exchanges
 
 
@@ -305,36 +273,26 @@ def _to_text(chunk: bytes) -> str | dict[str, str]:
         return {"base64": b64encode(chunk).decode()}
 
 
-def _compare(number: int, recorded: Exchange, sent: Exchange) -> Deviation | None:
-    if sent.method != recorded.method:
-        return Deviation(number, "method", recorded.method, sent.method)
-    if sent.path != recorded.path:
-        return Deviation(number, "url", recorded.path, sent.path)
+def _compare(number: int, recorded: str, sent: str) -> Deviation | None:
     try:
-        found = _difference("$", jsontext.loads(recorded.request.encode()), jsontext.loads(sent.request.encode()))
+        found = _difference("$", jsontext.loads(recorded.encode()), jsontext.loads(sent.encode()))
     except ValueError:
-        found = ("$", recorded.request, sent.request)
+        found = ("$", recorded, sent)
     return Deviation(number, found[0], *_briefly(_text_of(found[1]), _text_of(found[2]))) if found else None
 
 
 def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    """Return the path of the first difference between two JSON values, and both values there."""
+    if old == new:
+        return None
+    pairs: Iterable[tuple[str, Any, Any]] = ()
     if isinstance(old, dict) and isinstance(new, dict):
         ours, theirs = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
-        for key in [*ours, *(key for key in theirs if key not in ours)]:
-            found = _difference(f"{at}.{key}", ours.get(key), theirs.get(key))
-            if found:
-                return found
-        return None
-    if isinstance(old, list) and isinstance(new, list):
-        left, right = cast("list[Any]", old), cast("list[Any]", new)
-        for index in range(max(len(left), len(right))):
-            mine = left[index] if index < len(left) else None
-            other = right[index] if index < len(right) else None
-            if found := _difference(f"{at}[{index}]", mine, other):
-                return found
-        return None
-    return None if old == new else (at, cast("Any", old), new)
+        pairs = ((f".{key}", ours.get(key), theirs.get(key)) for key in {**ours, **theirs})
+    elif isinstance(old, list) and isinstance(new, list):
+        items = enumerate(zip_longest(cast("list[Any]", old), cast("list[Any]", new)))
+        pairs = ((f"[{index}]", mine, other) for index, (mine, other) in items)
+    inner = (found for step, mine, other in pairs if (found := _difference(f"{at}{step}", mine, other)))
+    return next(inner, (at, cast("Any", old), cast("Any", new)))
 
 
 def _text_of(value: Any) -> str:
@@ -342,7 +300,6 @@ def _text_of(value: Any) -> str:
 
 
 def _briefly(old: str, new: str) -> tuple[str, str]:
-    """Return the parts of two texts around their first difference, each in a line."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - BEFORE)
 

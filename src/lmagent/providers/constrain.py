@@ -24,15 +24,9 @@ from lmagent.providers import jsontext
 _TEXT: dict[str, Any] = {"type": "string"}
 _NAMED = re.compile(r'"tool"\s*:\s*"([^"]+)"\s*,?\s*(?:"arguments"\s*:\s*)?')
 _ANSWER = re.compile(r'"answer"\s*:\s*"(.*)', re.DOTALL)
-_BEGINS = re.compile(r'\{\s*"(?:thought|tool|answer)"\s*:')
-_FENCE = re.compile(r"(?:\A|(?<=\n))[ \t]*```\w*[ \t]*\n\s*\Z")
-_BETWEEN = re.compile(r"\s*(?:```\s*)?(?:```\w*\s*)?")
-_QUOTES = ("'", '"', "`", "“", "‘", "«", "(")
 
 
 class Constrained(Struct, frozen=True):
-    """A constrained reply, decoded; `text` is empty if it calls."""
-
     thought: str = ""
     text: str = ""
     call: ToolCall | None = None
@@ -118,58 +112,25 @@ def _unescaped(text: str) -> str:
 
 
 def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
-    """Return the parts of a reply: one object, or several in a row, with text before them or in a fence.
-
-    Return None for another form, or if the text leaves open whether the object is meant or shown.
-    """
-    try:
-        value = jsontext.loads(text.strip().encode("utf-8", "surrogatepass"))
-    except ValueError:
-        return _several(text, tools)
-    return None if (one := _read(value, tools)) is None else [one]
-
-
-def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
-    at = text.find("{")
-    if at < 0 or not _BEGINS.match(text, at):
-        return None
-    import json  # not needed where the schema is enforced
+    """Return the parts of a reply: one object, or several in a row; None for another form."""
+    import json
 
     decoder = json.JSONDecoder(strict=False)
-    lead = _FENCE.sub("", text[:at])
     said: list[Constrained] = []
-    while at < len(text):
+    text = text.strip()
+    while text:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text)
         except (ValueError, RecursionError):
             return None
-        one = _read(value, tools)
-        gap = _BETWEEN.match(text, end)
-        assert gap is not None  # the pattern matches the empty text
-        if one is None or (gap.end() < len(text) and text[gap.end()] != "{"):
+        if (one := _read(value, tools)) is None:
             return None
         said.append(one)
-        at = gap.end()
-    if not lead.strip():
-        return said
-    return [Constrained(text=lead.strip()), *said] if all(_is_meant(lead, one, tools) for one in said) else None
-
-
-def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
-    """Return whether an object after text is the model's step, rather than a part of the text's sentence."""
-    from lmagent.core.repair import fits
-    from lmagent.providers.formats.place import MarkupPlace
-
-    if not MarkupPlace.ended(lead) or lead[-1:] in _QUOTES:
-        return False
-    if one.call is None:
-        return True
-    arguments = jsontext.loads(one.call.arguments.encode())
-    return any(tool.name == one.call.name and fits(arguments, tool.parameters) for tool in tools)
+        text = text[end:].lstrip()
+    return said
 
 
 def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
-    """Return one object; None if it has another form."""
     if not isinstance(value, dict):
         return None
     reply = cast("dict[str, Any]", value)
@@ -187,12 +148,7 @@ def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:

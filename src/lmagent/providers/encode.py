@@ -7,7 +7,7 @@ the next. Encoded messages are kept: a step costs the same at message 1,000 as a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
@@ -23,36 +23,20 @@ its own visible errors. The call's result quotes them."""
 
 
 class _Conversation:
-    __slots__ = ("buffer", "call_ids", "ends", "keep_thinking", "messages", "start", "system")
+    """Encoded messages of one conversation, and the names of the tools by call id."""
+
+    __slots__ = ("buffer", "ends", "keep_thinking", "messages", "names", "start", "system")
 
     def __init__(self, system: str, *, keep_thinking: bool) -> None:
         self.system = system
         self.keep_thinking = keep_thinking
         self.messages: list[Message] = []
         self.ends: list[int] = []
-        self.call_ids: set[str] = set()
+        self.names: dict[str, str] = {}
         self.buffer = bytearray()
         if system:
             self.buffer += jsontext.dumps({"role": "system", "content": system})
         self.start = len(self.buffer)
-
-    def follow(self, messages: Sequence[Message]) -> bytearray:
-        """Return the encoding of `messages`; only new messages are encoded."""
-        known = len(self.messages)
-        # Equality of lists compares by identity first, so this is one quick pass in C.
-        if list(messages[:known]) != self.messages:
-            known = _common(self.messages, messages)
-            del self.messages[known:], self.ends[known:]
-            del self.buffer[self.ends[-1] if known else self.start :]
-        for message in messages[known:]:
-            for wire in wire_messages(message, keep_thinking=self.keep_thinking):
-                if self.buffer:
-                    self.buffer += b","
-                self.buffer += jsontext.dumps(wire)
-            self.call_ids.update(call.id for call in message.tool_calls)
-            self.messages.append(message)
-            self.ends.append(len(self.buffer))
-        return self.buffer
 
     def is_of(self, request: ModelRequest) -> bool:
         """Return whether the request continues this conversation, or branches off from it."""
@@ -71,24 +55,33 @@ class BodyEncoder:
         self._tools: tuple[ToolSpec, ...] = ()
         self._tool_block = b""
 
-    def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
+    def encode(
+        self,
+        request: ModelRequest,
+        omit: Set[str] = frozenset(),
+        *,
+        model: str = "",
+        extras: Mapping[str, Any] | None = None,
+    ) -> bytes:
         """Return the body.
 
         Args:
             omit: fields that the server does not know. With `max_tokens` in it, the limit is sent as
                 `max_completion_tokens`, unless that is in it too.
             model: used if the request leaves the choice to the server.
+            extras: fields that precede the others.
         """
-        messages = self._conversation(request).follow(request.messages)
-        return b"".join((self._head(request, omit, request.model or model), b'"messages":[', messages, b"]}"))
+        head = self.head(request, omit, request.model or model, extras or {})
+        return b"".join((head, b'"messages":[', self._messages(request), b"]}"))
 
     def call_ids(self, request: ModelRequest) -> frozenset[str]:
         """Return the ids of all calls that were ever sent in the request's conversation; call it after `encode`."""
-        return frozenset(self._conversation(request).call_ids)
+        return frozenset(self._conversation(request).names)
 
-    def _head(self, request: ModelRequest, omit: Set[str], model: str) -> bytes:
+    def head(self, request: ModelRequest, omit: Set[str], model: str, extras: Mapping[str, Any]) -> bytes:
         limit = "max_completion_tokens" if "max_tokens" in omit else "max_tokens"
         fields: dict[str, Any] = {
+            **extras,
             "model": model or None,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -96,38 +89,46 @@ class BodyEncoder:
             **request.sampling.given(),
             limit: request.max_tokens,
         }
-        head = [
-            b'"%s":%s,' % (key.encode(), jsontext.dumps(value))
-            for key, value in fields.items()
-            if value is not None and key not in omit
-        ]
+        head = [_field(key, value) for key, value in fields.items() if value is not None and key not in omit]
         constrained = None
         if request.constrain:
             from lmagent.providers.constrain import schema_for, thinks  # few models need it
 
             constrained = schema_for(request.tools, think=thinks(request.messages))
         if request.tools:
-            head.append(self._tools_of(request))
+            if request.tools is not self._tools:
+                self._tools, self._tool_block = request.tools, _field("tools", tool_block(request))
+            head.append(self._tool_block)
             if (request.tool_choice != "auto" or constrained) and "tool_choice" not in omit:
                 head.append(b'"tool_choice":"none",')  # a constrained call is the answer itself
         wanted = constrained or request.response_schema
         if wanted is not None and "response_format" not in omit:
             schema = {"name": "answer", "strict": True, "schema": wanted}
-            head.append(b'"response_format":%s,' % jsontext.dumps({"type": "json_schema", "json_schema": schema}))
+            head.append(_field("response_format", {"type": "json_schema", "json_schema": schema}))
         return b"{" + b"".join(head)
 
-    def _tools_of(self, request: ModelRequest) -> bytes:
-        if request.tools is not self._tools:
-            block = [
-                {
-                    "type": "function",
-                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-                }
-                for tool in request.tools
-            ]
-            self._tool_block = b'"tools":%s,' % jsontext.dumps(block)
-            self._tools = request.tools
-        return self._tool_block
+    def wire(self, message: Message, names: Mapping[str, str], *, keep_thinking: bool) -> list[dict[str, Any]]:
+        """Return a message in the form of the API; `names` has the tools of the calls before it."""
+        return wire_messages(message, keep_thinking=keep_thinking)
+
+    def _messages(self, request: ModelRequest) -> bytearray:
+        """Return the encoding of the messages; only new ones are encoded."""
+        known, messages = self._conversation(request), request.messages
+        same = len(known.messages)
+        # Equality of lists compares by identity first, so this is one quick pass in C.
+        if list(messages[:same]) != known.messages:
+            same = _common(known.messages, messages)
+            del known.messages[same:], known.ends[same:]
+            del known.buffer[known.ends[-1] if same else known.start :]
+        for message in messages[same:]:
+            known.names.update((call.id, call.name) for call in message.tool_calls)
+            for wire in self.wire(message, known.names, keep_thinking=known.keep_thinking):
+                if known.buffer:
+                    known.buffer += b","
+                known.buffer += jsontext.dumps(wire)
+            known.messages.append(message)
+            known.ends.append(len(known.buffer))
+        return known.buffer
 
     def _conversation(self, request: ModelRequest) -> _Conversation:
         for at, known in enumerate(self._conversations):
@@ -137,6 +138,24 @@ class BodyEncoder:
         fresh = _Conversation(request.system, keep_thinking=request.keep_thinking)
         self._conversations = [*self._conversations[1 - _KEPT :], fresh]
         return fresh
+
+
+def tool_block(request: ModelRequest) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in request.tools
+    ]
+
+
+def chat_body(request: ModelRequest) -> dict[str, Any]:
+    """Return the part of a request that becomes the prompt, for routes that count or render it."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+    for message in request.messages:
+        messages += wire_messages(message, keep_thinking=request.keep_thinking)
+    return {"messages": messages, **({"tools": tool_block(request)} if request.tools else {})}
 
 
 def wire_messages(message: Message, *, keep_thinking: bool) -> list[dict[str, Any]]:
@@ -172,13 +191,15 @@ def _assistant(message: Message, *, keep_thinking: bool) -> dict[str, Any]:
     calls = message.tool_calls
     # Beside calls, an empty text is an error for some servers and templates; null is an error for none.
     wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
-    if keep_thinking:
-        thought = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
-        if thought:
-            wire["reasoning_content"] = thought
+    if keep_thinking and (thought := thought_of(message)):
+        wire["reasoning_content"] = thought
     if calls:
         wire["tool_calls"] = [_call(call) for call in calls]
     return wire
+
+
+def thought_of(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -192,11 +213,10 @@ def _arguments(raw: str) -> str:
     return jsontext.dumps(UNREADABLE).decode() if raw.strip() else "{}"
 
 
+def _field(key: str, value: Any) -> bytes:
+    return b'"%s":%s,' % (key.encode(), jsontext.dumps(value))
+
+
 def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
-    """Return how many messages at the beginning are the same objects."""
-    count = 0
-    for mine, other in zip(ours, theirs, strict=False):
-        if mine is not other:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((at for at, (mine, other) in pairs if mine is not other), min(len(ours), len(theirs)))

@@ -22,7 +22,6 @@ from lmagent.core.errors import (
 )
 from lmagent.providers import jsontext
 from lmagent.providers.concealed import hidden, shown
-from lmagent.providers.overflow import is_overflow, read_window
 from lmagent.providers.transport import Timeouts, TransportError
 from lmagent.providers.urls import authority, is_loopback
 
@@ -48,16 +47,57 @@ _LOADING = re.compile(
     r"\bloading\b.{0,40}\bmodel|\bmodel\b.{0,40}\b(is )?(still )?(being )?load(ing|ed)\b", re.IGNORECASE
 )
 _SECRET = re.compile(r"\b(sk-|Bearer\s+)[A-Za-z0-9_\-.*]{6,}")
+_CODES = ("exceed_context_size_error", "context_length_exceeded", "context_window_exceeded", "string_above_max_length")
+
+_SAYINGS = re.compile(
+    r"""
+      (exceed|larger|longer|greater|too\ (long|large|many|big)|overflow|reached|maximum|out\ of|fit|only|beyond|limit)
+        .{0,160} (context[\ _-]?(length|size|window|limit)|n_ctx|num_ctx|model\ length)
+    | (context[\ _-]?(length|size|window|limit)|n_ctx|num_ctx|model\ length)
+        .{0,160} (exceed|larger|longer|greater|too\ (long|large|small)|overflow|reached|tokens\.\ however)
+    | \bcontext\ (is\ )?(full|shift|exceed|overflow|too\ (long|large))
+    | (prompt|input|request|message)s?\b (?!.{0,40}\b(image|picture|audio|video|file)) .{0,40}
+        \btoo\ (long|large|many\ tokens)
+    | input\ (token\ count|length) .{0,80} exceed
+    | too\ many\ (input\ )?tokens
+    | inputs?`?\ tokens .{0,40} must\ be\ <=
+    | reduce\ the\ length\ of\ (the|your)\ (messages|prompt|input)
+    | tokens\ to\ keep\ from\ the\ initial\ prompt
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+_OTHERWISE = re.compile(
+    r"deadline|time[d]?[ -]?out|took too long|rate[ _-]?limit|\bper[ _-](second|sec|minute|min|hour|day)\b|quota"
+    r"|\b(v?ram|memory)\b|execution context|(fail|failed|unable|error)( to)? load",
+    re.IGNORECASE,
+)
+"""Errors about time, a rate or the machine's memory are not about the prompt, whatever else they mention."""
+
+_NUMBER = r"(\d[\d,_]*)"
+_WINDOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\d[\d,_]*(?: tokens)? > " + _NUMBER,
+        r"must be <= " + _NUMBER,
+        r"n_ctx\D{0,20}?" + _NUMBER,
+        r"num_ctx\D{0,20}?" + _NUMBER,
+        r"context[ _-]?(?:length|size|window|limit)\D{0,30}?" + _NUMBER,
+        r"(?:model|input|prompt) length (?:is|of|limit)?\D{0,20}?" + _NUMBER,
+        _NUMBER + r" (?:tokens )?(?:maximum )?context",
+        r"maximum (?:number of tokens|of|is|allowed)\D{0,30}?" + _NUMBER,
+        r"limit(?:ed)? (?:is|of|to) " + _NUMBER,
+    )
+)
+_FIELDS = ("n_ctx", "context_length", "max_context_length", "max_model_len", "context_window", "max_tokens_allowed")
 
 
 def wrong_address(message: str) -> BadReply:
-    """Return the error of an address at which no OpenAI-compatible server answers."""
     url = "it should be the server's base URL, for example http://localhost:1234/v1"
     return BadReply(message, fix=f"check the address: {url}", terminal=f"check LLM_URL: {url}")
 
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
-    """Return the error of an HTTP answer other than 200."""
     html = is_html(body)
     payload = None if html else _payload(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)
@@ -97,47 +137,33 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
     where = f"{urlsplit(url).scheme}://{authority(url)}"
     detail = hidden(error.detail)
+    log = "look at the server's log"
     match error.kind:
-        case "refused":
+        case "refused" if is_loopback(url):
+            fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
             message = f"nothing listens at {where} (connection refused)"
-            fix = "start the model server, or choose another"
-            typed = "start the model server, or set LLM_URL to one that runs"
-            if is_loopback(url):
-                fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
-                typed = f"{fix}, or set LLM_URL"
-            return Unreachable(message, fix=fix, terminal=typed, retryable=True)
-        case "dns":
-            message = f"the host of {where} is not known ({detail})"
-            return Unreachable(message, fix="check the server's address", terminal="check the host in LLM_URL")
-        case "tls":
-            plain = "use http:// if the server has no TLS"
-            fix = f"check the certificate; {plain}"
-            typed = f"check the certificate, or SSL_CERT_FILE for an own authority; {plain}"
-            return Unreachable(f"no secure connection to {where}: {detail}", fix=fix, terminal=typed)
-        case "connect" | "connect_timeout":
+            return Unreachable(message, fix=fix, terminal=f"{fix}, or set LLM_URL", retryable=True)
+        case "refused" | "dns" | "tls" | "connect" | "connect_timeout":
             why = detail or f"no answer within {timeouts.connect:g} s"
             fix = "check that the server runs and that its address is right"
-            typed = "check that the server runs and that LLM_URL is right"
-            return Unreachable(f"no connection to {where}: {why}", fix=fix, terminal=typed, retryable=True)
+            if error.kind == "tls":
+                fix = f"{fix}; use http:// if it has no TLS, or SSL_CERT_FILE for an own authority"
+            message = f"no connection to {where}: {'connection refused' if error.kind == 'refused' else why}"
+            retryable = error.kind not in ("dns", "tls")
+            return Unreachable(message, fix=fix, terminal=fix.replace("its address", "LLM_URL"), retryable=retryable)
         case "first_byte" | "idle":
             limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
             when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"
-            fix = "look at the server's log"
-            typed = f"raise LLM_TIMEOUT if the model is slow, or {fix}"
             reason = f"the model server {when}: no sign of life for {limit:g} s ({where})"
-            return Unreachable(reason, fix=fix, terminal=typed)
+            return Unreachable(reason, fix=log, terminal=f"raise LLM_TIMEOUT if the model is slow, or {log}")
         case "lost":
-            return ConnectionLost(
-                f"the model server broke off the connection ({where})",
-                fix="look at the server's log: it may have run out of memory",
-                retryable=True,
-            )
+            fix = f"{log}: it may have run out of memory"
+            return ConnectionLost(f"the model server broke off the connection ({where})", fix=fix, retryable=True)
         case "protocol":
             return wrong_address(f"{where} does not speak HTTP as expected: {detail}")
 
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
-    """Return the error for a 200 whose body is no completion."""
     if not body.strip():
         return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
     if is_html(body):
@@ -179,7 +205,6 @@ def _finite(seconds: float) -> float | None:
 
 
 def describe(error: Any) -> str:
-    """Return the text in an error object of any shape."""
     if isinstance(error, str):
         return _short(error)
     if isinstance(error, list):
@@ -303,3 +328,40 @@ def _short(text: str) -> str:
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     line = _SECRET.sub(r"\1…", line)
     return line if len(line) <= 500 else f"{line[:499]}…"
+
+
+def is_overflow(text: str, payload: Any = None) -> bool:
+    return _has_code(payload) or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
+
+
+def read_window(text: str, payload: Any = None) -> int | None:
+    """Return the window in tokens that an overflow error names, in a field or in its text."""
+    named = _field(payload)
+    if named:
+        return named
+    for pattern in _WINDOWS:
+        if found := pattern.search(text):
+            tokens = int(re.sub(r"\D", "", found[1]))
+            if 16 <= tokens <= 100_000_000:
+                return tokens
+    return None
+
+
+def _has_code(payload: Any) -> bool:
+    if isinstance(payload, dict):
+        found: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
+        if any(found.get(key) in _CODES for key in ("code", "type", "reason")):
+            return True
+        return _has_code(found.get("error"))
+    return False
+
+
+def _field(payload: Any) -> int | None:
+    if not isinstance(payload, dict):
+        return None
+    found: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
+    for key in _FIELDS:
+        value = found.get(key)
+        if isinstance(value, int) and value >= 16:
+            return value
+    return _field(found.get("error"))

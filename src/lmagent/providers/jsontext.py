@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,22 @@ def loads(payload: bytes) -> Any:
             raise ValueError("nested too deeply") from error
 
 
+def loads_or_none(payload: bytes) -> Any:
+    """Decode JSON; return None for other text."""
+    try:
+        return loads(payload)
+    except ValueError:
+        return None
+
+
 def dumps(value: Any) -> bytes:
     """Encode as compact JSON; a lone surrogate becomes U+FFFD, a pair of them its character."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_mended(value))
+        import json
+
+        return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def is_object(text: str) -> bool:
@@ -50,24 +60,3 @@ def mend(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
-
-
-def _mended(value: Any) -> Any:
-    """Return a copy with every string mended; without recursion, as a model's value may be very deep."""
-    root: list[Any] = [value]
-    places: list[tuple[Any, Any]] = [(root, 0)]
-    while places:
-        holder, place = places.pop()
-        item: Any = holder[place]
-        if isinstance(item, str):
-            holder[place] = mend(item)
-        elif isinstance(item, dict):
-            found = cast("dict[Any, Any]", item)
-            copy = {mend(key) if isinstance(key, str) else key: inner for key, inner in found.items()}
-            holder[place] = copy
-            places += [(copy, key) for key in copy]
-        elif isinstance(item, list | tuple):
-            items = list(cast("list[Any]", item))
-            holder[place] = items
-            places += [(items, number) for number in range(len(items))]
-    return root[0]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-import anyio
 from msgspec import Struct
 
 from lmagent.core.errors import BadReply, ProviderError, ServerFailure
 from lmagent.providers import jsontext
 from lmagent.providers.concealed import shown
+from lmagent.providers.dialects.fields import at, mapping, number, text
 from lmagent.providers.failures import describe, from_transport
 from lmagent.providers.served import Endpoint
-from lmagent.providers.transport import Timeouts, Transport, TransportError, TransportResponse, read_all
+from lmagent.providers.sse import LineReader
+from lmagent.providers.transport import Timeouts, Transport, TransportError, TransportResponse, json_headers, read_all
 from lmagent.providers.urls import authority, server_root
 
 Action = Literal["load", "unload", "download"]
@@ -23,7 +24,6 @@ PATIENCE = Timeouts(connect=5.0, first_byte=1800.0, idle=600.0)
 """Loading a large model from a slow disk takes minutes, during which a server is silent."""
 
 ANSWER = 1 << 20
-LONGEST_LINE = 1 << 20
 
 Ask = tuple[str, Callable[[str], dict[str, Any]]]
 """A path under the server's root, and the body for a model's name."""
@@ -48,13 +48,7 @@ ROUTES: dict[str, dict[Action, Ask]] = {
 
 
 class Pulled(Struct, frozen=True):
-    """The progress of a server's download.
-
-    Attributes:
-        have: bytes that have arrived of the known files.
-        total: their sizes.
-        text: the server's current step, as it reports it.
-    """
+    """The progress of a server's download: bytes that it has, bytes of the known files, and its current step."""
 
     have: int
     total: int
@@ -62,23 +56,17 @@ class Pulled(Struct, frozen=True):
 
 
 def actions(dialect: str) -> frozenset[Action]:
-    """Return the actions that a server of this dialect offers for its models."""
     return frozenset(ROUTES.get(dialect, {}))
 
 
 async def change(transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str) -> None:
-    """Have the server load or unload a model, and wait until it has.
-
-    Raises:
-        ProviderError: it cannot, or does not answer.
-    """
+    """Have the server load or unload a model, and wait until it has. Raise ProviderError if it cannot."""
     async with _asked(transport, endpoint, dialect, action, model) as response:
         body = await read_all(response, ANSWER)
-    try:
-        answer = jsontext.loads(body)
-    except ValueError:
-        raise BadReply(f"{authority(endpoint.url)} answered with something that is no JSON", fix=_LOG) from None
-    if isinstance(answer, dict) and "error" in answer:  # LM Studio answers unknown requests with 200
+    answer = jsontext.loads_or_none(body)
+    if answer is None:
+        raise BadReply(f"{authority(endpoint.url)} answered with something that is no JSON", fix=_LOG)
+    if at(answer, "error"):  # LM Studio answers unknown requests with 200
         raise _refused(endpoint, action, model, answer)
 
 
@@ -90,16 +78,18 @@ async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: st
     """
     layers: dict[str, tuple[int, int]] = {}
     async with _asked(transport, endpoint, dialect, "download", model) as response:
-        async for line in _lines(response):
-            if "error" in line:
-                raise _refused(endpoint, "download", model, line)
-            if (digest := line.get("digest")) and isinstance(line.get("total"), int):
-                layers[str(digest)] = (_number(line.get("completed")), _number(line["total"]))
-            have, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
-            text = str(line.get("status", ""))
-            yield Pulled(have, total, text[:200])
-            if text == "success":
-                return
+        reader = LineReader()
+        async for chunk in response.chunks:
+            for line in (mapping(jsontext.loads_or_none(payload)) for payload in reader.feed(chunk)):
+                if "error" in line:
+                    raise _refused(endpoint, "download", model, line)
+                if (digest := text(line, "digest")) and (total := number(line, "total")) is not None:
+                    layers[digest] = (number(line, "completed") or 0, total)
+                step = text(line, "status")
+                have, total = sum(have for have, _ in layers.values()), sum(total for _, total in layers.values())
+                yield Pulled(have, total, step[:200])
+                if step == "success":
+                    return
     raise ServerFailure(
         f"{authority(endpoint.url)} ended the download of {model} before it was complete",
         fix="begin it again: the part that is there is kept",
@@ -115,18 +105,13 @@ async def _asked(
 ) -> AsyncGenerator[TransportResponse]:
     path, body = ROUTES[dialect][action]
     url = f"{server_root(endpoint.url)}{path}"
-    headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "lmagent"}
-    if endpoint.key:
-        headers["Authorization"] = f"Bearer {endpoint.key}"
+    asked = jsontext.dumps(body(model))
     try:
-        response = await transport.send("POST", url, headers, jsontext.dumps(body(model)), PATIENCE)
-        try:
+        async with await transport.send("POST", url, json_headers(endpoint.key), asked, PATIENCE) as response:
             if response.status != 200:
-                raise _refused(endpoint, action, model, _json(await read_all(response, ANSWER)), response.status)
+                answer = jsontext.loads_or_none(await read_all(response, ANSWER))
+                raise _refused(endpoint, action, model, answer, response.status)
             yield response
-        finally:
-            with anyio.CancelScope(shield=True):
-                await response.aclose()
     except TransportError as error:
         raise from_transport(error, url=url, timeouts=PATIENCE) from error
 
@@ -136,28 +121,3 @@ def _refused(endpoint: Endpoint, action: Action, model: str, answer: Any, status
     if status in (404, 405) and not answer:
         return BadReply(f"{shown(endpoint.url)} cannot {action} models: it is too old for that", fix=_LOG)
     return ServerFailure(f"{authority(endpoint.url)} could not {action} {model}: {said}", fix=_LOG)
-
-
-async def _lines(response: TransportResponse) -> AsyncGenerator[dict[str, Any]]:
-    """Yield the objects of a stream with one object a line."""
-    rest = b""
-    async for chunk in response.chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            return
-        for line in whole:
-            if isinstance(found := _json(line), dict):
-                yield cast("dict[str, Any]", found)
-    if isinstance(found := _json(rest), dict):
-        yield cast("dict[str, Any]", found)
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return jsontext.loads(body)
-    except ValueError:
-        return None
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random as _random
+import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from random import random
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -17,7 +18,6 @@ from lmagent.core.model import (
     ModelRequest,
     Progress,
     Retrying,
-    Sampling,
     TextChunk,
     ThinkingChunk,
     ToolSpec,
@@ -26,15 +26,22 @@ from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
-from lmagent.providers.joining import Joining
-from lmagent.providers.retry import RetryPolicy, next_delay
-from lmagent.providers.transport import ErrorChunk, Timeouts, Transport, TransportError, TransportResponse, read_all
+from lmagent.providers.retry import Joining, RetryPolicy, next_delay
+from lmagent.providers.transport import (
+    ErrorChunk,
+    Timeouts,
+    Transport,
+    TransportError,
+    TransportResponse,
+    json_headers,
+    read_all,
+)
 from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
 
 if TYPE_CHECKING:
     # the reader of a reply is loaded while the server works on the reply
     from lmagent.providers.assemble import Assembler
-    from lmagent.providers.sse import SseReader
+    from lmagent.providers.sse import LineReader, SseReader
 
 __all__ = ["OpenAIChat", "chat_url"]
 
@@ -50,10 +57,8 @@ LOADING = 2.0
 
 _ERROR_BODY = 256 * 1024
 _PLAIN_BODY = 64 * 1024 * 1024
-_OPTIONAL = (
-    *("stream_options", "tool_choice", "response_format", "max_completion_tokens", "max_tokens", "temperature"),
-    *Sampling.__struct_fields__,
-)
+_NEVER_OMITTED = {"model", "messages", "stream", "tools", "provider", "options", "truncate", "shift", "format"}
+"""Fields without which it would be another request."""
 _BY_NAME_ALONE = ("stream_options", "tool_choice")
 _UNKNOWN = (
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)"
@@ -68,12 +73,19 @@ class OpenAIChat:
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
         transport: shared, and closed with this.
+        model: for requests without one.
+        extras: returns more fields for a request, in the server's dialect.
+
+    Attributes:
+        num_ctx: the window in every request; None if the server decides it.
 
     Raises:
         ConfigError: `base_url` is no URL.
     """
 
-    def __init__(
+    num_ctx: int | None = None
+
+    def __init__(  # noqa: PLR0913 (settings by keyword)
         self,
         base_url: str,
         api_key: str = "",
@@ -82,28 +94,23 @@ class OpenAIChat:
         clock: Clock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
-        random: Callable[[], float] = _random.random,
+        model: str = "",
+        extras: Callable[[ModelRequest], dict[str, Any]] = lambda _: {},
     ) -> None:
         self.url = chat_url(base_url)
         self._server = f"the model server at {authority(self.url)}"
         self._models_url = f"{api_root(base_url)}/models"
         self._local = is_loopback(self.url)
-        self._headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream, application/json",
-            "User-Agent": "lmagent",
-        }
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._headers = json_headers(api_key, "text/event-stream, application/json")
         self._transport = transport
         self._clock = clock
         self._timeouts = timeouts
         self._retries = retries
-        self._random = random
+        self._extras = extras
         self._encoder = BodyEncoder()
         self._omit: set[str] = set()
         self._accepted: dict[str, bool] = {}
-        self._model = ""
+        self._model = model
 
     async def aclose(self) -> None:
         await self._transport.aclose()
@@ -133,7 +140,7 @@ class OpenAIChat:
                 if not shown and joining.adapts(failure):
                     continue
                 failure.partial = shown
-                delay = next_delay(self._retries, failure, attempt, local=self._local, random=self._random)
+                delay = next_delay(self._retries, failure, attempt, local=self._local, random=random)
                 if delay is None:
                     raise
                 reason = failure.message
@@ -142,25 +149,21 @@ class OpenAIChat:
             await self._clock.sleep(delay)
 
     async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        body = self._encoder.encode(request, self._omit, model=self._model)
+        extras = {name: value for name, value in self._extras(request).items() if name not in self._omit}
+        body = self._encoder.encode(request, self._omit, model=self._model, extras=extras)
         begun, timeouts = self._clock.monotonic(), self._timeouts.reading(len(body))
-        response: TransportResponse | None = None
         try:
-            response = await self._transport.send("POST", self.url, self._headers, body, timeouts)
-            if response.status // 100 != 2:
-                await self._refused(request, response)
-            async for event in self._read(request, response, len(body), begun):
-                yield event
+            async with await self._transport.send("POST", self.url, self._headers, body, timeouts) as response:
+                if response.status // 100 != 2:
+                    await self._refused(request, body, response)
+                async for event in self._read(request, response, len(body), begun):
+                    yield event
         except (TransportError, ErrorChunk) as error:
             from lmagent.providers import failures  # a successful run never needs it
 
             if isinstance(error, TransportError):
                 raise failures.from_transport(error, url=self.url, timeouts=timeouts) from error
             raise failures.from_error(error.error, url=self.url, model=request.model) from error
-        finally:
-            if response is not None:
-                with anyio.CancelScope(shield=True):
-                    await response.aclose()
 
     async def _read(
         self, request: ModelRequest, response: TransportResponse, prompt_bytes: int, begun: float
@@ -170,8 +173,7 @@ class OpenAIChat:
         tools, server = callable_tools(request), self._server
         assembler = Assembler(lambda: self._clock.monotonic() - begun, tools, request.tools, server, request.longest)
         first: float | None = None
-        payloads = self._batches(response, assembler)
-        async with aclosing(payloads):
+        async with aclosing(self._payloads(response, assembler)) as payloads:
             async for batch in payloads:
                 events = assembler.feed(*batch)
                 if first is None and assembler.started:
@@ -200,52 +202,35 @@ class OpenAIChat:
             reply = understood(reply, request.tools)
         yield reply
 
-    def _batches(self, response: TransportResponse, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
-        return _payloads(response, assembler, self.url)
-
-    async def _refused(self, request: ModelRequest, response: TransportResponse) -> None:
+    async def _refused(self, request: ModelRequest, body: bytes, response: TransportResponse) -> None:
         """Raise the error of a status other than 2xx, or `_Adapted` if the request can be changed."""
         from lmagent.providers import failures
 
         try:
-            body = await read_all(response, _ERROR_BODY)
+            answer = await read_all(response, _ERROR_BODY)
         except TransportError:
-            body = b""
-        failure = failures.from_response(
-            response.status, response.headers, body, url=self.url, model=request.model or self._model
-        )
+            answer = b""
+        model = request.model or self._model
+        failure = failures.from_response(response.status, response.headers, answer, url=self.url, model=model)
         if response.status in (400, 404, 422):
-            if not request.model and not self._model and "model" in failure.message.lower():
+            if not model and "model" in failure.message.lower():
                 self._model = await self._first_model()
                 if self._model:
                     raise _Adapted
-            field = self._unknown_field(request, failure) if type(failure) is ProviderError else None
+            field = self._unknown_field(body, failure.message) if type(failure) is ProviderError else None
             if field is not None:
                 self._omit.add(field)
                 raise _Adapted
         raise failure
 
-    def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
+    def _unknown_field(self, body: bytes, refusal: str) -> str | None:
         """Return the optional field that a refusal names, if it was sent."""
-        text = failure.message
-        sent = {
-            "stream_options": True,
-            "tool_choice": bool(request.tools) and (request.tool_choice != "auto" or request.constrain),
-            "response_format": request.response_schema is not None or request.constrain,
-            "max_completion_tokens": request.max_tokens is not None and "max_tokens" in self._omit,
-            "max_tokens": request.max_tokens is not None,
-            "temperature": request.temperature is not None,
-            **dict.fromkeys(Sampling.__struct_fields__, False),
-            **dict.fromkeys(request.sampling.given(), True),
-        }
-        for field in _OPTIONAL:
-            named = sent[field] and field not in self._omit and field in text
-            if named and (field in _BY_NAME_ALONE or re.search(_UNKNOWN, text, re.IGNORECASE)):
-                return field
-        return None
+        sent = jsontext.loads(body).keys() - _NEVER_OMITTED - self._omit
+        named = [name for name in sent if re.search(rf"\b{re.escape(name)}\b", refusal)]
+        refused = re.search(_UNKNOWN, refusal, re.IGNORECASE)
+        return max((name for name in named if refused or name in _BY_NAME_ALONE), key=len, default=None)
 
     async def _first_model(self) -> str:
-        """Return the first model that the server lists and that is no embedding model; empty without one."""
         from lmagent.providers.discovery import model_names
 
         try:
@@ -253,6 +238,49 @@ class OpenAIChat:
         except ProviderError:
             return ""
         return next((name for name in names if "embed" not in name.lower()), "")
+
+    def _reader(self, begin: bytes) -> SseReader | LineReader | None:
+        """Return the reader of a stream that begins with this byte; None if it is no stream."""
+        from lmagent.providers.sse import SseReader
+
+        return None if begin in (b"{", b"[", b"<") else SseReader()
+
+    async def _payloads(self, response: TransportResponse, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
+        """Yield the body's payloads, in the batches in which they come; a body that is no stream is one payload."""
+        reader: SseReader | LineReader | None = None
+        head = b""
+        async with aclosing(_until_complete(response.chunks, assembler)) as chunks:
+            async for chunk in chunks:
+                if reader is not None:
+                    yield reader.feed(chunk)
+                    continue
+                head += chunk
+                begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+                if begin and (reader := self._reader(begin)) is None:
+                    yield [await self._plain_body(response, head)]
+                    assembler.done = assembler.done or assembler.chunks == 1
+                    return
+                if reader is not None:
+                    yield reader.feed(head)
+        if reader is not None:
+            last = reader.finish()
+            whole = _whole(last)
+            yield whole
+            if last and not whole and not assembler.chunks and not assembler.ended:
+                raise _unfinished(assembler, last[-1])
+        if reader is None or (assembler.chunks == 0 and not assembler.done and b"data:" not in head):
+            raise self._no_reply(head, response)
+
+    async def _plain_body(self, response: TransportResponse, head: bytes) -> bytes:
+        body = head + await read_all(response, _PLAIN_BODY)
+        if body.lstrip()[:1] == b"<" or not any(word in body for word in (b'"choices"', b"error", b'"detail"')):
+            raise self._no_reply(body, response)
+        return body
+
+    def _no_reply(self, body: bytes, response: TransportResponse) -> BadReply:
+        from lmagent.providers import failures
+
+        return failures.not_a_reply(body, response.headers.get("content-type", ""), url=self.url)
 
 
 def callable_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
@@ -277,66 +305,32 @@ def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
     )
 
 
-async def _payloads(response: TransportResponse, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
-    """Yield the body's payloads, in the batches in which they come; a body that is no stream is one payload.
+async def _until_complete(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGenerator[bytes]:
+    """Yield the chunks; after the end of the reply only for a limited time.
 
-    Once the reply is complete, only data that arrives promptly is read.
+    Keep-alives and empty chunks do not prolong it, and the end of the connection no longer matters.
     """
-    from lmagent.providers.sse import SseReader
-
-    reader: SseReader | None = None
-    head = b""
-    chunks, tail = response.chunks, _Tail(assembler)
-    while (chunk := await _next(chunks, assembler, tail)) is not None:
-        if reader is None:
-            head += chunk
-            begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-            if begin in (b"{", b"[", b"<"):
-                yield [await _plain_body(response, head, url)]
-                assembler.done = assembler.done or assembler.chunks == 1
-                return
-            if not begin:
-                continue
-            reader, chunk = SseReader(), head
-        yield reader.feed(chunk)
-    if reader is not None:
-        last = reader.finish()
-        whole = _whole(last)
-        yield whole
-        if last and not whole and not assembler.chunks and not assembler.ended:
-            raise _unfinished(assembler, last[-1])
-    if reader is None or (assembler.chunks == 0 and not assembler.done and b"data:" not in head):
-        raise _no_reply(head, response, url)
-
-
-async def _next(chunks: AsyncIterator[bytes], assembler: Assembler, tail: _Tail) -> bytes | None:
-    if not assembler.ended:
-        return await anext(chunks, None)
-    try:
-        with anyio.move_on_after(tail.left()):
-            return await anext(chunks, None)
-    except TransportError:
-        pass  # the reply is complete: the end of the connection no longer matters
-    return None
-
-
-class _Tail:
-    """Limits how long the stream is read after the end of a reply. Keep-alives and empty chunks do not prolong it."""
-
-    def __init__(self, assembler: Assembler) -> None:
-        self._assembler = assembler
-        self._chunks = -1
-        self._until = 0.0
-        self._done = False
-
-    def left(self) -> float:
-        assembler, now = self._assembler, anyio.current_time()
-        if self._chunks < 0 or (assembler.spoke and assembler.chunks > self._chunks):
-            self._until = now + (LONG_TAIL if assembler.spoke else TAIL)
-        if assembler.done and not self._done:
-            self._until, self._done = now + DRAIN, True
-        self._chunks = assembler.chunks
-        return max(0.0, self._until - now)
+    until, known = math.inf, -1
+    while True:
+        if assembler.ended:
+            now = anyio.current_time()
+            if known < 0 or (assembler.spoke and assembler.chunks > known):
+                until = now + (LONG_TAIL if assembler.spoke else TAIL)
+            until = min(until, now + DRAIN) if assembler.done else until
+            known = assembler.chunks
+        chunk: bytes | None = None
+        try:
+            if known < 0:
+                chunk = await anext(chunks, None)
+            else:
+                with anyio.CancelScope(deadline=until):
+                    chunk = await anext(chunks, None)
+        except TransportError:
+            if known < 0:
+                raise
+        if chunk is None:
+            return
+        yield chunk
 
 
 def _whole(payloads: list[bytes]) -> list[bytes]:
@@ -352,18 +346,3 @@ def _complete(payload: bytes) -> bool:
         return payload.strip() == b"[DONE]" or bool(jsontext.loads(payload))
     except ValueError:
         return False
-
-
-async def _plain_body(response: TransportResponse, head: bytes, url: str) -> bytes:
-    """Return the whole body of an answer that is no stream: a completion, or an error."""
-    rest = await read_all(response, _PLAIN_BODY)
-    body = head + rest
-    if body.lstrip()[:1] == b"<" or not any(word in body for word in (b'"choices"', b"error", b'"detail"')):
-        raise _no_reply(body, response, url)
-    return body
-
-
-def _no_reply(body: bytes, response: TransportResponse, url: str) -> BadReply:
-    from lmagent.providers import failures
-
-    return failures.not_a_reply(body, response.headers.get("content-type", ""), url=url)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -20,7 +21,7 @@ from lmagent.core.errors import ContextOverflow, ModelNotFound, ProviderError
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Usage, split_name
 from lmagent.core.ports import Clock
 from lmagent.providers.concealed import conceal
-from lmagent.providers.openai_chat import OpenAIChat
+from lmagent.providers.openai_chat import OpenAIChat, chat_url
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
 from lmagent.providers.urls import is_near
@@ -28,8 +29,7 @@ from lmagent.providers.urls import is_near
 if TYPE_CHECKING:
     from lmagent.providers.cache_slot import CachedConversation, CacheSlot
     from lmagent.providers.dialects.base import ServerFacts
-    from lmagent.providers.dialects.truth import PromptCut
-    from lmagent.providers.dialects.watch import ModelWatch, Watches
+    from lmagent.providers.dialects.truth import ModelWatch, PromptCut, Watches
 
 COMFORTABLE = 16_384
 """Tokens to load a model with, if the request decides it and no setting does."""
@@ -94,7 +94,7 @@ class Served:
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
         conceal(endpoint.key, endpoint.url)
-        OpenAIChat(endpoint.url, transport=transport, clock=clock)  # raises at once if that is no URL
+        chat_url(endpoint.url)  # raises at once if that is no URL
 
     def near(self, model: str) -> bool:
         """Return whether the model's server is on this machine or a private network."""
@@ -110,15 +110,11 @@ class Served:
         return replace(self._endpoint, url=found.url, key=found.key), name
 
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
-        """Return the facts of the server and of a model.
-
-        Args:
-            model: empty for the server's choice.
-            deep: ask all questions, if the first look showed little.
-        """
+        """Return the facts of the server and of a model; `deep` asks all, if the first look showed little."""
         async with self._lock:
             known = self._facts.get(model)
-            if known is None or (deep and model not in self._deep) or self._is_due(model):
+            due = model in self._slow and self._clock.monotonic() >= self._slow[model][0]
+            if known is None or due or (deep and model not in self._deep):
                 return await self._probe(model, known, deep=deep)
             return known
 
@@ -160,41 +156,19 @@ class Served:
             self._deep.add(model)
         return facts
 
-    def _is_due(self, model: str) -> bool:
-        return model in self._slow and self._clock.monotonic() >= self._slow[model][0]
-
     async def window(self, model: str, tokens: int = 0) -> int | None:
-        """Return the window that is really served; None if that is uncertain.
-
-        Args:
-            model: empty for the server's choice.
-            tokens: size of the prompt that has to fit.
-        """
+        """Return the window that is really served for a prompt of so many tokens; None if that is uncertain."""
         facts = await self.facts(model, deep=tokens >= MATTERS)
-        native = getattr(await self.chat(model, 0), "num_ctx", None)
-        if native is not None:
-            return cast("int", native)
-        return facts.model.window if facts.model is not None and facts.model.trusted else None
+        served = facts.model.window if facts.model is not None and facts.model.trusted else None
+        return (await self.chat(model, 0)).num_ctx or served
 
     async def chat(self, model: str, lane: int) -> OpenAIChat:
         facts = await self.facts(model)
         chat = self._chats.get((model, lane))
         if chat is None:
-            from lmagent.providers.dialects.base import RequestOptions, slot_of
-            from lmagent.providers.dialects.chat import provider_for
+            from lmagent.providers.cache_slot import slot_of
 
-            endpoint, _ = self.at(model)
-            chat = provider_for(
-                facts,
-                endpoint.url,
-                endpoint.key,
-                window=endpoint.window or COMFORTABLE,
-                options=RequestOptions(slot=slot_of(facts, lane)),
-                transport=self._transport,
-                clock=self._clock,
-                timeouts=endpoint.timeouts,
-                retries=endpoint.retries,
-            )
+            chat = provider_for(self.at(model)[0], facts, self._transport, self._clock, slot_of(facts, lane))
             if model in self._facts:
                 self._chats[model, lane] = chat
         return chat
@@ -204,11 +178,9 @@ class Served:
         from lmagent.providers.dialects.probe import count_tokens
 
         facts = await self.facts(request.model)
-        endpoint, name = self.at(request.model)
+        at, name = self.at(request.model)
         request = replace(request, model=name)
-        return await count_tokens(
-            self._transport, endpoint.url, facts, request, endpoint.key, model=name, timeouts=endpoint.timeouts
-        )
+        return await count_tokens(self._transport, at.url, facts, request, at.key, timeouts=at.timeouts)
 
     async def slot(self, model: str, lane: int) -> CacheSlot | None:
         """Return the prompt cache that a conversation shares; None if it has one to itself."""
@@ -231,21 +203,20 @@ class Served:
         facts = await self.facts(model)
         if leaving is coming or not facts.slot_files or model in self._no_files:
             return
+        from lmagent.providers.cache_slot import slot_of
+        from lmagent.providers.dialects.probe import slot_file
+
+        at, number = self.at(model)[0], slot_of(facts, coming.number) or 0
+
+        async def done(action: str, owner: CachedConversation) -> bool:
+            return await slot_file(self._transport, at.url, number, action, f"lmagent-{owner.number}.kv", at.key)
+
         if leaving is not None and leaving.tokens >= WORTH_KEEPING:
-            leaving.saved = await self._slot_file(model, facts, "save", coming, leaving.number)
+            leaving.saved = await done("save", leaving)
             if not leaving.saved:
                 self._no_files.add(model)
         if coming.saved:
-            coming.saved = await self._slot_file(model, facts, "restore", coming, coming.number)
-
-    async def _slot_file(
-        self, model: str, facts: ServerFacts, action: str, coming: CachedConversation, lane: int
-    ) -> bool:
-        from lmagent.providers.dialects.base import slot_of
-        from lmagent.providers.dialects.probe import slot_file
-
-        (endpoint, _), slot = self.at(model), slot_of(facts, coming.number) or 0
-        return await slot_file(self._transport, endpoint.url, slot, action, f"lmagent-{lane}.kv", endpoint.key)
+            coming.saved = await done("restore", coming)
 
     def forget(self, model: str) -> None:
         """Forget the facts of a model that was loaded with other settings than reported, or loaded again."""
@@ -257,13 +228,7 @@ class Served:
     def for_session(
         self, number: int, in_turn: Callable[[], bool] = lambda: False, *, aside: bool = False
     ) -> SessionProvider:
-        """Return the provider of one session.
-
-        Args:
-            number: 0 for the main one.
-            in_turn: whether the session is in the middle of a turn.
-            aside: it asks on behalf of another session that is in its turn.
-        """
+        """Return the provider of one session; the arguments are those of `CachedConversation`."""
         from lmagent.providers.cache_slot import CachedConversation
 
         return SessionProvider(self, CachedConversation(number, in_turn, aside))
@@ -294,24 +259,22 @@ class SessionProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         conversation = self.conversation
         slot = await self._served.slot(request.model, conversation.number)
-        if slot is None:
-            async with aclosing(self._ask(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        waits = not slot.is_free(conversation)
-        if waits:
-            yield Progress(waits=True)
-        await slot.take(conversation)
-        try:
+        waits = slot is not None and not slot.is_free(conversation)
+        if slot is not None:
             if waits:
-                yield Progress()
-            await self._served.move_in(slot, conversation, request.model)
+                yield Progress(waits=True)
+            await slot.take(conversation)
+        try:
+            if slot is not None:
+                if waits:
+                    yield Progress()
+                await self._served.move_in(slot, conversation, request.model)
             async with aclosing(self._ask(request)) as events:
                 async for event in events:
                     yield event
         finally:
-            slot.leave()
+            if slot is not None:
+                slot.leave()
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         chat = await self._served.chat(request.model, self.conversation.number)
@@ -338,7 +301,11 @@ class SessionProvider:
 
     async def _believe(self, request: ModelRequest, usage: Usage) -> Usage:
         """Return the credible counts; raise if they show that the prompt was cut."""
-        watch = self._watch(request)
+        if self._watches is None:
+            from lmagent.providers.dialects.truth import Watches  # loaded with the dialects
+
+            self._watches = Watches()
+        watch = self._watches.of(request)
         size, window = watch.size(request), await self._window(request, usage)
         cut = watch.meter.check(size, usage, window)
         if cut is None or (not cut.sure and not await self._is_cut(watch, request, cut)):
@@ -373,9 +340,24 @@ class SessionProvider:
         suspected, watch.suspected = watch.suspected, True
         return not suspected
 
-    def _watch(self, request: ModelRequest) -> ModelWatch:
-        if self._watches is None:
-            from lmagent.providers.dialects.watch import Watches  # loaded with the dialects
 
-            self._watches = Watches()
-        return self._watches.of(request)
+def provider_for(
+    endpoint: Endpoint, facts: ServerFacts, transport: Transport, clock: Clock, slot: int | None = None
+) -> OpenAIChat:
+    """Return the provider that fits a server; `slot` is bound to its requests, if the server can."""
+    from lmagent.providers.dialects.probe import dialect_of
+
+    settings: dict[str, Any] = {
+        "transport": transport,
+        "clock": clock,
+        "timeouts": endpoint.timeouts,
+        "retries": endpoint.retries,
+    }
+    url, key, model = endpoint.url, endpoint.key, facts.model
+    if facts.native_chat:
+        from lmagent.providers.dialects.ollama_chat import OllamaChat
+
+        return OllamaChat(url, key, window=endpoint.window or COMFORTABLE, facts=model, **settings)
+    extras = partial(dialect_of(facts).extras, facts=facts, slot=slot)
+    # Without a name, a server may load another model than the one whose window is planned with.
+    return OpenAIChat(url, key, model=model.id if model is not None else "", extras=extras, **settings)

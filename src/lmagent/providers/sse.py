@@ -1,4 +1,4 @@
-"""Server-sent events, from bytes to payloads.
+"""Streams from bytes to payloads: server-sent events, or one payload in each line.
 
 Format: WHATWG HTML, "Server-sent events". Like some servers, it is more tolerant: an `error:` field (older llama.cpp)
 and `event: error` mark a payload as an error, and a last event without its blank line counts.
@@ -25,11 +25,7 @@ class SseReader:
         self._error = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the payloads that `chunk` completes; an error's payload is wrapped as `{"error": …}`.
-
-        Raises:
-            BadReply: an event is larger than `MAX_EVENT`.
-        """
+        """Return the payloads that `chunk` completes; raise BadReply if one is larger than `MAX_EVENT`."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[0] == 10:  # the second half of CR LF
@@ -95,3 +91,23 @@ class SseReader:
         except ValueError:
             error = payload.decode("utf-8", "replace")
         return jsontext.dumps({"error": error})
+
+
+class LineReader:
+    """Reads a stream with one JSON text in each line; blank lines are skipped."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the payloads that `chunk` completes; raise BadReply if one is larger than `MAX_EVENT`."""
+        *lines, self._held = (self._held + chunk).split(b"\n")
+        if len(self._held) > MAX_EVENT:
+            raise BadReply("the server's stream holds a line that does not end", fix="look at the server's log")
+        return [payload for line in lines if line.strip() for payload in self.take(line)]
+
+    def finish(self) -> list[bytes]:
+        return self.take(self._held) if self._held.strip() else []
+
+    def take(self, line: bytes) -> list[bytes]:
+        return [line]

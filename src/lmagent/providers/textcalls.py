@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from itertools import islice
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,13 +17,11 @@ from msgspec.structs import replace
 from lmagent.core.ids import new_id
 from lmagent.core.model import ToolSpec
 from lmagent.providers.formats.base import FoundCall, Toolset
-from lmagent.providers.formats.markup import unfinished
+from lmagent.providers.formats.live import LiveText, Piece
 from lmagent.providers.formats.scan import Scanner
-from lmagent.providers.formats.thoughts import TAG, unbalanced
+from lmagent.providers.formats.thoughts import unbalanced
 
-__all__ = ["FoundCall", "ParsedText", "TextCallParser", "find_calls", "parse_text"]
-
-Piece = tuple[Literal["text", "thinking"], str]
+__all__ = ["FoundCall", "ParsedText", "Piece", "TextCallParser", "find_calls", "parse_text"]
 
 _CLOSED = re.compile(r"[>\]]")
 """The end of markup that closes a call."""
@@ -72,13 +71,9 @@ class TextCallParser:
         """After `finish`: the thoughts that `read` has not returned."""
         self._tools = Toolset(tools)
         self._calls = calls
-        self._scanner = Scanner(self._tools, calls=calls)
+        self._live = LiveText(self._tools, calls=calls)
         self._chunks: list[str] = []
-        self._pending: list[str] = []
-        self._size = 0
-        self._wanted = 0
-        self._shown: list[str] = []
-        self._edge = ""
+        self._shown: list[Piece] = []
 
     def feed(self, delta: str) -> str:
         return "".join(text for kind, text in self.read(delta) if kind == "text")
@@ -87,45 +82,28 @@ class TextCallParser:
         if not delta:
             return []
         self._chunks.append(delta)
-        self._pending.append(delta)
-        self._size += len(delta)
-        if self._scanner.thinking and TAG.search(edge := self._edge + delta) is None:
-            end = len(edge) - unfinished(edge)
-            self._scanner.told += end
-            self._edge = edge[end:]
-            return [("thinking", edge[:end])] if end else []
-        if self._size < self._wanted:
-            return []  # held text is read again only after it has grown by a share: linear in the whole
-        return self._scan()
-
-    def _scan(self) -> list[Piece]:
-        scanner, text = self._scanner, "".join(self._pending)
-        scanner.read(text, final=False)
-        self._edge = text[scanner.told :] if scanner.thinking else ""
-        dropped = scanner.trim()
-        self._size = len(text) - dropped
-        self._wanted = self._size + (0 if scanner.thinking else scanner.waiting // 8)
-        self._pending = [text[dropped:]]
-        thought, shown = "".join(scanner.live), scanner.content.take()
-        scanner.live.clear()
-        self._shown.append(shown)
-        return [*([("thinking", thought)] if thought else []), *([("text", shown)] if shown else [])]  # type: ignore[list-item]
+        pieces = self._live.read(delta)
+        self._shown += pieces
+        return pieces
 
     def finish(self) -> ParsedText:
         """Return the same result as `parse_text` for the whole reply."""
         parsed = _parsed("".join(self._chunks), self._tools, calls=self._calls)
-        shown = "".join(self._shown)
-        self._scanner.read("".join(self._pending), final=True)
-        agrees = parsed.content.startswith(shown)
-        self.rest = parsed.content[len(shown) :] if agrees else self._scanner.content.take()
-        self.rest_of_thought = "".join(self._scanner.live)
-        self._scanner.live.clear()
+        text, thought = (
+            "".join(text for kind, text in self._shown if kind == wanted) for wanted in ("text", "thinking")
+        )
+        self.rest = parsed.content.removeprefix(text)
+        if parsed.content.startswith(text):
+            known = len("".join(thought.split()))  # blanks at the ends of thoughts are not kept
+            ends = (place.end() for place in re.finditer(r"\S", parsed.thinking))
+            rest = parsed.thinking[next(islice(ends, known - 1, None), 0) if known else 0 :]
+            self.rest_of_thought = rest.lstrip() if thought[-1:].isspace() else rest
         return parsed
 
 
 def _parsed(text: str, tools: Toolset, *, calls: bool = True) -> ParsedText:
-    scanner = Scanner(tools, calls=calls)
-    scanner.read(text, final=True)
+    scanner = Scanner(text, tools, calls=calls)
+    scanner.read()
     thinking = "\n".join(filter(None, (thought.strip() for thought in scanner.thoughts)))
     return ParsedText(scanner.content.whole(), tuple(scanner.calls), scanner.cut, thinking)
 

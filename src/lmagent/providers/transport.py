@@ -60,7 +60,6 @@ class Timeouts(Struct, frozen=True):
     per_token: float = 0.0
 
     def reading(self, prompt_bytes: int) -> Timeouts:
-        """Return these limits, for a prompt of that size."""
         seconds = prompt_bytes // BYTES_PER_TOKEN * self.per_token
         return self if seconds <= self.first_byte else replace(self, first_byte=seconds)
 
@@ -93,7 +92,8 @@ class TransportResponse(Struct, frozen=True):
     Attributes:
         headers: names in lower case.
         chunks: the body; raises TransportError.
-        aclose: gives the connection back, or closes it if the body was not read to its end. Always call it.
+        aclose: gives the connection back, or closes it if the body was not read to its end. Always call it, or use
+            the answer as a context.
     """
 
     status: int
@@ -101,13 +101,21 @@ class TransportResponse(Struct, frozen=True):
     chunks: AsyncIterator[bytes]
     aclose: Callable[[], Awaitable[None]]
 
+    async def __aenter__(self) -> TransportResponse:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+
+
+def json_headers(key: str, accept: str = "application/json") -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "Accept": accept, "User-Agent": "lmagent"}
+    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
 
 def is_silent(url: str) -> bool:
-    """Return whether the address is on this machine or a private network, and no server listens there.
-
-    Raises:
-        ConfigError: it is no URL.
-    """
+    """Return whether no server listens at an address nearby. Raise ConfigError if it is no URL."""
     return is_near(server_root(url)) and not listens(url, NEARBY)
 
 
@@ -126,11 +134,7 @@ class Transport(Protocol):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> TransportResponse:
-        """Send a request and return as soon as the head of the answer has arrived.
-
-        Raises:
-            TransportError: no connection can be made.
-        """
+        """Send a request and return as soon as the head of the answer has arrived. Raise TransportError without one."""
         ...
 
     async def aclose(self) -> None: ...

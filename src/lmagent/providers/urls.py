@@ -14,11 +14,7 @@ _VERSION = re.compile(r"/v\d[^/]*(/|$)")
 
 
 def chat_url(url: str) -> str:
-    """Return the full chat URL for a base URL (`http://h:1234`, `http://h:1234/v1`) or a full chat URL.
-
-    Raises:
-        ConfigError: it is no http or https URL.
-    """
+    """Return the full chat URL for a base URL (`http://h:1234`, `http://h:1234/v1`) or a full chat URL."""
     parts = _split(url)
     path = parts.path.rstrip("/")
     if not path.endswith(_CHAT):
@@ -27,22 +23,14 @@ def chat_url(url: str) -> str:
 
 
 def api_root(url: str) -> str:
-    """Return the API's root (`http://h:1234/v1`), to which `/models` is appended, without query and final slash.
-
-    Raises:
-        ConfigError: it is no http or https URL.
-    """
+    """Return the API's root (`http://h:1234/v1`), to which `/models` is appended, without query and final slash."""
     parts = _split(url)
     path = _versioned(parts.path.rstrip("/").removesuffix(_CHAT))
     return urlunsplit(parts._replace(path=path, query="", fragment=""))
 
 
 def server_root(url: str) -> str:
-    """Return the server's root (`http://h:1234`), under which its own routes lie (`/props`, `/api/ps`).
-
-    Raises:
-        ConfigError: it is no http or https URL.
-    """
+    """Return the server's root (`http://h:1234`), under which its own routes lie (`/props`, `/api/ps`)."""
     parts = _split(url)
     path = _VERSION.split(parts.path.rstrip("/").removesuffix(_CHAT), maxsplit=1)[0].rstrip("/")
     return urlunsplit(parts._replace(path=path, query="", fragment=""))

@@ -238,8 +238,6 @@ def _has_many(host: str) -> bool:
 
 
 class Wires(httpcore.AsyncNetworkBackend):
-    """Opens connections of class `Wire`."""
-
     async def connect_tcp(
         self,
         host: str,

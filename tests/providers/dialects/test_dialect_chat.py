@@ -11,15 +11,15 @@ import anyio
 import pytest
 from dialect_kit import ask, request
 
-from lmagent.core.errors import ProviderError
 from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress
 from lmagent.core.ports import Provider
-from lmagent.providers.dialects.base import RequestOptions, ServerFacts, slot_of
-from lmagent.providers.dialects.chat import DialectChat, provider_for
+from lmagent.providers.cache_slot import slot_of
+from lmagent.providers.dialects.base import ServerFacts
 from lmagent.providers.dialects.ollama_chat import OllamaChat
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
+from lmagent.providers.served import Endpoint, provider_for
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing import ScriptedServer, say, status
 from lmagent.testing.conformance import ProviderConformance
@@ -30,7 +30,6 @@ from lmagent.testing.servers import (
     LlamaCppServer,
     LMStudioServer,
     OllamaServer,
-    OpenRouterServer,
     VLLMServer,
 )
 from lmagent.testing.servers.base import DialectServer
@@ -38,16 +37,9 @@ from lmagent.testing.servers.base import DialectServer
 ONE_TRY = RetryPolicy(tries=1)
 
 
-def fitting(server: ScriptedServer, facts: ServerFacts | None = None, **options: Any) -> OpenAIChat:
-    return provider_for(
-        facts or ask(server.base_url),
-        server.base_url,
-        window=16_384,
-        transport=HttpTransport({}),
-        clock=FakeClock(auto=True),
-        options=RequestOptions(**options),
-        retries=ONE_TRY,
-    )
+def fitting(server: ScriptedServer, facts: ServerFacts | None = None, slot: int | None = None) -> OpenAIChat:
+    endpoint = Endpoint(server.base_url, window=16_384, retries=ONE_TRY)
+    return provider_for(endpoint, facts or ask(server.base_url), HttpTransport({}), FakeClock(auto=True), slot)
 
 
 def talk(*steps: tuple[Provider, ModelRequest]) -> list[list[ModelEvent]]:
@@ -102,7 +94,7 @@ class TestOnLlamaCpp(OnServer):
 
 @pytest.mark.parametrize(
     ("make", "kind"),
-    [(LlamaCppServer, DialectChat), (OllamaServer, OllamaChat), (GenericServer, DialectChat)],
+    [(LlamaCppServer, OpenAIChat), (OllamaServer, OllamaChat), (GenericServer, OpenAIChat)],
 )
 def test_each_server_gets_the_provider_that_fits_it(make: type[DialectServer], kind: type[OpenAIChat]) -> None:
     with make([say("hi")]) as server:
@@ -160,27 +152,10 @@ def test_a_field_that_a_server_refuses_is_not_sent_again() -> None:
         assert len(server.chats) == 5, "three refusals, then two replies"
 
 
-def test_a_persons_own_routing_is_never_dropped() -> None:
-    refusal = status(404, {"error": {"message": "provider not allowed: no allowed provider serves this model"}})
-    with OpenRouterServer([refusal, say("elsewhere")]) as server, pytest.raises(ProviderError):
-        reply_of(fitting(server, provider={"only": ["local"]}), request(model=server.model))
-
-
 def test_strict_servers_of_unknown_kind_find_nothing_to_object_to() -> None:
     with ScriptedServer([say("hi")], strict=True) as server:
         reply_of(fitting(server), request(temperature=0.0, max_tokens=100))
         assert server.objections == []
-
-
-def test_a_schema_takes_the_place_of_the_requests_own_form() -> None:
-    with LlamaCppServer([say("{}")]) as server:
-        client = fitting(server, schema={"type": "object"})
-        reply_of(client, request(response_schema={"type": "array"}))
-        sent = server.chats[0]
-        assert sent.raw.count(b'"response_format"') == 1
-        assert sent.fields["response_format"]["json_schema"]["schema"] == {"type": "object"}
-        assert sent.fields["tool_choice"] == "none"
-        assert sent.tool_names == ["read"]
 
 
 def test_an_earlier_body_is_a_byte_exact_beginning_of_a_later_one() -> None:

@@ -10,11 +10,9 @@ from dialect_kit import READ, ask, request, with_transport
 
 from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest
-from lmagent.providers import jsontext
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import RequestOptions
 from lmagent.providers.dialects.probe import count_tokens, dialect_of
-from lmagent.providers.dialects.wirebody import chat_body
+from lmagent.providers.encode import chat_body
 from lmagent.providers.transport import Timeouts, Transport
 from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
@@ -53,22 +51,12 @@ def test_the_engine_counts_tokens_of_texts_and_requests(engine: EngineServer) ->
     assert talk > text + 5, "the system text and the template's own marks are counted too"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [RequestOptions(slot=0), RequestOptions(schema={"enum": ["x", "y"]}), RequestOptions(grammar='root ::= "a"')],
-)
-def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer, options: RequestOptions) -> None:
+def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer) -> None:
     facts = ask(engine.base_url, timeouts=PATIENT, budget=30.0)
     wanted = request(messages=[user("hi")], tools=(READ,))
-    body = chat_body(wanted) | {"max_tokens": 40} | dialect_of(facts).extras(wanted, facts, options)
+    body = chat_body(wanted) | {"max_tokens": 40} | dialect_of(facts).extras(wanted, facts, 0)
 
     async def send(transport: Transport) -> Any:
-        return await Ask(transport, engine.url, engine.base_url, timeouts=PATIENT).post("/v1/chat/completions", body)
+        return await Ask(transport, engine.base_url, timeouts=PATIENT).post("/v1/chat/completions", body)
 
-    answer = with_transport(send, 30.0)
-    assert isinstance(answer, dict), "the engine refused the request"
-    content = answer["choices"][0]["message"]["content"]
-    if options.schema:
-        assert jsontext.loads(content.encode()) in ("x", "y")
-    elif options.grammar:
-        assert content == "a"
+    assert isinstance(with_transport(send, 30.0), dict), "the engine refused the request"

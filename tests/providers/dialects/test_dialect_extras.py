@@ -10,8 +10,8 @@ from dialect_kit import READ, ask, request, with_transport
 
 from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelRequest
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, ServerFacts, slot_of
-from lmagent.providers.dialects.ollama import native_extras
+from lmagent.providers.cache_slot import slot_of
+from lmagent.providers.dialects.base import ServerFacts
 from lmagent.providers.dialects.probe import count_tokens, dialect_of
 from lmagent.testing.servers import (
     GenericServer,
@@ -24,19 +24,14 @@ from lmagent.testing.servers import (
 from lmagent.testing.servers.base import DialectServer
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
-THINKER = ModelFacts(id="m", thinking=True)
 
 
-def extras(facts: ServerFacts, wanted: ModelRequest | None = None, **options: Any) -> dict[str, Any]:
-    return dialect_of(facts).extras(wanted or request(tools=()), facts, RequestOptions(**options))
+def extras(facts: ServerFacts, wanted: ModelRequest | None = None, slot: int | None = None) -> dict[str, Any]:
+    return dialect_of(facts).extras(wanted or request(tools=()), facts, slot)
 
 
 def test_llamacpp_is_asked_for_progress_and_keeps_its_cache() -> None:
     assert extras(ServerFacts(dialect="llamacpp", slots=2)) == {"cache_prompt": True, "return_progress": True}
-    assert extras(ServerFacts(dialect="llamacpp"), progress=False, timings=True) == {
-        "cache_prompt": True,
-        "timings_per_token": True,
-    }
 
 
 def test_a_slot_is_sent_only_if_the_server_has_it() -> None:
@@ -55,77 +50,17 @@ def test_the_main_conversation_has_a_slot_to_itself() -> None:
     assert slot_of(ServerFacts(dialect="lmstudio", slots=4), 0) is None
 
 
-def test_llamacpp_takes_a_grammar_beside_tools_only_without_its_own_for_them() -> None:
-    facts = ServerFacts(dialect="llamacpp")
-    assert extras(facts, grammar='root ::= "a"')["grammar"] == 'root ::= "a"'
-    assert "tool_choice" not in extras(facts, grammar='root ::= "a"')
-    assert extras(facts, request(), grammar='root ::= "a"')["tool_choice"] == "none"
-    assert extras(facts, request(), schema=SCHEMA)["tool_choice"] == "none"
-
-
-@pytest.mark.parametrize("name", ["llamacpp", "lmstudio", "vllm", "openrouter", "ollama", "generic"])
-def test_a_schema_is_sent_in_the_form_that_the_common_route_shares(name: str) -> None:
-    fields = extras(ServerFacts(dialect=name), schema=SCHEMA)
-    assert fields["response_format"]["type"] == "json_schema"
-    assert fields["response_format"]["json_schema"]["schema"] == SCHEMA
-
-
-@pytest.mark.parametrize(
-    ("version", "field"),
-    [
-        ("0.9.1", {"guided_grammar": "g"}),
-        ("0.10.2", {"guided_grammar": "g"}),
-        ("0.11.0", {"structured_outputs": {"grammar": "g"}}),
-        ("0.12.0rc1", {"structured_outputs": {"grammar": "g"}}),
-        ("", {"structured_outputs": {"grammar": "g"}}),
-        ("dev", {"structured_outputs": {"grammar": "g"}}),
-    ],
-)
-def test_vllm_takes_a_grammar_under_the_name_of_its_version(version: str, field: dict[str, Any]) -> None:
-    assert extras(ServerFacts(dialect="vllm", version=version), grammar="g") == field
-
-
 def test_openrouter_counts_everything_and_cuts_nothing() -> None:
     facts = ServerFacts(dialect="openrouter")
     assert extras(facts) == {
         "usage": {"include": True},
         "plugins": [{"id": "context-compression", "enabled": False}],
     }
-    assert extras(facts, provider={"sort": "price"})["provider"] == {"sort": "price"}
     assert extras(facts, request(response_schema=SCHEMA))["provider"] == {"require_parameters": True}
-    assert extras(facts, think="low")["reasoning"] == {"effort": "low"}
-    assert extras(facts, think=False)["reasoning"] == {"enabled": False}
 
 
 def test_an_unknown_server_gets_nothing_that_it_may_not_know() -> None:
-    assert extras(ServerFacts(), slot=0, grammar="g", think=True, keep_alive="5m") == {}
-
-
-def test_thinking_is_switched_in_each_servers_own_way() -> None:
-    off = {"chat_template_kwargs": {"enable_thinking": False}}
-    assert extras(ServerFacts(dialect="vllm"), think=False) == off
-    assert extras(ServerFacts(dialect="llamacpp"), think=False, progress=False) == {"cache_prompt": True} | off
-    assert extras(ServerFacts(dialect="ollama", model=THINKER), think=False) == {"reasoning_effort": "none"}
-    assert extras(ServerFacts(dialect="ollama", model=ModelFacts(id="m")), think=True) == {}
-    assert extras(ServerFacts(dialect="lmstudio"), think="high") == {"reasoning_effort": "high"}
-
-
-@pytest.mark.parametrize(("wish", "seconds"), [("30m", 1800), ("90", 90), ("1h", 3600), (60, 60), ("5s", 5)])
-def test_lm_studio_keeps_a_model_for_so_many_seconds(wish: str | int, seconds: int) -> None:
-    assert extras(ServerFacts(dialect="lmstudio"), keep_alive=wish) == {"ttl": seconds}
-
-
-@pytest.mark.parametrize("wish", [None, -1, 0, "for ever", "", "m"])
-def test_lm_studio_is_not_told_what_it_would_not_understand(wish: Any) -> None:
-    assert extras(ServerFacts(dialect="lmstudio"), keep_alive=wish) == {}
-
-
-def test_the_native_route_of_ollama_is_told_never_to_cut() -> None:
-    facts = ServerFacts(dialect="ollama", model=THINKER)
-    assert native_extras(request(), facts, RequestOptions()) == {"truncate": False, "shift": False}
-    fields = native_extras(request(response_schema=SCHEMA), facts, RequestOptions(think="low", keep_alive="30m"))
-    assert (fields["format"], fields["think"], fields["keep_alive"]) == (SCHEMA, "low", "30m")
-    assert "think" not in native_extras(request(), ServerFacts(dialect="ollama"), RequestOptions(think=True))
+    assert extras(ServerFacts(), slot=0) == {}
 
 
 # --- counting -------------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ def test_what_a_server_says_is_read_from_its_answers(name: str) -> None:
         facts = ask(server.url + recorded["base"], recorded["model"])
     assert differing(recorded["facts"], facts) == {}
     assert facts.reached
-    assert facts.root.startswith(server.url)
 
 
 @pytest.mark.parametrize("name", names())
@@ -63,15 +62,3 @@ def test_facts_about_any_listed_model_can_be_looked_up() -> None:
     known = facts.of("google/gemma-3-27b-it")
     assert known is not None
     assert (known.window, known.trusted) == (96_000, False)
-
-
-def test_the_window_to_plan_with_is_never_a_mere_maximum() -> None:
-    with answering(fixture("ollama/nothing-loaded")["routes"]) as server:
-        model = ask(server.url, "qwen3:8b").model
-    assert model is not None
-    assert model.window == 40_960
-    assert model.safe_window(8192) == 8192
-    with answering(fixture("lmstudio/loaded")["routes"]) as server:
-        model = ask(server.url).model
-    assert model is not None
-    assert model.safe_window(8192) == 49_152

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmagent.providers.dialects.fields import entries, flag, mapping, named, number, text, version, window, words
+from lmagent.providers.dialects.fields import entries, flag, mapping, named, number, text, window, words
 
 
 @pytest.mark.parametrize("odd", [True, False, "4096", None, [], {}, -1, float("nan"), float("inf"), 10**20])
@@ -43,20 +43,3 @@ def test_a_model_is_found_by_its_name_with_or_without_latest() -> None:
     assert named(listed, "b:latest", "name") is None
     assert named(listed, "", "name") is None
     assert named(listed[:1], "", "name") == listed[0]
-
-
-@pytest.mark.parametrize(
-    ("said", "parts"),
-    [
-        ("0.11.2", (0, 11, 2)),
-        ("v0.9", (0, 9)),
-        ("0.12.0rc1", (0, 12, 0)),
-        ("0.13.0+cu128", (0, 13, 0)),
-        ("dev", ()),
-        ("", ()),
-        ("1.٣", (1,)),
-        ("0." + "9" * 5000, (0,)),
-    ],
-)
-def test_versions_are_compared_by_their_numbers(said: str, parts: tuple[int, ...]) -> None:
-    assert version(said) == parts

@@ -52,7 +52,6 @@ def test_an_odd_answer_is_no_answer(kind: str) -> None:
         facts = ask(server.url, "m")
     assert facts.reached
     assert facts.model is None or facts.model.window is None
-    assert facts.root == server.url
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -99,7 +98,7 @@ def test_a_port_where_nothing_listens_is_known_at_once() -> None:
         port = taken.getsockname()[1]
     begun = time.monotonic()
     facts = ask(f"http://127.0.0.1:{port}/v1", "m")
-    assert facts == ServerFacts(root=f"http://127.0.0.1:{port}")
+    assert facts == ServerFacts()
     assert time.monotonic() - begun < 5  # generous: the machine may be busy
 
 

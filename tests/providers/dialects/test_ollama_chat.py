@@ -19,7 +19,7 @@ from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, Tool
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk
 from lmagent.core.ports import Provider
 from lmagent.providers import jsontext
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, ServerFacts
+from lmagent.providers.dialects.base import ModelFacts
 from lmagent.providers.dialects.ollama import choose_window
 from lmagent.providers.dialects.ollama_chat import NativeEncoder, OllamaChat
 from lmagent.providers.openai_chat import OpenAIChat
@@ -47,11 +47,11 @@ from lmagent.testing.script import Behaviour, Counts, ScriptedCall
 from lmagent.testing.servers import OllamaServer
 from lmagent.testing.servers.base import Lies
 
-FACTS = ServerFacts(dialect="ollama", model=ModelFacts(id="qwen3:8b", maximum=40_960, thinking=True))
+FACTS = ModelFacts(id="qwen3:8b", maximum=40_960, thinking=True)
 LONG = user("line of text\n" * 3000)  # about 9,750 tokens as the fake counts them
 
 
-def provider(server: OllamaServer, window: int = 32_768, facts: ServerFacts = FACTS, **more: Any) -> OllamaChat:
+def provider(server: OllamaServer, window: int = 32_768, facts: ModelFacts = FACTS, **more: Any) -> OllamaChat:
     clock = FakeClock(auto=True)
     transport = HttpTransport({})
     retries = RetryPolicy(tries=1)
@@ -202,11 +202,8 @@ HISTORY = [
 ]
 
 
-PLAIN = RequestOptions()
-
-
-def body(wanted: ModelRequest, options: RequestOptions = PLAIN, facts: ServerFacts = FACTS) -> dict[str, Any]:
-    return json.loads(NativeEncoder(8192, facts, options).encode(wanted))
+def body(wanted: ModelRequest) -> dict[str, Any]:
+    return json.loads(NativeEncoder(8192).encode(wanted))
 
 
 def test_messages_take_the_native_form() -> None:
@@ -223,18 +220,15 @@ def test_messages_take_the_native_form() -> None:
 
 
 def test_settings_take_the_native_form() -> None:
-    sent = body(
-        request(temperature=0.2, max_tokens=100, response_schema={"type": "object"}),
-        RequestOptions(think=False, keep_alive="1h"),
-    )
+    sent = body(request(temperature=0.2, max_tokens=100, response_schema={"type": "object"}))
     assert sent["options"] == {"num_ctx": 8192, "temperature": 0.2, "num_predict": 100}
-    assert (sent["format"], sent["think"], sent["keep_alive"]) == ({"type": "object"}, False, "1h")
+    assert sent["format"] == {"type": "object"}
     assert (sent["truncate"], sent["shift"], sent["stream"]) == (False, False, True)
     assert sent["tools"][0]["function"]["parameters"] == READ.parameters
 
 
 def test_an_earlier_request_is_a_byte_exact_beginning_of_a_later_one() -> None:
-    encoder = NativeEncoder(8192, FACTS, RequestOptions())
+    encoder = NativeEncoder(8192)
     messages = [user("one")]
     previous = encoder.encode(request(messages=list(messages)))
     for turn in range(5):
@@ -242,12 +236,12 @@ def test_an_earlier_request_is_a_byte_exact_beginning_of_a_later_one() -> None:
         current = encoder.encode(request(messages=list(messages)))
         assert current.startswith(previous.removesuffix(b"]}"))
         previous = current
-    fresh = NativeEncoder(8192, FACTS, RequestOptions()).encode(request(messages=list(messages)))
+    fresh = NativeEncoder(8192).encode(request(messages=list(messages)))
     assert current == fresh, "what was kept is what would be encoded anew"
 
 
 def test_side_conversations_do_not_disturb_what_was_encoded() -> None:
-    encoder = NativeEncoder(8192, FACTS, RequestOptions())
+    encoder = NativeEncoder(8192)
     main = [*HISTORY]
     first = encoder.encode(request(messages=main))
     for number in range(6):
@@ -318,7 +312,7 @@ def test_usage_that_is_not_sent_is_estimated_and_says_so(lie: Any) -> None:
         (quirks.no_finish_reason(say("no end")), ServerFailure),
         (error_in_stream("llama runner process has terminated", say("par")), ServerFailure),
         (raw([b'{"message":{"content":"a"}}\n{not json\n'], content_type="application/x-ndjson"), BadReply),
-        (raw([b'{"message":{"content":"a"}}\n[1]\n'], content_type="application/x-ndjson"), BadReply),
+        (raw([b'{"message":{"content":"a"}}\n[1]\n'], content_type="application/x-ndjson"), ProviderError),
         (raw([b"data: {}\n\n"]), BadReply),
         (raw([], framing="length"), BadReply),
         (raw([b"\n\n"]), BadReply),
@@ -352,7 +346,7 @@ def test_blank_lines_after_the_end_hold_nobody_up_however_often_they_come() -> N
 
 
 def test_what_is_no_json_is_told_with_the_server_and_what_to_look_at() -> None:
-    with pytest.raises(BadReply, match=r"the stream of http://127\.0\.0\.1:\d+/api/chat holds") as caught:
+    with pytest.raises(BadReply, match=r"the stream of the model server at 127\.0\.0\.1:\d+ holds") as caught:
         answer(raw([b'{"message":{"content":"a"}}\n{not json\n'], content_type="application/x-ndjson"))
     assert caught.value.fix
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from dialect_kit import ask, request
+from dialect_kit import request
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.dialects.truth import PromptCut, TruthMeter
-from lmagent.providers.dialects.wirebody import chat_body
+from lmagent.providers.encode import chat_body
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing import say
@@ -58,7 +58,7 @@ def converse(server: DialectServer, *, turns: int = 12, each: int = 4000, window
                     return
                 assert isinstance(last, ModelReply)
                 cut = meter.check(size(wanted), last.usage, window)
-                told.append("cut" if cut else "ok" if meter.verified else "unverified")
+                told.append("cut" if cut else "ok" if meter.counted else "unverified")
                 if cut:
                     return
                 messages += [assistant("yes"), user(f"turn {turn}: " + "some words of text " * (each // 19))]
@@ -112,8 +112,6 @@ def test_a_window_that_shrinks_between_requests_is_noticed() -> None:
 def test_openrouter_told_not_to_transform_refuses_instead() -> None:
     with OpenRouterServer(lambda _: say("yes"), window=4096) as server:
         assert converse(server)[-1] == "cut", "small models have their prompts cut by default"
-        facts = ask(server.base_url, server.model)
-        assert facts.cuts
 
 
 @pytest.mark.parametrize("name", FAKES)
@@ -140,14 +138,6 @@ def test_a_count_that_falls_is_sure() -> None:
     cut = meter.check(24_000, counted(4096))
     assert cut is not None
     assert cut.sure
-
-
-def test_a_compaction_may_bring_the_count_down() -> None:
-    meter = TruthMeter()
-    meter.check(200_000, counted(50_000))
-    meter.reset()
-    assert meter.check(20_000, counted(5000)) is None
-    assert meter.verified
 
 
 def test_the_next_prompt_is_estimated_from_the_last_count() -> None:
@@ -186,21 +176,12 @@ def test_small_additions_that_make_no_tokens_add_up() -> None:
     assert cut.sure
 
 
-def test_a_count_at_the_end_of_a_usual_window_is_suspected_when_it_is_a_little_short() -> None:
-    meter = TruthMeter()
-    assert meter.check(12_000, counted(3870)) is None
-    assert meter.check(13_100, counted(4095)) is not None
-    other = TruthMeter()
-    assert other.check(12_000, counted(3870)) is None
-    assert other.check(13_100, counted(4145)) is None
-
-
 @pytest.mark.parametrize("constant", [1, 100, 1000, 5000])
 def test_a_server_that_always_says_the_same_does_not_count(constant: int) -> None:
     meter = TruthMeter()
     for size in range(3000, 9000, 1000):
         assert meter.check(size, counted(constant)) is None
-    assert (meter.counted, meter.verified) == (0, False)
+    assert meter.counted == 0
 
 
 def test_a_prompt_that_fills_the_window_from_the_first_request_on_is_still_a_cut() -> None:
@@ -215,7 +196,7 @@ def test_a_count_above_the_stated_window_is_no_cut() -> None:
     meter = TruthMeter()
     assert meter.check(12_000, counted(3900), window=4096) is None
     assert meter.check(13_000, counted(4295), window=4096) is None
-    assert (meter.verified, meter.counted) == (True, 4295)
+    assert meter.counted == 4295
     assert meter.check(14_000, counted(4096), window=4096) is not None, "a full window still is one"
 
 
@@ -235,13 +216,16 @@ def test_a_part_of_the_prompt_in_the_cache_does_not_hide_a_cut() -> None:
     assert meter.check(17_500, Usage(3700, 5, cached_tokens=1500)) is not None
 
 
-def test_one_absurd_count_is_passed_over() -> None:
+def test_an_absurd_count_is_passed_over() -> None:
     meter = TruthMeter()
-    for size, tokens, believed in ((8000, 2000, 2000), (9000, 10**12, 0), (10_000, 2500, 2500), (11_000, 60_000, 0)):
+    for size, tokens, believed in (
+        (8000, 2000, 2000),
+        (9000, 10**12, 0),
+        (10_000, 2500, 2500),
+        (11_000, 60_000, 60_000),
+    ):
         assert meter.check(size, counted(tokens)) is None
-        assert meter.counted == believed
-    assert meter.check(12_000, counted(60_250)) is None
-    assert meter.counted == 60_250, "a figure that stays is one: there may be pictures"
+        assert meter.counted == believed, "there may be pictures, but not so many"
 
 
 @given(

@@ -8,7 +8,7 @@ from dialect_kit import request
 
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from lmagent.core.model import ModelRequest, Usage
-from lmagent.providers.dialects.watch import Watches
+from lmagent.providers.dialects.truth import Watches
 
 FIRST = user("first question " + "blah " * 300)
 

@@ -122,7 +122,7 @@ def test_a_thought_is_shown_as_a_thought_as_it_comes(opening, closing):
 def test_a_line_of_a_list_is_shown_when_it_is_complete_and_code_in_a_line_when_it_is_closed():
     parser = TextCallParser(TOOLS)
     shown = [parser.feed(piece) for piece in ("- one\n- tw", "o\nSee `a.p", "y` for", " it")]
-    assert shown == ["- one", "\n- two\nSee", " `a.py` for", " it"]
+    assert shown == ["- one", "\n- two\nSee `a.p", "y` for", " it"]
 
 
 def test_no_markup_of_a_call_is_shown():

@@ -10,7 +10,8 @@ import anyio
 
 from lmagent.core.errors import ProviderError
 from lmagent.providers import jsontext
-from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
+from lmagent.providers.transport import Timeouts, Transport, TransportError, json_headers, read_all
+from lmagent.providers.urls import api_root, server_root
 
 LIMIT = 8 * 1024 * 1024
 """Bytes above which an answer is discarded (OpenRouter's list of models is about 1 MB)."""
@@ -26,61 +27,45 @@ FAR = Timeouts(connect=3.0, first_byte=5.0, idle=3.0)
 class Ask:
     """Asks one server.
 
-    Args:
-        root: the server's root (`http://h:1234`).
-        api: the API's root (`http://h:1234/v1`).
-        key: sent as a bearer token; empty sends none.
-        timeouts: how long the server may be silent.
-
     Attributes:
+        timeouts: how long the server may be silent.
         reached: a server answered at all.
         slow: a question was not answered in time.
         over: no more questions are sent; every answer is None.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        root: str,
-        api: str,
-        key: str = "",
-        *,
-        timeouts: Timeouts = QUICK,
-        limit: int = LIMIT,
-    ) -> None:
-        self.root = root
-        self.api = api
+    def __init__(self, transport: Transport, base_url: str, key: str = "", timeouts: Timeouts = QUICK) -> None:
         self.timeouts = timeouts
         self.reached = False
         self.slow = False
         self.over = False
+        self._root = server_root(base_url)
+        self._api = api_root(base_url)
         self._transport = transport
-        self._limit = limit
-        self._headers = {"Accept": "application/json", "User-Agent": "lmagent"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        self._headers = json_headers(key)
 
     async def models(self) -> Any:
-        return await self._json("GET", f"{self.api}/models", b"")
+        return await self._json("GET", f"{self._api}/models", b"")
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON at a path under the root; None for other answers."""
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in (query or {}).items())
-        return await self._json("GET", f"{self.root}{path}{'?' if tail else ''}{tail}", b"")
+        return await self._json("GET", f"{self._root}{path}{'?' if tail else ''}{tail}", b"")
 
     async def post(self, path: str, body: Any) -> Any:
-        """Post a body to a path under the root, and return the JSON of the answer; None for other answers."""
-        return await self._json("POST", f"{self.root}{path}", jsontext.dumps(body))
+        return await self._json("POST", f"{self._root}{path}", jsontext.dumps(body))
 
     async def _json(self, method: str, url: str, body: bytes) -> Any:
         if self.over:
             return None
-        headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         limits = self.timeouts
         try:
             # Each byte may be in time and the whole never end.
             with anyio.move_on_after(limits.connect + 2 * limits.first_byte):
-                status, content = await self._fetch(method, url, headers, body)
+                status, content = await self._fetch(method, url, body)
                 return jsontext.loads(content) if status == 200 else None
             self.slow = True
         except TransportError as error:
@@ -89,11 +74,8 @@ class Ask:
             pass  # no answer, or no JSON
         return None
 
-    async def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        response = await self._transport.send(method, url, headers, body, self.timeouts)
+    async def _fetch(self, method: str, url: str, body: bytes) -> tuple[int, bytes]:
+        response = await self._transport.send(method, url, self._headers, body, self.timeouts)
         self.reached = True
-        try:
-            return response.status, await read_all(response, self._limit)  # an answer that was cut off is no JSON
-        finally:
-            with anyio.CancelScope(shield=True):
-                await response.aclose()
+        async with response:
+            return response.status, await read_all(response, LIMIT)  # an answer that was cut off is no JSON

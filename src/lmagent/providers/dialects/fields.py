@@ -21,7 +21,6 @@ def at(value: Any, *path: str) -> Any:
 
 
 def mapping(value: Any, *path: str) -> dict[str, Any]:
-    """Return the object at the end of a path; empty without one."""
     found = at(value, *path)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -34,30 +33,23 @@ def entries(value: Any, *path: str) -> list[dict[str, Any]]:
 
 
 def words(value: Any, *path: str) -> tuple[str, ...]:
-    """Return the strings of the list at the end of a path."""
     found = at(value, *path)
     listed = cast("list[Any]", found) if isinstance(found, list) else []
     return tuple(entry for entry in listed if isinstance(entry, str))
 
 
 def text(value: Any, *path: str) -> str:
-    """Return the string at the end of a path, stripped; empty without one."""
     found = at(value, *path)
     return found.strip() if isinstance(found, str) else ""
 
 
 def flag(value: Any, *path: str) -> bool | None:
-    """Return the boolean at the end of a path; None without one."""
     found = at(value, *path)
     return found if isinstance(found, bool) else None
 
 
 def number(value: Any, *path: str) -> int | None:
-    """Return the whole number from 0 up at the end of a path.
-
-    A number in a string does not count: its server is not the documented one, and a window that is read too large is
-    the worst mistake.
-    """
+    """Return the whole number from 0 up at the end of a path; a number in a string is no documented answer."""
     found = at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -67,23 +59,6 @@ def number(value: Any, *path: str) -> int | None:
 def window(value: Any, *path: str) -> int | None:
     found = number(value, *path)
     return found if found is not None and LEAST_WINDOW <= found <= LARGEST_WINDOW else None
-
-
-def version(said: str) -> tuple[int, ...]:
-    """Return `0.11.2rc1` as (0, 11, 2), for comparisons; empty without one."""
-    parts: list[int] = []
-    for piece in said.lstrip("v").split("."):
-        digits = ""
-        for char in piece:
-            if not char.isascii() or not char.isdigit():
-                break
-            digits += char
-        if not digits or len(digits) > 9:
-            break
-        parts.append(int(digits))
-        if digits != piece:
-            break
-    return tuple(parts)
 
 
 def named(listed: list[dict[str, Any]], model: str, *keys: str) -> dict[str, Any] | None:

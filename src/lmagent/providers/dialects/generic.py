@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import (
-    ModelFacts,
-    Proof,
-    RequestOptions,
-    Seen,
-    ServerFacts,
-    chosen,
-    response_format,
-)
-from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Proof, Seen, ServerFacts, chosen, with_model
+from lmagent.providers.dialects.fields import flag, mapping, number, text, window, words
 
 KOBOLD = "/api/extra/version"
 TABBY = "/v1/model"
@@ -32,20 +26,15 @@ _POSSIBLE = ("context_length", "context_window", "max_context_length", "max_seq_
 _LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang", "localai": "LocalAI"}
 
 
-class Generic:
-    """See `Dialect`; claims every server."""
-
+class Generic(Dialect):
     name = "generic"
-    label = ""
     routes = (KOBOLD, TABBY)
 
     def claims(self, seen: Seen) -> bool:
         return True
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """Read the list, and the additions of the few known servers."""
-        listed = entries(seen.listing, "data")
-        models = tuple(_facts(entry, local=seen.local) for entry in listed if text(entry, "id"))
+        models = tuple(_facts(entry, local=seen.local) for entry in seen.listed if text(entry, "id"))
         asked = chosen(models, model)
         label = _LABELS.get(seen.owner().lower(), "")
         version, served = "", None
@@ -59,23 +48,18 @@ class Generic:
             served = window(tabby, "max_seq_len")
             asked = asked or chosen(models, text(seen.answers.get(TABBY), "id"))
         if served:
-            asked = _with_window(asked or ModelFacts(id=model), served, flag(tabby, "use_vision"))
-            models = tuple(asked if known.id == asked.id else known for known in models)
+            asked = replace(asked or ModelFacts(id=model), loaded=True, window=served, proof="loaded")
+            sees = flag(tabby, "use_vision")
+            asked = asked if sees is None else replace(asked, vision=sees)
+            models = with_model(models, asked)
         return ServerFacts(
-            dialect=self.name,
             label=label,
-            root=seen.root,
             version=version,
             reached=ask.reached,
             model=asked,
             models=models,
             tokenizer=label in ("KoboldCpp", "TabbyAPI"),
-            sums=label == "SGLang",
         )
-
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Return only the common API's fields: an unknown field is an error for some servers."""
-        return {} if options.schema is None else {"response_format": response_format(options.schema)}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """Count a text only: the rendering of a conversation is unknown."""
@@ -83,9 +67,7 @@ class Generic:
             return None
         if facts.label == "KoboldCpp":
             return number(await ask.post("/api/extra/tokencount", {"prompt": subject}), "value")
-        if facts.label == "TabbyAPI":
-            return number(await ask.post("/v1/token/encode", {"text": subject}), "length")
-        return None
+        return number(await ask.post("/v1/token/encode", {"text": subject}), "length")
 
 
 def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
@@ -93,11 +75,9 @@ def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
     served = served or window(entry, "top_provider", "context_length")  # a gateway whose list has OpenRouter's form
     possible = next((found for key in _POSSIBLE if (found := window(entry, key))), None)
     proof: Proof = "none"
-    if served:
-        proof = "setting"
-    elif possible:
+    if served or possible:
         # A hosted model is served as listed; a local one is loaded with any window.
-        proof = "maximum" if local else "setting"
+        proof = "setting" if served or not local else "maximum"
     name = text(entry, "id")
     modalities = words(entry, "architecture", "input_modalities")
     kind = text(entry, "type").lower()
@@ -109,17 +89,4 @@ def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
         vision="image" in modalities if modalities else flag(entry, "capabilities", "vision"),
         embeddings="embed" in kind or "embed" in name.lower(),
         tools=flag(entry, "capabilities", "function_calling"),
-    )
-
-
-def _with_window(known: ModelFacts, served: int, vision: bool | None) -> ModelFacts:
-    return ModelFacts(
-        id=known.id,
-        loaded=True,
-        window=served,
-        proof="loaded",
-        maximum=known.maximum,
-        vision=known.vision if vision is None else vision,
-        embeddings=known.embeddings,
-        tools=known.tools,
     )

@@ -7,23 +7,24 @@ one that holds the longest beginning of it (more than a tenth of the request), e
 `/slots` is not asked here: it waits for the model to finish a batch.
 
 As a router (no model of its own) it starts a model for any question that names one, unless `autoload=false`.
-A grammar beside tools is refused unless `tool_choice` is "none"; a schema as `response_format` is not.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
-from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
-from lmagent.providers.dialects.wirebody import chat_body
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen, with_model
+from lmagent.providers.dialects.fields import flag, mapping, number, text, window, words
+from lmagent.providers.encode import chat_body
 
 PROPS = "/props"
 
 
-class LlamaCpp:
+class LlamaCpp(Dialect):
     name = "llamacpp"
     label = "llama.cpp"
     routes = (PROPS,)
@@ -41,77 +42,62 @@ class LlamaCpp:
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """Read the properties; a router has those of the model, if that is running."""
         props = seen.answers.get(PROPS)
-        listed = entries(seen.listing, "data")
         router = text(props, "role") == "router"
-        models = tuple(_listed(entry) for entry in listed if text(entry, "id"))
+        models = tuple(_listed(entry) for entry in seen.listed if text(entry, "id"))
         asked = chosen(models, model)
-        if router and asked is not None and asked.loaded:
-            props = await ask.get(PROPS, {"model": asked.id, "autoload": "false"})
-        elif router:
-            props = None
+        if router:
+            running = asked is not None and asked.loaded
+            props = await ask.get(PROPS, {"model": asked.id, "autoload": "false"}) if asked and running else None
         elif asked is None and len(models) <= 1:
             # One model is served whatever the requested name is.
             asked = models[0] if models else ModelFacts(id=model) if mapping(props) else None
         if asked is not None and mapping(props):
             asked = _served(asked, props)
-            models = tuple(asked if known.id == asked.id else known for known in models) or (asked,)
+            models = with_model(models, asked) or (asked,)
         slots = number(props, "total_slots")
         return ServerFacts(
             dialect=self.name,
             label=self.label,
-            root=seen.root,
             version=text(seen.answers.get(PROPS), "build_info"),
             reached=True,
             model=asked,
             models=models,
             slots=slots or None,
-            usage=True,
-            progress=True,
-            timings=True,
-            json_schema=True,
-            grammar=True,
             tokenizer=not router,
             id_slot=bool(slots),
             slot_files=bool(slots) and not router,
-            cache_prompt=True,
-            cuts=False,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Old builds ignore unknown fields."""
-        fields: dict[str, Any] = {"cache_prompt": True}
-        if options.progress:
-            fields["return_progress"] = True
-        if options.timings:
-            fields["timings_per_token"] = True
-        if options.slot is not None and facts.slots and 0 <= options.slot < facts.slots:
-            fields["id_slot"] = options.slot
-        if options.schema is not None:
-            fields["response_format"] = response_format(options.schema)
-        elif options.grammar:
-            fields["grammar"] = options.grammar
-        if request.tools and (options.grammar or options.schema is not None):
-            # the tools stay in the prompt; only the server's own grammar for them is dropped
-            fields["tool_choice"] = "none"
-        if isinstance(options.think, bool):
-            fields["chat_template_kwargs"] = {"enable_thinking": options.think}
-        elif options.think:
-            fields["reasoning_effort"] = options.think
-        return fields
+    def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
+        return engine_extras(facts, slot)
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Count a text by `/tokenize`; a request by its own route, or rendered by `/apply-template` on older builds."""
+        """Count a request by its own route, or rendered on older builds; a text by `/tokenize`."""
         if not isinstance(subject, str):
             body = chat_body(subject)
             counted = number(await ask.post("/v1/chat/completions/input_tokens", body), "input_tokens")
             if counted is not None:
                 return counted
-            subject = text(await ask.post("/apply-template", body), "prompt")
-            if not subject:
-                return None
-        answer = await ask.post("/tokenize", {"content": subject, "add_special": False, "parse_special": True})
-        tokens = mapping(answer).get("tokens")
-        return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
+        return await count_by_template(ask, subject, {})
+
+
+def engine_extras(facts: ServerFacts, slot: int | None) -> dict[str, Any]:
+    """Return the engine's own fields of a request; old builds ignore unknown ones."""
+    fields: dict[str, Any] = {"cache_prompt": True, "return_progress": True}
+    if slot is not None and facts.slots and 0 <= slot < facts.slots:
+        fields["id_slot"] = slot
+    return fields
+
+
+async def count_by_template(ask: Ask, subject: str | ModelRequest, named: dict[str, Any]) -> int | None:
+    """Count a text by `/tokenize`; a request is rendered by `/apply-template` first."""
+    if not isinstance(subject, str):
+        subject = text(await ask.post("/apply-template", chat_body(subject) | named), "prompt")
+        if not subject:
+            return None
+    body = named | {"content": subject, "add_special": False, "parse_special": True}
+    tokens = mapping(await ask.post("/tokenize", body)).get("tokens")
+    return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _listed(entry: dict[str, Any]) -> ModelFacts:
@@ -134,28 +120,22 @@ def _listed(entry: dict[str, Any]) -> ModelFacts:
 
 
 def _served(known: ModelFacts, props: Any) -> ModelFacts:
-    """Return `known`, completed from the properties."""
     served = window(props, "default_generation_settings", "n_ctx")
     if served is None and (whole := window(props, "n_ctx")):
         served = whole // max(1, number(props, "total_slots") or 1)
-    caps = mapping(props, "chat_template_caps")
-    template = text(props, "chat_template")
+    caps, template = mapping(props, "chat_template_caps"), text(props, "chat_template")
     tools = flag(caps, "supports_tools"), flag(caps, "supports_tool_calls")
     thinks = flag(caps, "supports_reasoning_effort") or "<think>" in template or "enable_thinking" in template
     awake = flag(props, "is_sleeping") is not True
-    return ModelFacts(
-        id=known.id,
+    return replace(
+        known,
         loaded=awake,
         window=served or known.window,
         proof=("loaded" if awake else "setting") if served else known.proof,
-        maximum=known.maximum,
         vision=flag(props, "modalities", "vision") if "modalities" in mapping(props) else known.vision,
-        embeddings=known.embeddings,
         tools=any(tools) if any(said is not None for said in tools) else None,
         thinking=True if thinks else None,
         quant=text(props, "model_ftype") or known.quant,
-        size=known.size,
-        bytes=known.bytes,
     )
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
 
 V1 = "/api/v1/models"
 V0 = "/api/v0/models"
 
 
-class LMStudio:
+class LMStudio(Dialect):
     name = "lmstudio"
     label = "LM Studio"
     routes = (V1, V0)
@@ -48,32 +47,8 @@ class LMStudio:
                 models[facts.id] = facts
         listed = tuple(models.values())
         asked = chosen(listed, model)
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
-            root=seen.root,
-            reached=True,
-            model=asked,
-            models=listed,
-            slots=parallel.get(asked.id) if asked else None,
-            usage=True,
-            json_schema=True,
-        )
-
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Send `ttl`: LM Studio's name for how long a model stays loaded, in seconds."""
-        fields: dict[str, Any] = {}
-        if options.schema is not None:
-            fields["response_format"] = response_format(options.schema)
-        if (ttl := _seconds(options.keep_alive)) is not None:
-            fields["ttl"] = ttl
-        if isinstance(options.think, str):
-            fields["reasoning_effort"] = options.think
-        return fields
-
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Return None: it has no route that counts."""
-        return None
+        slots = parallel.get(asked.id) if asked else None
+        return ServerFacts(dialect=self.name, label=self.label, reached=True, model=asked, models=listed, slots=slots)
 
 
 def _new(entry: dict[str, Any]) -> list[ModelFacts]:
@@ -84,7 +59,6 @@ def _new(entry: dict[str, Any]) -> list[ModelFacts]:
     }
     stated = [size for size in windows.values() if size]
     capabilities = mapping(entry, "capabilities")
-    reasons = bool(mapping(capabilities, "reasoning")) or flag(capabilities, "reasoning")
 
     def facts(name: str, loaded: bool, served: int | None) -> ModelFacts:
         maximum = window(entry, "max_context_length")
@@ -97,7 +71,7 @@ def _new(entry: dict[str, Any]) -> list[ModelFacts]:
             vision=flag(capabilities, "vision"),
             embeddings=text(entry, "type").startswith("embedding"),
             tools=flag(capabilities, "trained_for_tool_use"),
-            thinking=reasons,
+            thinking=bool(mapping(capabilities, "reasoning")) or flag(capabilities, "reasoning"),
             quant=text(entry, "quantization", "name"),
             size=text(entry, "params_string"),
             bytes=number(entry, "size_bytes"),
@@ -110,28 +84,18 @@ def _new(entry: dict[str, Any]) -> list[ModelFacts]:
 
 
 def _old(entry: dict[str, Any]) -> ModelFacts:
-    served, maximum = window(entry, "loaded_context_length"), window(entry, "max_context_length")
     loaded = text(entry, "state") == "loaded" if "state" in entry else None
-    if loaded is False:
-        served = None
-    capabilities = words(entry, "capabilities")
+    served = window(entry, "loaded_context_length") if loaded is not False else None
+    maximum = window(entry, "max_context_length")
+    kind = text(entry, "type")
     return ModelFacts(
         id=text(entry, "id"),
         loaded=loaded,
         window=served or maximum,
         proof="loaded" if served else "maximum" if maximum else "none",
         maximum=maximum,
-        vision=text(entry, "type") == "vlm" if text(entry, "type") else None,
-        embeddings=text(entry, "type") == "embeddings",
-        tools="tool_use" in capabilities if "capabilities" in entry else None,
+        vision=kind == "vlm" if kind else None,
+        embeddings=kind == "embeddings",
+        tools="tool_use" in words(entry, "capabilities") if "capabilities" in entry else None,
         quant=text(entry, "quantization"),
     )
-
-
-def _seconds(given: str | int | None) -> int | None:
-    """Return `30m`, `90`, `1h` in seconds; None for an empty text, for ever, and other texts."""
-    if isinstance(given, str):
-        unit = {"s": 1, "m": 60, "h": 3600}.get(given[-1:], 0)
-        figure = given[:-1] if unit else given
-        given = int(figure) * (unit or 1) if figure.isascii() and figure.isdigit() else None
-    return given if given is not None and given > 0 else None

@@ -14,20 +14,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmagent.core.model import ModelRequest
+from msgspec.structs import replace
+
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen, with_model
 from lmagent.providers.dialects.fields import entries, mapping, named, number, text, window, words
 
 VERSION = "/api/version"
 PS = "/api/ps"
 TAGS = "/api/tags"
 
-DEFAULT_WINDOW = 4096
-"""Ollama's window without any setting, on a machine with less than 23 GiB of graphics memory."""
 
-
-class Ollama:
+class Ollama(Dialect):
     name = "ollama"
     label = "Ollama"
     routes = (VERSION, PS, TAGS)
@@ -45,57 +43,23 @@ class Ollama:
         running = entries(seen.answers.get(PS), "models")
         tags = entries(seen.answers.get(TAGS), "models")
         names = [text(entry, "name") or text(entry, "model") for entry in tags]
-        names += [text(entry, "id") for entry in entries(seen.listing, "data")] if not names else []
+        names += [text(entry, "id") for entry in seen.listed] if not names else []
         models = tuple(_facts(name, named(tags, name, "name", "model"), running) for name in names if name)
         asked = chosen(models, model)
         if asked is None and model:
-            asked = ModelFacts(id=model)  # it may have been created since, or be pulled on demand
+            asked = _facts(model, None, running)  # it may have been created since, or be pulled on demand
         if asked is not None:
-            asked = _shown(asked, await ask.post("/api/show", {"model": asked.id}), running)
-            models = tuple(asked if known.id == asked.id else known for known in models)
+            asked = _shown(asked, await ask.post("/api/show", {"model": asked.id}))
+            models = with_model(models, asked)
         return ServerFacts(
             dialect=self.name,
             label=self.label,
-            root=seen.root,
             version=text(seen.answers.get(VERSION), "version"),
             reached=True,
             model=asked,
             models=models,
-            usage=True,
-            json_schema=True,
             native_chat=True,
-            cuts=True,
         )
-
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Return the fields for the common route, which knows neither `num_ctx` nor `keep_alive`."""
-        fields: dict[str, Any] = {}
-        if options.schema is not None:
-            fields["response_format"] = response_format(options.schema)
-        if options.think is not None and facts.model is not None and facts.model.thinking:
-            level = options.think if isinstance(options.think, str) else "medium" if options.think else "none"
-            fields["reasoning_effort"] = level
-        return fields
-
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Return None: it has no route that counts."""
-        return None
-
-
-def native_extras(request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-    """Return the fields for the native route (`/api/chat`), without `options`: see `ollama_chat.py`.
-
-    `truncate` and `shift` make it refuse a prompt that does not fit, with the figures, instead of cutting it.
-    """
-    fields: dict[str, Any] = {"truncate": False, "shift": False}
-    schema = options.schema if options.schema is not None else request.response_schema
-    if schema is not None:
-        fields["format"] = schema
-    if options.think is not None and facts.model is not None and facts.model.thinking:
-        fields["think"] = options.think  # a model that cannot think refuses the field
-    if options.keep_alive is not None:
-        fields["keep_alive"] = options.keep_alive
-    return fields
 
 
 def choose_window(model: ModelFacts | None, wanted: int) -> int:
@@ -111,64 +75,51 @@ def choose_window(model: ModelFacts | None, wanted: int) -> int:
 def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]]) -> ModelFacts:
     entry = named(running, name, "name", "model")
     served = window(entry, "context_length")
-    capabilities = words(tag, "capabilities")
-    return ModelFacts(
+    known = ModelFacts(
         id=name,
         loaded=entry is not None,
         window=served,
         proof="loaded" if served else "none",
-        embeddings=_only_embeddings(capabilities),
-        vision="vision" in capabilities if capabilities else None,
-        tools="tools" in capabilities if capabilities else None,
-        thinking="thinking" in capabilities if capabilities else None,
         quant=text(tag, "details", "quantization_level"),
         size=text(tag, "details", "parameter_size"),
         bytes=number(tag, "size"),
     )
+    return _able(known, words(tag, "capabilities"))
 
 
-def _shown(known: ModelFacts, shown: Any, running: list[dict[str, Any]]) -> ModelFacts:
-    """Return `known`, completed from `/api/show`."""
-    capabilities = words(shown, "capabilities")
-    said = bool(capabilities)
+def _shown(known: ModelFacts, shown: Any) -> ModelFacts:
     info = mapping(shown, "model_info")
     maximum = window(info, f"{text(info, 'general.architecture')}.context_length")
     if maximum is None:
         lengths = [window(info, key) for key in info if key.endswith(".context_length")]
         maximum = next((length for length in lengths if length), None)
-    fixed = _parameter(text(shown, "parameters"), "num_ctx")
     if known.proof != "loaded":
-        entry = named(running, known.id, "name", "model")
-        served = window(entry, "context_length")
-        if fixed and maximum:
-            fixed = min(fixed, maximum)
-        proof = "loaded" if served else "setting" if fixed else "maximum" if maximum else "none"
-        known = ModelFacts(
-            id=known.id, loaded=entry is not None, window=served or fixed or maximum, proof=proof, quant=known.quant,
-            size=known.size, bytes=known.bytes, embeddings=known.embeddings,
-        )  # fmt: skip
-    return ModelFacts(
-        id=known.id,
-        loaded=known.loaded,
-        window=known.window,
-        proof=known.proof,
+        fixed = _parameter(text(shown, "parameters"), "num_ctx")
+        fixed = min(fixed, maximum) if fixed and maximum else fixed
+        proof = "setting" if fixed else "maximum" if maximum else "none"
+        known = replace(known, window=fixed or maximum, proof=proof)
+    known = replace(
+        known,
         maximum=maximum,
-        vision="vision" in capabilities if said else None,
-        embeddings=_only_embeddings(capabilities) if said else known.embeddings,
-        tools="tools" in capabilities if said else None,
-        thinking="thinking" in capabilities if said else None,
         quant=text(shown, "details", "quantization_level") or known.quant,
         size=text(shown, "details", "parameter_size") or known.size,
-        bytes=known.bytes,
+    )
+    return _able(known, words(shown, "capabilities"))
+
+
+def _able(known: ModelFacts, capabilities: tuple[str, ...]) -> ModelFacts:
+    if not capabilities:
+        return known
+    return replace(
+        known,
+        vision="vision" in capabilities,
+        embeddings="embedding" in capabilities and "completion" not in capabilities,
+        tools="tools" in capabilities,
+        thinking="thinking" in capabilities,
     )
 
 
-def _only_embeddings(capabilities: tuple[str, ...]) -> bool:
-    return "embedding" in capabilities and "completion" not in capabilities
-
-
 def _parameter(lines: str, name: str) -> int | None:
-    """Return a number in the Modelfile's parameters: lines of a name, blanks and a value."""
     for line in lines.splitlines():
         key, _, value = line.strip().partition(" ")
         figure = value.strip()

@@ -12,67 +12,40 @@ from urllib.parse import urlsplit
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
-from lmagent.providers.dialects.fields import entries, number, text, window, words
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
+from lmagent.providers.dialects.fields import text, window, words
 
 WHOLE = {"id": "context-compression", "enabled": False}
 """The plugin that cuts prompts, switched off."""
 
 
-class OpenRouter:
+class OpenRouter(Dialect):
     name = "openrouter"
     label = "OpenRouter"
-    routes = ()
 
     def claims(self, seen: Seen) -> bool:
         """Recognise it by its host, or, through a proxy, by the fields that only its list has."""
         host = urlsplit(seen.root).hostname or ""
         if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
             return True
-        listed = entries(seen.listing, "data")
-        return bool(listed) and all("top_provider" in entry and "supported_parameters" in entry for entry in listed)
-
-    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        models = tuple(_facts(entry) for entry in entries(seen.listing, "data") if text(entry, "id"))
-        base, _, variant = model.rpartition(":")
-        asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
-        parameters: tuple[str, ...] = ()
-        for entry in entries(seen.listing, "data"):
-            if asked is not None and text(entry, "id") == asked.id:
-                parameters = words(entry, "supported_parameters")
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
-            root=seen.root,
-            reached=seen.listing is not None,
-            model=asked,
-            models=models,
-            usage=True,
-            timings=True,
-            json_schema="structured_outputs" in parameters if parameters else None,
-            cuts=True,
+        return bool(seen.listed) and all(
+            "top_provider" in entry and "supported_parameters" in entry for entry in seen.listed
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        models = tuple(_facts(entry) for entry in seen.listed if text(entry, "id"))
+        base, _, variant = model.rpartition(":")
+        asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
+        reached = seen.listing is not None
+        return ServerFacts(dialect=self.name, label=self.label, reached=reached, model=asked, models=models)
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         """Ask for usage with costs and cached tokens, and forbid cuts of the prompt."""
         fields: dict[str, Any] = {"usage": {"include": True}, "plugins": [WHOLE]}
-        if options.schema is not None:
-            fields["response_format"] = response_format(options.schema)
-        if isinstance(options.think, bool):
-            fields["reasoning"] = {"enabled": options.think}
-        elif options.think:
-            fields["reasoning"] = {"effort": options.think}
-        provider = dict(options.provider or {})
-        if options.schema is not None or request.response_schema is not None:
+        if request.response_schema is not None:
             # otherwise it may choose a provider that ignores the schema
-            provider.setdefault("require_parameters", True)
-        if provider:
-            fields["provider"] = provider
+            fields["provider"] = {"require_parameters": True}
         return fields
-
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Return None: it has no route that counts."""
-        return None
 
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
@@ -90,7 +63,6 @@ def _facts(entry: dict[str, Any]) -> ModelFacts:
         window=served or most,
         proof="setting" if served else "maximum" if most else "none",
         maximum=most,
-        max_output=number(entry, "top_provider", "max_completion_tokens") or None,
         vision="image" in modalities if modalities else None,
         embeddings=outputs == ("embeddings",),
         tools="tools" in parameters if parameters else None,

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import FAR, PATIENT, QUICK, Ask
 from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
-from lmagent.providers.dialects.fields import entries
 from lmagent.providers.transport import Timeouts, Transport
-from lmagent.providers.urls import api_root, is_near, server_root
+from lmagent.providers.urls import is_near, server_root
 
 GENERIC = "generic"
 DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -64,7 +63,6 @@ async def probe(
     route cuts.
 
     Args:
-        base_url: base URL or full chat URL.
         model: the model to use; empty for the server's only one.
         deep: ask all dialects, even without a hint in the list of models or in the port.
         timeouts: how long the server may be silent; the default depends on its address.
@@ -75,11 +73,11 @@ async def probe(
     """
     root = server_root(base_url)
     near = is_near(root)
-    ask = Ask(transport, root, api_root(base_url), key, timeouts=timeouts or (PATIENT if near else FAR))
+    ask = Ask(transport, base_url, key, timeouts or (PATIENT if near else FAR))
     seen = Seen(root=root, local=near, listing=None, answers={})
     with anyio.move_on_after(budget or (BUDGET if near else FAR_BUDGET)) as limit:
         begun = anyio.current_time()
-        seen = Seen(root=root, local=near, listing=await ask.models(), answers={})
+        seen = replace(seen, listing=await ask.models())
         if ask.reached:
             promptly = anyio.current_time() - begun < QUICK.first_byte / 2
             known = bool(_hinted(seen))
@@ -90,9 +88,13 @@ async def probe(
             facts = await _claimed(seen, ask, model, deep=deep)
             if facts is not None:
                 return facts
-    if not ask.reached and not ask.slow and not limit.cancelled_caught:
-        return ServerFacts(root=root)  # no server listens
-    return await _assumed(seen, ask, model, finished=not (ask.slow or limit.cancelled_caught))
+    late = ask.slow or limit.cancelled_caught
+    if not ask.reached and not late:
+        return ServerFacts()  # no server listens
+    ask.over = True
+    name = "ollama" if late and _may_be_ollama(seen) else GENERIC
+    facts = await dialect(name).read(seen, ask, model)  # from the list alone
+    return replace(facts, finished=not late, reached=ask.reached)
 
 
 def _hinted(seen: Seen) -> list[str]:
@@ -100,10 +102,9 @@ def _hinted(seen: Seen) -> list[str]:
 
 
 async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
-    """Return the facts from the dialect that recognises the server; None if none does."""
     hinted, near = _hinted(seen), seen.local
     port = urlsplit(seen.root).port
-    everyone = (near or not hinted) and (deep or not entries(seen.listing, "data") or port in PORTS)
+    everyone = (near or not hinted) and (deep or not seen.listed or port in PORTS)
     for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if everyone else []):
         dialects = [dialect(name) for name in names]
         seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
@@ -116,15 +117,6 @@ async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFac
 
 def _may_be_ollama(seen: Seen) -> bool:
     return seen.local and ("ollama" in _hinted(seen) or urlsplit(seen.root).port == OLLAMA_PORT)
-
-
-async def _assumed(seen: Seen, ask: Ask, model: str, *, finished: bool) -> ServerFacts:
-    """Return the facts from the list alone, for a server that was too slow or unknown."""
-    ask.over = True
-    listed = Seen(root=seen.root, local=seen.local, listing=seen.listing, answers={})
-    name = "ollama" if not finished and _may_be_ollama(seen) else GENERIC
-    facts = await dialect(name).read(listed, ask, model)
-    return replace(facts, finished=finished, reached=ask.reached)
 
 
 @cache
@@ -151,21 +143,14 @@ async def count_tokens(
     """Return the server's token count of a text or of a whole request; None if it does not count."""
     if not facts.tokenizer:
         return None
-    ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=timeouts)
+    ask = Ask(transport, base_url, key, timeouts)
     name = model or (subject.model if isinstance(subject, ModelRequest) else "")
     return await dialect_of(facts).count(ask, facts, subject, name)
 
 
 async def slot_file(transport: Transport, base_url: str, slot: int, action: str, name: str, key: str = "") -> bool:
-    """Save a slot's contents of llama.cpp's server to a file of the server, or restore it; return whether it did.
-
-    Servers that were started with `--slot-save-path` can do this; the others answer 501.
-
-    Args:
-        action: "save" or "restore".
-        name: the file's name, without a folder.
-    """
-    ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=MOVING)
+    """Have llama.cpp's server "save" a slot's contents to a file of its own, or "restore" it; return whether it did."""
+    ask = Ask(transport, base_url, key, MOVING)
     return isinstance(await ask.post(f"/slots/{slot}?action={action}", {"filename": name}), dict)
 
 
@@ -175,4 +160,4 @@ async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: boo
     answers: dict[str, Any] = dict(seen.answers)
     for route in sorted(routes):
         answers[route] = await ask.get(route)
-    return Seen(root=seen.root, local=seen.local, listing=seen.listing, answers=answers)
+    return replace(seen, answers=answers)

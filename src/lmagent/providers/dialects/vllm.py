@@ -12,74 +12,46 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
-from lmagent.providers.dialects.fields import entries, number, text, version, window
-from lmagent.providers.dialects.wirebody import chat_body
-
-_STRUCTURED = (0, 11)
-"""From this version on `structured_outputs` replaces `guided_*`, which later versions refuse."""
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
+from lmagent.providers.dialects.fields import number, text, window
+from lmagent.providers.encode import chat_body
 
 
-class VLLM:
+class VLLM(Dialect):
     name = "vllm"
     label = "vLLM"
     routes = ("/version",)
 
     def claims(self, seen: Seen) -> bool:
         """Recognise it by the owner of its models; with another owner, by window and version together."""
-        listed = entries(seen.listing, "data")
-        if any(text(entry, "owned_by") == "vllm" for entry in listed):
+        if any(text(entry, "owned_by") == "vllm" for entry in seen.listed):
             return True
-        stated = any("max_model_len" in entry and "permission" in entry for entry in listed)
+        stated = any("max_model_len" in entry and "permission" in entry for entry in seen.listed)
         return stated and bool(text(seen.answers.get("/version"), "version"))
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        models = tuple(_facts(entry) for entry in entries(seen.listing, "data") if text(entry, "id"))
+        models = tuple(_facts(entry) for entry in seen.listed if text(entry, "id"))
         return ServerFacts(
             dialect=self.name,
             label=self.label,
-            root=seen.root,
             version=text(seen.answers.get("/version"), "version"),
             reached=True,
             model=chosen(models, model) or (models[0] if models and not model else None),
             models=models,
-            usage=True,
-            json_schema=True,
-            grammar=True,
             tokenizer=True,
-            cuts=False,
-            sums=True,
         )
-
-    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
-        """Send a schema as `response_format`, which all versions take; a grammar by the version."""
-        fields: dict[str, Any] = {}
-        if options.schema is not None:
-            fields["response_format"] = response_format(options.schema)
-        elif options.grammar:
-            known = version(facts.version)
-            old = bool(known) and known < _STRUCTURED
-            fields |= (
-                {"guided_grammar": options.grammar} if old else {"structured_outputs": {"grammar": options.grammar}}
-            )
-        if isinstance(options.think, bool):
-            fields["chat_template_kwargs"] = {"enable_thinking": options.think}
-        elif options.think:
-            fields["reasoning_effort"] = options.think
-        return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """Count by `POST /tokenize`, which takes a text or a conversation with its tools."""
-        name = model or (facts.model.id if facts.model else "")
+        body: dict[str, Any] = {"model": model or (facts.model.id if facts.model else "")}
         if isinstance(subject, str):
-            body: dict[str, Any] = {"model": name, "prompt": subject, "add_special_tokens": False}
+            body |= {"prompt": subject, "add_special_tokens": False}
         else:
-            body = {"model": name, "add_generation_prompt": True} | chat_body(subject)
+            body |= {"add_generation_prompt": True} | chat_body(subject)
         return number(await ask.post("/tokenize", body), "count")
 
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
+    """Read an entry of the list: the server has one model, which is in memory as long as the server runs."""
     served = window(entry, "max_model_len")
-    return ModelFacts(
-        id=text(entry, "id"), loaded=True, window=served, proof="loaded" if served else "none"
-    )  # a server of one model, which is in memory as long as the server runs
+    return ModelFacts(id=text(entry, "id"), loaded=True, window=served, proof="loaded" if served else "none")

@@ -40,7 +40,7 @@ def read_json(source: Source, at: int, opener: str, stops: tuple[str, ...] = ())
     """Read one or more calls as JSON, up to markup that may close an open one."""
     if not source.match(_CALLISH, at):
         return None
-    found, _ = jsoncalls.read_values(source, at, stops, "json", jsoncalls.anchored)
+    found, _ = jsoncalls.read_values(source, at, stops, jsoncalls.anchored)
     if found is None:
         return None
     if found.cut is not None:
@@ -53,7 +53,7 @@ def read_json(source: Source, at: int, opener: str, stops: tuple[str, ...] = ())
 
 def _read_list(source: Source, at: int, opener: str) -> Found | None:
     try:
-        found = pycalls.read_list(source, at, "pythonic")
+        found = pycalls.read_list(source, at)
     except NotACall:
         return None
     return found if found.items and _known(source, found) else None
@@ -67,7 +67,7 @@ def _read_python(source: Source, at: int, opener: str) -> Found | None:
     found = Found(end=at)
     while named and source.tools.known(named[1]):
         try:
-            if not pycalls.read_next(source, found, "python"):
+            if not pycalls.read_next(source, found):
                 return found
         except NotACall:
             return found if found.items else None

@@ -16,14 +16,6 @@ from lmagent.providers import jsontext
 _SPACE = re.compile(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
 _NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
-_LOOK = 200
-"""Characters that a format's pattern may need for its decision (a tag with a name in it)."""
-_AFTER = 40
-"""Characters after a match that may still change it (the longest optional part of a pattern)."""
-
-
-class More(Exception):
-    """The answer depends on text that has not arrived yet."""
 
 
 class FoundCall(Struct, kw_only=True):
@@ -90,17 +82,19 @@ class Found(Struct, kw_only=True):
     last: bool = False
     code: bool = False
 
+    def add(self, other: Found) -> bool:
+        """Continue with the calls after these; return whether the text continues after them."""
+        self.items += other.items
+        self.end, self.cut = other.end, other.cut
+        return other.cut is None
+
     @property
     def calls(self) -> list[FoundCall]:
         return [item for item in self.items if isinstance(item, FoundCall)]
 
 
 class Toolset:
-    """The tools of the request: names, aliases and argument schemas.
-
-    Args:
-        tools: tool specs of this project, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given.
-    """
+    """The tools of the request: specs, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given."""
 
     def __init__(self, tools: Iterable[Any]) -> None:
         self._tools: dict[str, Any] = {}
@@ -125,7 +119,6 @@ class Toolset:
         return bare if bare in self._tools else name
 
     def schema(self, name: str) -> dict[str, Any]:
-        """Return the argument schema; empty for an unknown tool."""
         if name not in self._schemas and name in self._tools:
             self._schemas[name] = _schema(self._tools[name])  # made on demand: a reply calls few of the tools
         return self._schemas.get(name, {})
@@ -149,13 +142,9 @@ class Toolset:
 
 
 class Source:
-    """A text that is being read, and the formats' results for it.
-
-    A growing text ends with a complete line. Look-ups raise `More` if more text could change their answer, so a format
-    that reads only through them decides the same for a growing text and for the whole one.
+    """The text of a reply, and the formats' results for it.
 
     Attributes:
-        final: the text is complete.
         begins: no text or markup precedes the place.
         effort: characters that were read for damaged or cut values.
         memo: results that formats keep for the whole text.
@@ -163,10 +152,9 @@ class Source:
         stopped: the last value lacked its closing brackets after a string, so the string may continue.
     """
 
-    def __init__(self, text: str, tools: Toolset, *, final: bool) -> None:
+    def __init__(self, text: str, tools: Toolset) -> None:
         self.text = text
         self.tools = tools
-        self.final = final
         self.end = len(text)
         self.begins = True
         self.effort = 0
@@ -175,21 +163,11 @@ class Source:
         self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
-    def needs(self, known: bool = False) -> None:
-        """Raise `More` if the text is incomplete and the answer is not `known` without the rest."""
-        if not known and not self.final:
-            raise More
-
     def skip(self, at: int) -> int:
-        """Return the first place from `at` that is not blank."""
         found = _SPACE.match(self.text, at)
-        at = found.end() if found else at
-        self.needs(at < self.end)
-        return at
+        return found.end() if found else at
 
     def starts(self, at: int, *literals: str) -> str:
-        """Return the literal at `at`; empty without one."""
-        self.needs(at < self.end)
         return next((word for word in literals if self.text.startswith(word, at)), "")
 
     def closer(self, at: int, *literals: str) -> int:
@@ -200,26 +178,18 @@ class Source:
         return len(rest) if rest and any(word.startswith(rest) for word in literals) else 0
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        found = pattern.match(self.text, at)
-        self.needs(self.end - found.end() >= _AFTER if found else self.end - at >= _LOOK)
-        return found
+        return pattern.match(self.text, at)
 
     def find(self, literal: str, at: int) -> int:
-        """Return the next place of a literal; -1 without one."""
-        place = self._next(literal, at, self.text.find)
-        self.needs(place >= 0)
-        return place
+        return self._next(literal, at, self.text.find)
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
-        """Return the next place of a pattern; -1 without one."""
 
         def look(_: object, at: int) -> int:
             found = pattern.search(self.text, at)
             return found.start() if found else -1
 
-        place = self._next(pattern, at, look)
-        self.needs(place >= 0 and self.end - place >= _LOOK)
-        return place
+        return self._next(pattern, at, look)
 
     def _next(self, wanted: Any, at: int, look: Callable[[Any, int], int]) -> int:
         """Return the result of `look` from `at` on; a search is not repeated."""
@@ -232,22 +202,15 @@ class Source:
     def first(self, literals: Iterable[str], at: int) -> tuple[int, str]:
         """Return the place and text of the first of several literals from `at`, or (-1, "")."""
         found = [(place, word) for word in literals if (place := self._next(word, at, self.text.find)) >= 0]
-        self.needs(bool(found))
         return min(found, default=(-1, ""))
 
     def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-        """Return the JSON value at `at` and its end.
-
-        Raises:
-            More, Cut, Broken: see `values.completed`.
-        """
+        """Return the JSON value at `at` and its end; raise `Cut` or `Broken`."""
         self.stopped = False
         found = values.strict(self.text, at)
         if not isinstance(found, int):
-            self.needs(found[1] < self.end or self.text[self.end - 1] in "}]")
             return found
         self.effort += found
-        self.needs()  # it is cut or damaged: the rest of the text shows which
         try:
             value, end, self.stopped = values.completed(self.text, at, stops)
             return value, end
@@ -255,26 +218,26 @@ class Source:
             self.effort += max(error.at - at, 0)
             raise
 
-    def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> FoundCall:
-        return make_call(self.tools, name, arguments, self.text[start:end], format, id)
+    def call(self, name: str, arguments: Any, start: int, end: int, id: str = "") -> FoundCall:
+        return make_call(self.tools, name, arguments, self.text[start:end], id)
 
 
-def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> FoundCall:
+def make_call(tools: Toolset, name: str, arguments: Any, raw: str, id: str = "") -> FoundCall:
     """Return a call of `arguments` in any form: an object, its JSON as a string, or none."""
     name = tools.plain(name)
     if isinstance(arguments, str) and arguments.strip():
         read = repair.read_arguments(arguments)
         if read is None:
             fault = values.fault_in(arguments)
-            return FoundCall(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
+            return FoundCall(name=name, arguments=arguments, raw=raw, id=id, fault=fault)
         arguments = cast("Any", read)
     if arguments is None or arguments in ("", []) or (isinstance(arguments, str) and not arguments.strip()):
         arguments = {}
     if not isinstance(arguments, dict):
         text = jsontext.dumps(arguments).decode()
-        return FoundCall(name=name, arguments=text, raw=raw, format=format, id=id, fault="not a JSON object")
+        return FoundCall(name=name, arguments=text, raw=raw, id=id, fault="not a JSON object")
     fitted = repair.fit(cast("dict[str, Any]", arguments), tools.schema(name))
-    return FoundCall(name=name, arguments=fitted, raw=raw, format=format, id=id)
+    return FoundCall(name=name, arguments=fitted, raw=raw, id=id)
 
 
 Read = Callable[[Source, int, str], "Found | None"]
@@ -298,6 +261,12 @@ class Format(Struct, frozen=True, kw_only=True):
     line: str = ""
     bare: bool = False
     quiet: tuple[str, ...] = ()
+
+    def find(self, source: Source, at: int, opener: str) -> Found | None:
+        found = self.read(source, at, opener)
+        for call in found.calls if found is not None else ():
+            call.format = call.format or self.name
+        return found
 
 
 def _bare(name: str) -> str:
@@ -338,7 +307,6 @@ def _schema(tool: Any) -> dict[str, Any]:
 
 
 def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return an object in OpenAI's shape, and its `function`."""
     entry = cast("Mapping[str, Any]", tool)
     inner = entry.get("function")
     return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

@@ -41,14 +41,19 @@ _CALLISH = re.compile(bare.CALLISH)
 _PRINTED = re.compile(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print\(\s*)?")
 
 
-def opening(source: Source, at: int) -> re.Match[str] | None:
+def opening(text: str, at: int) -> re.Match[str] | None:
     """Match the line that opens a fence; return None if inline code begins there."""
-    return _OPEN.match(source.text, at)
+    return _OPEN.match(text, at)
 
 
 def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
-    """Return a pattern of the line that closes a fence with these marks."""
     return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t\r]*(?=\n|\Z)")
+
+
+def may_call(head: re.Match[str], first: str) -> bool:
+    """Return whether a fence may hold calls: by its opening line and the first character in it."""
+    info = _info(head)
+    return info in (*_CODE, *_CALLED) or (info in _JSON and first in ("{", "["))
 
 
 def in_item(line: str) -> re.Pattern[str] | None:
@@ -74,16 +79,14 @@ def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
         one = _one(source, head, info, alone=first and source.begins)
         if one is None:
             return None
-        total.items += one.items
-        total.end, total.cut = one.end, one.cut
-        if one.cut is not None:
+        if not total.add(one):
             return total
         at = source.skip(one.end)
         while word := quiet(source.text, at):
             at = source.skip(at + len(word))
         if at >= source.end or (info in _CODE and source.begins):
             return total
-        if source.text[at] not in "`~" or (following := opening(source, at)) is None:
+        if source.text[at] not in "`~" or (following := opening(source.text, at)) is None:
             return None
         head, first = following, False
         info = _info(head)
@@ -97,6 +100,8 @@ def _info(head: re.Match[str]) -> str:
 
 def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Found | None:
     found = _read_inside(source, head.end(), info)
+    for call in found.calls if found is not None else ():
+        call.format = "fenced-json" if info in _JSON else "tool-code"
     if found is None and alone:
         found = _natives(source, head.end())
     if found is None or found.cut is not None:
@@ -118,9 +123,7 @@ def _natives(source: Source, at: int) -> Found | None:
         one = native(source, opened[0], opened.end())
         if one is None or one.header:
             return None
-        found.items += one.items
-        found.end, found.cut = one.end, one.cut
-        if one.cut is not None:
+        if not found.add(one):
             return found
 
 
@@ -130,12 +133,11 @@ def _steps(source: Source, at: int) -> Found | None:
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
         return None
-    found = LINES[int(kind[1:])].read(source, opened.start(kind), opened[kind])
+    found = LINES[int(kind[1:])].find(source, opened.start(kind), opened[kind])
     return found if found is not None and found.calls else None
 
 
 def _read_inside(source: Source, at: int, info: str) -> Found | None:
-    """Read the calls inside a fence, from the first character of its body; return None if it has none."""
     at = source.skip(at)
     if info in _CODE or (info in _CALLED and source.text[at : at + 1] not in ("{", "[", "<")):
         return _read_code(source, at)
@@ -143,10 +145,7 @@ def _read_inside(source: Source, at: int, info: str) -> Found | None:
         return None
     if not source.match(_CALLISH, at):
         return None
-    found = bare.read_json(source, at, "", _MARKS)
-    for call in found.calls if found else ():
-        call.format = "fenced-json"
-    return found
+    return bare.read_json(source, at, "", _MARKS)
 
 
 def _read_code(source: Source, at: int) -> Found | None:
@@ -155,9 +154,7 @@ def _read_code(source: Source, at: int) -> Found | None:
     try:
         while found.end < source.end and source.text[found.end] != "`":
             if source.text[found.end] == "[":
-                listed = pycalls.read_list(source, found.end, "tool-code")
-                found.items += listed.items
-                found.end, found.cut = listed.end, listed.cut
+                found.add(pycalls.read_list(source, found.end))
             elif not _read_printed(source, found):
                 break
             if found.cut is not None:
@@ -175,7 +172,7 @@ def _read_printed(source: Source, found: Found) -> bool:
     if wrapped is None:
         raise NotACall
     found.end = wrapped.end()
-    if not pycalls.read_next(source, found, "tool-code"):
+    if not pycalls.read_next(source, found):
         return False
     if "print(" in wrapped[0]:
         if source.text[found.end : found.end + 1] != ")":

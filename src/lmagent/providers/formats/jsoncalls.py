@@ -45,18 +45,18 @@ _CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
 """The name of a call with an unreadable name: servers reject an empty one."""
 
-Shape = Callable[[Any, Toolset, str, str], "list[FoundCall] | None"]
-"""Takes a value, the tools, the text and the format's name; returns the value's calls, or None."""
+Shape = Callable[[Any, Toolset, str], "list[FoundCall] | None"]
+"""Takes a value, the tools and the text; returns the value's calls, or None."""
 
 
-def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[FoundCall] | None:
+def shaped(value: Any, tools: Toolset, raw: str, depth: int = 0) -> list[FoundCall] | None:
     """Return the calls in a value inside markup; None if it is no call."""
     if depth > _ITEM_DEPTH:
         return None
     if isinstance(value, list):
         calls: list[FoundCall] = []
         for item in cast("list[Any]", value):
-            found = shaped(item, tools, raw, format, depth + 1)
+            found = shaped(item, tools, raw, depth + 1)
             if found is None:
                 return None
             calls += found
@@ -67,11 +67,11 @@ def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) ->
     if not any(isinstance(entry.get(key), str) for key in NAME_KEYS):
         for key in (*_LISTS, *_ONES):
             if isinstance(entry.get(key), list | dict):
-                return shaped(entry[key], tools, raw, format, depth + 1)
-    return _one(entry, tools, raw, format)
+                return shaped(entry[key], tools, raw, depth + 1)
+    return _one(entry, tools, raw)
 
 
-def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
+def _one(entry: dict[str, Any], tools: Toolset, raw: str) -> list[FoundCall] | None:
     inner = entry.get("function")
     identity = next((str(entry[key]) for key in ID_KEYS if entry.get(key) not in (None, "")), "")
     if isinstance(inner, dict):
@@ -79,22 +79,21 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[F
     key = next((key for key in NAME_KEYS if isinstance(entry.get(key), str) and entry[key]), None)
     if key is None:
         ((only, given),) = entry.items() if len(entry) == 1 else (("", None),)
-        named = tools.known(only) and isinstance(given, dict)
-        return [make_call(tools, only, given, raw, format, identity)] if named else None
+        return [make_call(tools, only, given, raw, identity)] if isinstance(given, dict) else None
     name = cast("str", entry[key])
     holder = next((each for each in ARGUMENT_KEYS if each in entry), None)
     if holder is not None:
-        return [make_call(tools, name, entry[holder], raw, format, identity)]
+        return [make_call(tools, name, entry[holder], raw, identity)]
     rest = {each: item for each, item in entry.items() if each != key and each not in _EXTRA}
-    return [make_call(tools, name, rest, raw, format, identity)]
+    return [make_call(tools, name, rest, raw, identity)]
 
 
-def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
+def anchored(value: Any, tools: Toolset, raw: str) -> list[FoundCall] | None:
     """Return the calls in a value without markup: only known tools, in the exact shape of a call."""
     entries = _entries(value)
     if not entries or not all(_exact(entry, tools) for entry in entries):
         return None
-    calls = shaped(value, tools, raw, format)
+    calls = shaped(value, tools, raw)
     return calls if calls and all(tools.known(call.name) for call in calls) else None
 
 
@@ -132,9 +131,7 @@ def _is_schema(given: Any, properties: dict[str, Any]) -> bool:
     return isinstance(given, dict) and isinstance(given.get("properties"), dict) and "properties" not in properties  # pyright: ignore[reportUnknownMemberType]
 
 
-def read_values(
-    source: Source, at: int, stops: tuple[str, ...], format: str, shape: Shape = shaped
-) -> tuple[Found | None, int]:
+def read_values(source: Source, at: int, stops: tuple[str, ...], shape: Shape = shaped) -> tuple[Found | None, int]:
     """Read calls from `at` on: objects or lists of them, one after the other.
 
     Args:
@@ -157,7 +154,7 @@ def read_values(
         elif mark == "{" and stops and source.starts(source.skip(at + 1), "{"):
             found.end = source.skip(at + 1)  # doubled brackets, as in a template
         elif mark == "{":
-            if not _take(source, found, stops, format, shape):
+            if not _take(source, found, stops, shape):
                 return (found if found.items or found.cut is not None else None), found.end
             found.end = _after(source, found.end)
         elif mark == "]" and opened:
@@ -171,14 +168,13 @@ def read_values(
 
 
 def _after(source: Source, at: int) -> int:
-    """Skip blanks and separators; a list may end the text."""
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
         at += 1
     return source.skip(at) if at >= source.end else at
 
 
-def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, shape: Shape) -> bool:
+def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) -> bool:
     """Read one object; return False at the end of the list (no call, cut or damaged)."""
     start = found.end
     try:
@@ -188,18 +184,18 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
         if end < 0:
             found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
             return False
-        return _damage(source, found, start, end, format, shape, inside=True)
+        return _damage(source, found, start, end, shape, inside=True)
     except Broken as broken:
         end = _next_stop(source, broken.at, stops)
-        return _damage(source, found, start, end, format, shape, inside=broken.inside)
+        return _damage(source, found, start, end, shape, inside=broken.inside)
     stopped = source.stopped
-    calls = shape(value, source.tools, source.text[start:end], format)
+    calls = shape(value, source.tools, source.text[start:end])
     if calls is None:
         if shape is not shaped:
             found.end = end
             return False
         raw = source.text[start:end]
-        calls = [FoundCall(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
+        calls = [FoundCall(name=UNNAMED, arguments=raw, raw=raw, fault="the tool's name is missing")]
     for call in calls:
         call.sure, call.spills = not stopped, stopped
     found.items += calls
@@ -222,7 +218,7 @@ def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
     return place if place >= 0 else source.end
 
 
-def _damage(source: Source, found: Found, start: int, end: int, format: str, shape: Shape, *, inside: bool) -> bool:
+def _damage(source: Source, found: Found, start: int, end: int, shape: Shape, *, inside: bool) -> bool:
     """Keep an unreadable value as text, up to the markup that ends it; `inside`: in a string."""
     if shape is not shaped:
         source.spilled |= inside and source.tools.known(name_in(source.text[start : start + 4000]))
@@ -232,7 +228,7 @@ def _damage(source: Source, found: Found, start: int, end: int, format: str, sha
     argued = _ARGUED.search(raw)
     text = raw[argued.end() :] if argued else raw
     spills = inside or _open_string(raw)
-    found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
+    found.items.append(FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(raw), spills=spills))
     found.end = end
     return False
 
@@ -242,7 +238,7 @@ def _open_string(raw: str) -> bool:
     return len(_MARKS.findall(raw)) % 2 == 1
 
 
-def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: str, id: str = "") -> Found:
+def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = "") -> Found:
     """Return the call of a tool whose name precedes its arguments, which begin at `at`; cut or damaged ones too."""
     if at >= source.end:
         return Found(end=source.end, cut=name)
@@ -255,17 +251,16 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
     except Broken as broken:
         end, inside = _next_stop(source, broken.at, stops), broken.inside
     else:
-        call = source.call(name, value, at, end, format, id)
+        call = source.call(name, value, at, end, id)
         call.sure, call.spills = not source.stopped, source.stopped
         return Found(end=end, items=[call])
     raw = source.text[at:end].strip().removesuffix("```").rstrip()
     name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
-    call = FoundCall(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
+    call = FoundCall(name=name, arguments=raw, raw=raw, id=id, fault=fault, spills=spills)
     return Found(end=end, items=[call])
 
 
 def name_in(raw: str) -> str:
-    """Return the tool's name in an unreadable call; empty without one."""
     found = _NAMED.search(raw)
     return found[1] if found else ""
 
@@ -294,11 +289,10 @@ def _leftovers(source: Source, at: int) -> int:
     return source.skip(at) if at >= source.end else at
 
 
-def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
-    """Return a format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
+def between(closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
+    """Return a format's `read` for JSON calls between the opener and one of `closers`, which may be missing.
 
     Args:
-        closers: markup that ends it; it may be missing.
         stops: markup that cannot be inside it either: the next call's opener.
     """
 
@@ -310,7 +304,7 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), sh
             at = source.skip(fence.end())
         if source.text[at : at + 1] not in ("{", "["):
             return None
-        found, _ = read_values(source, at, (*closers, *stops, opener), name, shape)
+        found, _ = read_values(source, at, (*closers, *stops, opener), shape)
         return _doubled(source, closed(source, found, closers), closers, opener) if found else None
 
     return read

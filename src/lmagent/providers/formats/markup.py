@@ -6,41 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lmagent.providers.formats import (
-    bare,
-    claude,
-    deepseek,
-    functionary,
-    gemma,
-    glm,
-    harmony,
-    kimi,
-    llama,
-    mistral,
-    qwen_coder,
-    react,
-    tagged,
-)
+from lmagent.providers.formats import bare, elements, react, tagged, tokens
 from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.place import MarkupPlace
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
 
-_MODULES = (
-    tagged,
-    qwen_coder,
-    glm,
-    mistral,
-    deepseek,
-    kimi,
-    harmony,
-    claude,
-    functionary,
-    gemma,
-    llama,
-    react,
-    bare,
-)
-FORMATS: tuple[Format, ...] = tuple(format for module in _MODULES for format in module.FORMATS)
+FORMATS: tuple[Format, ...] = (*tagged.FORMATS, *elements.FORMATS, *tokens.FORMATS, *react.FORMATS, *bare.FORMATS)
 """All formats, in the order in which they are tried if several have the same opener."""
 
 RESULTS = {
@@ -157,12 +128,7 @@ _ROW = 16
 
 
 def after_row(source: Source, before: str, at: int) -> int:
-    """Return the place after calls and tokens in one row within a sentence, which continues only after them.
-
-    Args:
-        before: the line before the row; if no sentence begins in it, each is separate.
-        at: the place after the first of the row.
-    """
+    """Return the place after calls and tokens in one row within a sentence, which continues only after them."""
     if not before.strip() or MarkupPlace.ended(before):
         return at
     for _ in range(_ROW):
@@ -192,6 +158,6 @@ def quiet(text: str, at: int) -> str:
 
 def native(source: Source, word: str, end: int) -> Found | None:
     for format in BY_OPENER[word]:
-        if found := format.read(source, end, word):
+        if found := format.find(source, end, word):
             return found
     return None

@@ -28,13 +28,7 @@ _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
 
 class MarkupPlace:
-    """The text around markup.
-
-    Args:
-        before: the line before the markup.
-        end: the place after it.
-        above: the last text before that line.
-    """
+    """The text around markup: the line `before` it, the place `end` after it, and the last text `above` that line."""
 
     def __init__(self, source: Source, before: str, end: int, above: str = "") -> None:
         self._source = source
@@ -47,17 +41,13 @@ class MarkupPlace:
         return not before.strip() or bool(_ENDED.search(before))
 
     def after(self) -> str:
-        """Return the rest of the line without counting markup there. Raise More if the line may continue."""
+        """Return the rest of the line without counting markup there."""
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
             at += 1
-        if at >= self._source.end:
-            self._source.skip(at)
-            return ""
-        return "" if text[at] == "\n" else self._text_at(at)
+        return "" if text[at : at + 1] in ("", "\n") else self._text_at(at)
 
     def at_an_edge(self) -> bool:
-        """Return whether it begins or ends the line."""
         return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
@@ -93,11 +83,7 @@ class MarkupPlace:
 
 
 def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
-    """Return whether calls that a format found are calls in their place.
-
-    Args:
-        special: the markup is a token that is not in prose by chance.
-    """
+    """Return whether calls are meant in their place; `special`: their markup is a token, never in prose by chance."""
     before = place.before.strip()
     if place.before[-1:] in _QUOTES and place.before[-1:]:
         return False

@@ -21,12 +21,8 @@ class NotACall(Exception):
     """It is code, or prose with brackets."""
 
 
-def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
-    """Return the call at `at` and its end.
-
-    Raises:
-        NotACall, Cut, More: it is code or prose, the text ends inside it, or may continue.
-    """
+def read_call(source: Source, at: int) -> tuple[FoundCall, int]:
+    """Return the call at `at` and its end; raise `NotACall`, or `Cut` if the text ends inside it."""
     named = source.match(CALL, at)
     if named is None:
         raise NotACall
@@ -34,14 +30,10 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     place = reader.space(named.end())
-    try:
-        while source.text[place : place + 1] != ")":
-            place = _argument(source, reader, place, positional, keywords)
-    except (Cut, Broken, NotACall):
-        source.needs()
-        raise
+    while source.text[place : place + 1] != ")":
+        place = _argument(source, reader, place, positional, keywords)
     arguments = _placed(source.tools, source.tools.plain(named[1]), positional, keywords)
-    return source.call(named[1], arguments, at, place + 1, format), place + 1
+    return source.call(named[1], arguments, at, place + 1), place + 1
 
 
 def _argument(source: Source, reader: Loose, at: int, positional: list[Any], keywords: dict[str, Any]) -> int:
@@ -90,7 +82,7 @@ def _placed(tools: Toolset, name: str, positional: list[Any], keywords: dict[str
     return {**dict(zip(names, positional, strict=False)), **keywords}
 
 
-def read_list(source: Source, at: int, format: str) -> Found:
+def read_list(source: Source, at: int) -> Found:
     """Read a list of calls, its opening bracket at `at`. A cut list keeps the calls before the cut."""
     found = Found(end=source.skip(at + 1))
     while True:
@@ -104,14 +96,14 @@ def read_list(source: Source, at: int, format: str) -> Found:
         if mark == "," and found.items:
             found.end = source.skip(found.end + 1)
             continue
-        if not read_next(source, found, format):
+        if not read_next(source, found):
             return found
 
 
-def read_next(source: Source, found: Found, format: str) -> bool:
+def read_next(source: Source, found: Found) -> bool:
     start = found.end
     try:
-        call, end = read_call(source, start, format)
+        call, end = read_call(source, start)
     except Cut:
         named = CALL.match(source.text, start)
         found.cut, found.end = source.tools.plain(named[1]) if named else "", source.end
@@ -121,36 +113,35 @@ def read_next(source: Source, found: Found, format: str) -> bool:
     return True
 
 
-def between(name: str, closers: tuple[str, ...]) -> Read:
+def between(closers: tuple[str, ...]) -> Read:
     """Return a format's `read` for calls in Python's form, in a list or one after the other, up to one of `closers`."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
         try:
             if source.text[at : at + 1] == "[":
-                found = read_list(source, at, name)
+                found = read_list(source, at)
             elif source.match(CALL, at):
-                found = read_lines(source, at, name, closers)
+                found = read_lines(source, at, closers)
             else:
                 return None
         except NotACall:
-            return _damaged(source, at, name, closers)
+            return _damaged(source, at, closers)
         if found.cut is not None:
             return found
         place = source.skip(found.end)
         size = source.closer(place, *closers)
         if not size and place < source.end:
-            return _damaged(source, at, name, closers)
+            return _damaged(source, at, closers)
         found.end = place + size
         return found
 
     return read
 
 
-def read_lines(source: Source, at: int, format: str, closers: tuple[str, ...]) -> Found:
-    """Read calls one after the other, up to one of `closers` or the end."""
+def read_lines(source: Source, at: int, closers: tuple[str, ...]) -> Found:
     found = Found(end=at)
-    while read_next(source, found, format):
+    while read_next(source, found):
         while source.text[found.end : found.end + 1] in (",", ";"):
             found.end = source.skip(found.end + 1)
         if found.end >= source.end or source.starts(found.end, *closers):
@@ -158,7 +149,7 @@ def read_lines(source: Source, at: int, format: str, closers: tuple[str, ...]) -
     return found
 
 
-def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> Found | None:
+def _damaged(source: Source, at: int, closers: tuple[str, ...]) -> Found | None:
     """Keep unreadable calls as text; without markup that ends them they are no calls."""
     named = CALL.match(source.text, at + (source.text[at : at + 1] == "["))
     place, word = source.first(closers, at)
@@ -169,7 +160,6 @@ def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> 
         name=source.tools.plain(named[1]),
         arguments=source.text[named.end() : place].rstrip().removesuffix("]").rstrip().removesuffix(")"),
         raw=raw,
-        format=format,
         fault="not a call with literal arguments",
         spills=True,
     )

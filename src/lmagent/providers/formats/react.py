@@ -46,7 +46,6 @@ def _read_action(source: Source, at: int, _opener: str) -> Found | None:
 
 
 def _with_input(source: Source, at: int) -> Found | None:
-    """Read `Action: name`, and `Action Input: …` on a line of its own."""
     head = source.match(_ACTION, at)
     if head is None:
         return None
@@ -54,7 +53,7 @@ def _with_input(source: Source, at: int) -> Found | None:
     if fenced := source.match(_FENCE, place) or source.match(_CODE, place):
         place = fenced.end()
     if source.text[place : place + 1] in ("{", "["):
-        found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"), "react")
+        found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"))
         if fenced and (closed := source.match(_CLOSED, found.end)):
             found.end = closed.end()
         return found
@@ -95,7 +94,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
     main = source.tools.main(name)
     if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
         try:
-            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools, final=True), 0, "react")
+            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools), 0)
         except (pycalls.NotACall, pycalls.Cut):
             end = -1
         else:
@@ -104,18 +103,17 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
                 return call
     if main is not None and text:
         bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`" else text
-        return FoundCall(name=name, arguments={main: bare}, raw=raw, format="react")
+        return FoundCall(name=name, arguments={main: bare}, raw=raw)
     if text.lower() in _NOTHING:
-        return FoundCall(name=name, arguments={}, raw=raw, format="react")
-    return FoundCall(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text), spills=True)
+        return FoundCall(name=name, arguments={}, raw=raw)
+    return FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(text), spills=True)
 
 
 def _as_blob(source: Source, at: int) -> Found | None:
-    """Read `Action:` and JSON that names the tool itself."""
     head = source.match(_BLOB, at)
     if head is None:
         return None
-    found, _ = jsoncalls.read_values(source, head.end(), ("```",) if head["fence"] else (), "react")
+    found, _ = jsoncalls.read_values(source, head.end(), ("```",) if head["fence"] else ())
     if found is None:
         return None
     if head["fence"] and found.cut is None and (closed := source.match(_CLOSED, found.end)):
@@ -137,14 +135,13 @@ def _answer(call: FoundCall) -> list[FoundCall | Say]:
 
 
 def _inline(source: Source, at: int) -> Found | None:
-    """Read `Action: name[text]` or `Action: name(…)`, of a known tool."""
     head = source.match(_INLINE, at)
     if head is None or not source.tools.known(head["name"]):
         return None
     name, place = source.tools.plain(head["name"]), head.end()
     if source.text[place] == "(":
         try:
-            call, end = pycalls.read_call(source, head.start("name"), "react")
+            call, end = pycalls.read_call(source, head.start("name"))
         except (pycalls.NotACall, pycalls.Cut):
             return None
         return Found(end=end, items=[call])
@@ -156,7 +153,6 @@ def _inline(source: Source, at: int) -> Found | None:
 
 
 def _read_thought(source: Source, at: int, opener: str) -> Found | None:
-    """Read a thought, if a step follows it."""
     begun = source.match(_THOUGHT, at)
     step = source.search(_STEP, at)
     if begun is None or step < 0:

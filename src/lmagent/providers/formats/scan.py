@@ -1,8 +1,7 @@
 """Scan: reads a reply once, from one possible beginning to the next: calls, thoughts and text.
 
 The place of markup decides: in code, quotations, lists and inside a sentence it is text; elsewhere a format decides
-whether it is a call. A growing text is read by the same code, up to its last complete line: if more text could change a
-decision, the look-up raises `More`, and the rest waits. Of an incomplete line, only text before markup is taken.
+whether it is a call.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ import re
 from bisect import bisect_left
 
 from lmagent.providers.formats import fences
-from lmagent.providers.formats.base import Found, FoundCall, More, Source, Toolset, end_of
-from lmagent.providers.formats.content import Content
+from lmagent.providers.formats.base import Found, FoundCall, Source, Toolset, end_of
 from lmagent.providers.formats.markup import (
     BY_OPENER,
     CALLS_AND_THOUGHTS,
     CLOSING,
     INSIDE,
     LINES,
-    OPEN_LINE,
     QUIET,
     RESULTS,
     THOUGHTS,
@@ -28,19 +25,75 @@ from lmagent.providers.formats.markup import (
     native,
     opens_at_end,
     quiet,
-    unfinished,
 )
 from lmagent.providers.formats.place import MarkupPlace, belongs
-from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAG, Pairing, quoted, unopened
+from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, quoted, unopened
 
 _WINDOW = 2000
-_CONTEXT = 450
-"""Characters before the place that are kept of a growing text: the line before markup decides its meaning."""
 _EFFORT = 8
 """Limit for the characters read for text that is no call, as a multiple of the text's length."""
 _QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
 _CONTINUES = re.compile(r" [a-z]|[,;:.?!)]")
 _NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
+
+
+_LAST = 300
+"""Characters at the end of the text that are kept to decide about the markup after it."""
+
+
+class Content:
+    """Collects the text for the user; `last` is its end.
+
+    Text on both sides of removed markup is joined by a blank line, or by a blank inside a line. Blanks at the end are
+    held back until more text follows; a text without removals keeps them.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._pieces: list[str] = []
+        self._blank = ""
+        self._gap = False
+        self._whole = True
+
+    @property
+    def empty(self) -> bool:
+        return not self._pieces
+
+    @property
+    def gapped(self) -> bool:
+        return self._gap
+
+    def add(self, text: str) -> None:
+        if self._gap:
+            bare = text.lstrip()
+            if not bare:
+                self._blank += text
+                return
+            lead = self._blank + text[: len(text) - len(bare)]
+            self._blank = "" if not self._pieces else "\n\n" if "\n" in lead or not lead else " "
+            text, self._gap = bare, False
+        body = text.rstrip()
+        if body:
+            piece = self._blank + body
+            self._pieces.append(piece)
+            self.last = (self.last + piece[-_LAST:])[-_LAST:]
+            self._blank = text[len(body) :]
+        else:
+            self._blank += text
+
+    def gap(self) -> None:
+        self._gap, self._whole = True, False
+
+    def forget(self) -> str:
+        """Remove all text so far, which was thought, and return it."""
+        thought = "".join(self._pieces)
+        self._pieces.clear()
+        self._blank = self.last = ""
+        self.gap()
+        return thought
+
+    def whole(self) -> str:
+        return "".join(self._pieces) + (self._blank if self._whole else "")
 
 
 class Scanner:
@@ -52,80 +105,37 @@ class Scanner:
     Attributes:
         content: the visible text.
         cut: the name of a call that the end of the text cut off; None if none was.
-        thinking: a growing text ends in a thought that has no tag yet.
-        told: the end of the part of the latest thought that was handed to `live`.
-        live: visible thoughts since they were last taken out.
     """
 
-    def __init__(self, tools: Toolset, *, calls: bool = True) -> None:
+    def __init__(self, text: str, tools: Toolset, *, calls: bool = True) -> None:
         self.content = Content()
         self.thoughts: list[str] = []
         self.calls: list[FoundCall] = []
         self.cut: str | None = None
-        self.thinking = False
-        self.told = 0
-        self.live: list[str] = []
+        self._text = text
         self._tools = tools
         self._with_calls = calls
         self._here, self._event = CALLS_AND_THOUGHTS if calls else THOUGHTS
-        self._load("", final=False)
+        self._source = Source(text, tools)
+        self._pairing = Pairing(text)
         self._at = self._line = 0
-        self._lead = ""
         self._fresh = True
-        self._said_since = self._over = self._doubt = self._plain = False
+        self._said_since = self._over = self._doubt = False
         self._closed_thoughts = False
         self._since_thought = self._spent = 0
         self._unopened: list[tuple[int, int]] | None = None
         self._fence: re.Pattern[str] | None = None
         self._examples: set[str] = set()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._text) - self._at
-
-    def read(self, text: str, *, final: bool) -> None:
-        """Continue reading.
-
-        Args:
-            text: the text that `trim` has not dropped, with the new text.
-            final: the text is complete.
-        """
-        self.thinking = False
-        lines = len(text) if final else text.rfind("\n", self._at) + 1
-        try:
-            if lines > self._at:
-                self._load(text if final else text[:lines], final=final)
-                while self._at < lines and not self._over:
-                    self._step()
-            if not (final or self._over):
-                self._load(text, final=False)
-                self._read_open_line()
-        except More:
-            self._text = text
-
-    def trim(self) -> int:
-        """Drop text that no decision depends on any more; return its length."""
-        cut = max(0, self._at - _CONTEXT)
-        if cut > self._line:
-            self._lead = (self._lead + self._text[self._line : self._line + 40])[:40]
-        self._at -= cut
-        self._line = max(0, self._line - cut)
-        self.told -= cut
-        return cut
-
-    def _load(self, text: str, *, final: bool) -> None:
-        self._text = text
-        self._source = Source(text, self._tools, final=final)
-        self._pairing = Pairing(text, final=final)
+    def read(self) -> None:
+        if not self._with_calls and self._text.lstrip().startswith("{"):
+            self._say(len(self._text))  # requested JSON: tags in its strings are text
+        while self._at < len(self._text) and not self._over:
+            self._step()
 
     # The next place
 
     def _step(self) -> None:
-        if not self._with_calls and self.content.empty and self._text.startswith("{", self._source.skip(self._at)):
-            self._plain = True  # requested JSON: tags in its strings are text
-        if self._plain:
-            self._say(len(self._text))
-            return
         if self._fence is not None:
             closed = self._fence.search(self._text, self._at)
             self._say(closed.end() if closed else len(self._text))
@@ -134,7 +144,7 @@ class Scanner:
             return
         found = self._next()
         begin = found.start() if found else len(self._text)
-        size = opens_at_end(self._text) if found is None and self._with_calls and self._source.final else 0
+        size = opens_at_end(self._text) if found is None and self._with_calls else 0
         self._say(begin - size)
         if size and self._apart():
             self._take(Found(end=begin, cut=""))
@@ -157,7 +167,7 @@ class Scanner:
 
     def _skip_blanks(self) -> None:
         """Skip blanks: a line that begins after markup begins at its first word."""
-        if self._lead or self._at > self._line or not self._at or self._text[self._at - 1] == "\n":
+        if self._at > self._line or not self._at or self._text[self._at - 1] == "\n":
             return
         at = self._at
         while at < len(self._text) and self._text[at] in " \t":
@@ -165,21 +175,6 @@ class Scanner:
         if at < len(self._text):
             self._say(at)
             self._fresh, self._line = True, at
-
-    def _read_open_line(self) -> None:
-        """Take the text of an incomplete line, up to markup, and thoughts that begin in it."""
-        text = self._text
-        if self._plain:
-            self._say(len(text))
-        while self._at < len(text) and self._fence is None:
-            begins = self._fresh or (self._at == self._line and not self._lead)
-            if begins and OPEN_LINE.match(text, self._at):
-                return
-            found = INSIDE.search(text, self._at)
-            self._say(max(self._at, found.start() if found else len(text) - unfinished(text)))
-            if found is None or found.end() >= len(text) or not (found[0][0] == "`" or found[0] in OPENS):
-                return
-            self._markup(found[0])
 
     # Beginnings of lines
 
@@ -194,7 +189,7 @@ class Scanner:
         format = LINES[int(kind[1:])]
         begin = found.start(kind)
         self._source.begins = self.content.empty and not self.calls
-        result = format.read(self._source, begin, found[kind])
+        result = format.find(self._source, begin, found[kind])
         accepted = result is not None and (
             self._stands_alone(result) if format.bare else not self._shown(begin, result, format.name)
         )
@@ -254,7 +249,7 @@ class Scanner:
 
     def _begin_fence(self, found: re.Match[str]) -> None:
         begin = found.end() - len(found["fence"].lstrip())
-        head = fences.opening(self._source, begin)
+        head = fences.opening(self._text, begin)
         if head is None:
             self._say(begin)
             self._code(found["fence"].lstrip())
@@ -324,7 +319,6 @@ class Scanner:
         at = self._text.find(marks, begin, stop)
         while at >= 0 and (self._text[at - 1] == "`" or self._text[at + len(marks) : at + len(marks) + 1] == "`"):
             at = self._text.find(marks, at + 1, stop)
-        self._source.needs(stop < len(self._text) or 0 <= at < stop - len(marks))
         self._say(at + len(marks) if at >= 0 else begin)
 
     def _native(self, word: str, end: int) -> None:
@@ -351,7 +345,6 @@ class Scanner:
             self._say(line if line >= 0 else found.end)
 
     def _wraps(self, end: int) -> bool:
-        """Return whether a call of another format follows an opener directly."""
         opened = INSIDE.match(self._text, self._source.skip(end))
         if opened is None or opened[0] not in BY_OPENER or self._before(self._at).strip():
             return False
@@ -369,7 +362,6 @@ class Scanner:
                 item.at = begin
                 self._add(item)
             elif item.thought:
-                self.live.append(item.text)
                 self.thoughts.append(item.text)
             elif item.text:
                 self.content.add(item.text)
@@ -393,12 +385,7 @@ class Scanner:
             return
         before = self._before(self._at)
         joined = bool(before.strip()) and not MarkupPlace.ended(before)
-        try:
-            close, after = self._pairing.closing(self._at, word)
-        except More:
-            if not joined:
-                self._show_thought(end)
-            raise
+        close, after = self._pairing.closing(self._at, word)
         if close < 0 and joined and self._line_goes_on(end):
             self._say(end)  # a mention
             return
@@ -406,17 +393,7 @@ class Scanner:
             self._say(after)
             return
         close, after = (close, after) if close >= 0 else (len(self._text), len(self._text))
-        self.live.append(self._text[max(end, self.told) : close])
         self._end_thought(self._text[end:close], after)
-
-    def _show_thought(self, begin: int) -> None:
-        """Hand on the new part of an open thought, up to the first tag in it."""
-        tag = TAG.search(self._text, begin)
-        end = tag.start() if tag else len(self._text) - unfinished(self._text)
-        begin = max(begin, self.told)
-        if begin < end:
-            self.live.append(self._text[begin:end])
-        self.told, self.thinking = max(begin, end), tag is None
 
     def _line_goes_on(self, at: int) -> bool:
         line = self._text.find("\n", at, at + _WINDOW)
@@ -450,7 +427,7 @@ class Scanner:
 
     def _is_thought(self) -> bool:
         """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
-        if not self._source.final or self._closed_thoughts:
+        if self._closed_thoughts:
             return False
         if self._unopened is None:
             self._unopened = unopened(self._text)
@@ -463,7 +440,6 @@ class Scanner:
         return True
 
     def _mentioned(self, end: int) -> bool:
-        """Return whether a closing tag is a word of a sentence."""
         before = self._before(self._at)
         if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
             return False
@@ -472,14 +448,13 @@ class Scanner:
     # The place
 
     def _say(self, end: int) -> None:
-        """Take the text up to `end` as text."""
         if end <= self._at:
             return
         piece = self._text[self._at : end]
         self.content.add(piece)
         line = self._text.rfind("\n", self._at, end)
         if line >= 0:
-            self._line, self._lead, self._fresh = line + 1, "", False
+            self._line, self._fresh = line + 1, False
         elif piece.strip():
             self._fresh = False
         self._said_since = self._said_since or bool(piece.strip())
@@ -489,14 +464,14 @@ class Scanner:
         """Skip markup up to `end`; a line begins after it."""
         self.content.gap()
         self._at = self._line = end
-        self._lead, self._fresh = "", True
+        self._fresh = True
 
     def _before(self, at: int) -> str:
         """Return the line before `at`: its beginning and its end."""
         line = self._text[self._line : min(self._line + 40, at)]
         if at - self._line > 40:
             line += self._text[max(self._line + 40, at - 200) : at]
-        return self._lead + line
+        return line
 
     def _place(self, begin: int, end: int) -> MarkupPlace:
         return MarkupPlace(self._source, self._before(begin), end, self.content.last)

@@ -9,16 +9,14 @@ Phi-4-mini (`<|tool_call|>…<|/tool_call|>`, `functools[…]`), Nemotron (`<TOO
 InternLM's chat format document.
 """
 
-from typing import Any, cast
-
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Format, Found, FoundCall, Source, Toolset, make_call
-from lmagent.providers.formats.llama import code_call
+from lmagent.providers.formats.base import Format, Found, Source
+from lmagent.providers.formats.tokens import code_call
 
 _NEXT = ("<tool_call>",)
 _LFM2_OPEN, _LFM2_ENDS = ("<|tool_call_start|>",), ("<|tool_call_end|>",)
 _INTERNLM_ENDS = ("<|action_end|>",)
-_internlm_plugin = jsoncalls.between("internlm", _INTERNLM_ENDS)
+_internlm_plugin = jsoncalls.between(_INTERNLM_ENDS)
 
 
 def _internlm(source: Source, at: int, opener: str) -> Found | None:
@@ -26,80 +24,60 @@ def _internlm(source: Source, at: int, opener: str) -> Found | None:
     kind = source.starts(place, "<|plugin|>", "<|interpreter|>") if opener == "<|action_start|>" else "<|plugin|>"
     place += len(kind) if opener == "<|action_start|>" else 0
     if kind == "<|interpreter|>":
-        return code_call(source, place, _INTERNLM_ENDS, "internlm")
+        return code_call(source, place, _INTERNLM_ENDS)
     return _internlm_plugin(source, place, "<|plugin|>")
 
 
 _APERTUS_ENDS = ("<|tools_suffix|>",)
 
 
-def _apertus_shape(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
-    """Return calls of an object whose keys are tools and whose values are the arguments."""
-    entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if len(entry) > 1 or "name" in entry:
-        return jsoncalls.shaped(value, tools, raw, format)
-    return [make_call(tools, name, arguments, raw, format) for name, arguments in entry.items()] or None
-
-
-def _apertus(source: Source, at: int, opener: str) -> Found | None:
-    at = source.skip(at)
-    if source.text[at : at + 1] not in ("[", "{"):
-        return None
-    found, _ = jsoncalls.read_values(source, at, _APERTUS_ENDS, "apertus", _apertus_shape)
-    return jsoncalls.closed(source, found, _APERTUS_ENDS) if found else _apertus_plain(source, at, opener)
-
-
-_apertus_plain = jsoncalls.between("apertus", _APERTUS_ENDS)
-
-
 def _functools(source: Source, at: int, opener: str) -> Found | None:
-    return jsoncalls.between("phi-4-mini", ())(source, at + len("functools"), "\0")
+    return jsoncalls.between(())(source, at + len("functools"), "\0")
 
 
 FORMATS = (
     Format(
         name="hermes",
         openers=("<tool_call>",),
-        read=jsoncalls.between("hermes", ("</tool_call>", "<tool_call|>", "</tool_calls>")),
+        read=jsoncalls.between(("</tool_call>", "<tool_call|>", "</tool_calls>")),
         quiet=("</tool_call>",),
     ),
-    Format(name="hermes", openers=("<tool_call>",), read=pycalls.between("hermes", ("</tool_call>",))),
+    Format(name="hermes", openers=("<tool_call>",), read=pycalls.between(("</tool_call>",))),
     # Also the tag around the list of tools in the prompt, which models repeat: only an unmistakable call counts.
-    Format(
-        name="hermes", openers=("<tools>",), read=jsoncalls.between("hermes", ("</tools>",), _NEXT, jsoncalls.anchored)
-    ),
-    Format(name="hermes", openers=("<toolcall>",), read=jsoncalls.between("hermes", ("</toolcall>",), _NEXT)),
-    Format(name="hermes", openers=("<tool_use>",), read=jsoncalls.between("hermes", ("</tool_use>",), _NEXT)),
-    Format(name="hermes", openers=("<tool>",), read=jsoncalls.between("hermes", ("</tool>",), _NEXT)),
-    Format(
-        name="longcat",
-        openers=("<longcat_tool_call>",),
-        read=jsoncalls.between("longcat", ("</longcat_tool_call>",)),
-    ),
+    Format(name="hermes", openers=("<tools>",), read=jsoncalls.between(("</tools>",), _NEXT, jsoncalls.anchored)),
+    Format(name="hermes", openers=("<toolcall>",), read=jsoncalls.between(("</toolcall>",), _NEXT)),
+    Format(name="hermes", openers=("<tool_use>",), read=jsoncalls.between(("</tool_use>",), _NEXT)),
+    Format(name="hermes", openers=("<tool>",), read=jsoncalls.between(("</tool>",), _NEXT)),
+    Format(name="longcat", openers=("<longcat_tool_call>",), read=jsoncalls.between(("</longcat_tool_call>",))),
     Format(
         name="cohere-r7b",
         openers=("<|START_ACTION|>",),
-        read=jsoncalls.between("cohere-r7b", ("<|END_ACTION|>",)),
+        read=jsoncalls.between(("<|END_ACTION|>",)),
         quiet=("<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     ),
     Format(
         name="granite",
         openers=("<|tool_call|>",),
-        read=jsoncalls.between("granite", ("<|/tool_call|>", "<|end_of_text|>", "</tool_call>")),
+        read=jsoncalls.between(("<|/tool_call|>", "<|end_of_text|>", "</tool_call>")),
         quiet=("<|end_of_text|>", "<|/tool_call|>"),
     ),
-    Format(name="granite", openers=("<function_call>",), read=jsoncalls.between("granite", ("</function_call>",))),
-    Format(name="granite", openers=("<functioncall>",), read=jsoncalls.between("granite", ("</functioncall>",))),
+    Format(name="granite", openers=("<function_call>",), read=jsoncalls.between(("</function_call>",))),
+    Format(name="granite", openers=("<functioncall>",), read=jsoncalls.between(("</functioncall>",))),
     Format(name="phi-4-mini", line=r"functools\b", read=_functools),
-    Format(name="nemotron", openers=("<TOOLCALL>",), read=jsoncalls.between("nemotron", ("</TOOLCALL>",))),
+    Format(name="nemotron", openers=("<TOOLCALL>",), read=jsoncalls.between(("</TOOLCALL>",))),
     Format(
         name="minimax-m1",
         openers=("<tool_calls>",),
-        read=jsoncalls.between("minimax-m1", ("</tool_calls>",)),
+        read=jsoncalls.between(("</tool_calls>",)),
         quiet=("</tool_calls>",),
     ),
-    Format(name="lfm2", openers=_LFM2_OPEN, read=pycalls.between("lfm2", _LFM2_ENDS), quiet=_LFM2_ENDS),
-    Format(name="lfm2", openers=_LFM2_OPEN, read=jsoncalls.between("lfm2", _LFM2_ENDS)),
+    Format(name="lfm2", openers=_LFM2_OPEN, read=pycalls.between(_LFM2_ENDS), quiet=_LFM2_ENDS),
+    Format(name="lfm2", openers=_LFM2_OPEN, read=jsoncalls.between(_LFM2_ENDS)),
     Format(name="internlm", openers=("<|action_start|>", "<|plugin|>"), read=_internlm, quiet=_INTERNLM_ENDS),
-    Format(name="apertus", openers=("<|tools_prefix|>",), read=_apertus, quiet=(*_APERTUS_ENDS, "<|assistant_end|>")),
+    Format(
+        name="apertus",
+        openers=("<|tools_prefix|>",),
+        read=jsoncalls.between(_APERTUS_ENDS),
+        quiet=(*_APERTUS_ENDS, "<|assistant_end|>"),
+    ),
 )

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
-from lmagent.providers.formats.base import More
-
 _LOWER = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _WORDS = (*_LOWER, *(word.capitalize() for word in _LOWER), "THINK", "THINKING", "THOUGHT", "REASONING")
 _PAIRS: tuple[tuple[str, str, str], ...] = (
@@ -36,7 +34,7 @@ _FAMILY = {
     for family in OPENS.values()
 }
 TAG = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
-_MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
+MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
 _FENCE = re.compile(r"(?m)^ {0,3}(?:`{3,}|~{3,})[^`\n]*$")
 _NEAR = 400
 
@@ -44,13 +42,20 @@ _NEAR = 400
 def quoted(text: str, start: int, end: int) -> bool:
     """Return whether a tag is a quotation: between quotation marks, or inside inline code."""
     before = text[start - 1] if start else ""
-    if before in _MARKS and before and text[end : end + 1] == _MARKS[before]:
+    if before in MARKS and before and text[end : end + 1] == MARKS[before]:
         return True
     line = text[max(text.rfind("\n", max(0, start - _NEAR), start) + 1, start - _NEAR, 0) : start]
     if line.replace("```", "").count("`") % 2 == 0:
         return False
     stop = text.find("\n", end, end + _NEAR)
     return "`" in text[end : stop if stop >= 0 else end + _NEAR]
+
+
+def is_open_quotation(thought: str, rest: str) -> bool:
+    """Return whether the tag after a growing thought may be a quotation in it."""
+    line = thought[thought.rfind("\n") + 1 :].replace("```", "")
+    marked = line[-1:] in MARKS and line[-1:] != "" and rest[:1] == MARKS[line[-1:]]
+    return marked or line.count("`") % 2 == 1 or len(_fences(thought, 0)) % 2 == 1
 
 
 def unbalanced(text: str) -> bool:
@@ -83,29 +88,16 @@ def _fences(text: str, at: int) -> list[int]:
 
 
 class Pairing:
-    def __init__(self, text: str, *, final: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._final = final
         self._known: dict[str, dict[int, int]] = {}
 
     def closing(self, at: int, opening: str) -> tuple[int, int]:
-        """Return the end of the thought that a tag at `at` opens, and the place after its closing tag; -1, -1 without
-        one.
-
-        Raises:
-            More: it is not closed yet.
-        """
+        """Return the end of the thought that a tag opens, and the place after its closing tag; else -1, -1."""
         family = OPENS[opening]
-        if not self._final:
-            tags = self._tags(at, family)
-            place, fences = _matched(tags).get(at, -1), _fences(self._text, at)
-            closes = [place for place, opens in tags if not opens]
-            if place < 0 or any(bisect_left(fences, each) % 2 or self._may_be_quoted(each) for each in closes):
-                raise More
-        else:
-            if family not in self._known:
-                self._known[family] = self._pairs(at, family)
-            place = self._known[family].get(at, -1)
+        if family not in self._known:
+            self._known[family] = self._pairs(at, family)
+        place = self._known[family].get(at, -1)
         found = _FAMILY[family].match(self._text, place) if place >= 0 else None
         return (place, found.end()) if found else (-1, -1)
 
@@ -124,16 +116,6 @@ class Pairing:
             if number % 2 == 0 or number >= len(fences) or fences[number] > last:
                 kept.append((place, opens))
         return kept
-
-    def _may_be_quoted(self, at: int) -> bool:
-        """Return whether text after the tag at `at` that has not arrived may show that the tag is a quotation."""
-        found = TAG.match(self._text, at)
-        end = found.end() if found else at
-        if end >= len(self._text):
-            return True
-        line = self._text[max(self._text.rfind("\n", 0, at) + 1, at - _NEAR) : at]
-        rest = self._text[end : end + _NEAR]
-        return line.count("`") % 2 == 1 and len(rest) < _NEAR and "\n" not in rest and "`" not in rest
 
     def _begins_line(self, at: int) -> bool:
         near = max(0, at - 80)
