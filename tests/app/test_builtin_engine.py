@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lmagent.app import builtin
+from lmagent.app.servers import builtin
 from lmagent.app.servers.builtin import best_of, builtin_server
 from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import HostOptions, open_host

@@ -7,8 +7,7 @@ import shutil
 from escape_kit import KEY, Case, Ground, run
 
 from lmagent.core.sandbox import Exec, Limits, Sandbox
-from lmagent.tools.shell.carry import command_line
-from lmagent.tools.shell.carry import ShellState, learn
+from lmagent.tools.shell.carry import ShellState, command_line, learn
 
 
 def _sh(name: str, script: str, **more) -> Case:

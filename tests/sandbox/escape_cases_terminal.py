@@ -7,8 +7,8 @@ from functools import partial
 
 from escape_kit import Case, Ground, Ran
 
-from lmagent.tools.shell.collect import Collector, clean
 from lmagent.tools.sanitize import one_line, printable
+from lmagent.tools.shell.collect import Collector, clean
 
 _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

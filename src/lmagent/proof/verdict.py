@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, field
 
 from lmagent.core import events as ev
+from lmagent.core.events import OWN_CALL
 from lmagent.core.messages import ToolCall
 from lmagent.core.plurals import plural
-from lmagent.core.toolevents import OWN_CALL
 from lmagent.core.work import Proof
 from lmagent.proof.checks import code_of, has_code, is_looking, ran_tests
 
