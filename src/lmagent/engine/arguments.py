@@ -21,8 +21,7 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
     """Return the arguments as the tool's type.
 
-    Raises:
-        ToolError: they do not fit, or some are unknown; the text tells the model what to do.
+    Raises ToolError: they do not fit, or some are unknown; the text tells the model what to do.
     """
     named = _named(tool, arguments)
     if isinstance(tool.arguments, dict):

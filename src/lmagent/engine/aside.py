@@ -26,8 +26,7 @@ def ask_aside(
     Args:
         messages: the messages before the question, with no call open; None for the conversation.
 
-    Raises:
-        ProviderError: the model gave no answer.
+    Raises ProviderError: the model gave no answer.
     """
     request = msgspec.structs.replace(
         session.request(),

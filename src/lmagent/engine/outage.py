@@ -58,8 +58,7 @@ class Outage:
     async def sit_out(self, failure: ProviderError) -> None:
         """Wait before the next try, and show the wait to all watchers.
 
-        Raises:
-            ProviderError: the failure itself, if it is no outage or its time is over.
+        Raises ProviderError: the failure itself, if it is no outage or its time is over.
         """
         session = self._session
         clock = session.wiring.clock

@@ -79,15 +79,8 @@ class Wiring(Struct):
     """The parts that a session works with, put together by `app`.
 
     Attributes:
-        agent: prompt, model, limits, window.
         workspace: the tools' folder. Never taken from a log: a log is data, and can come with a checkout.
-        rules: permission rules of the configuration.
         attended: whether a user can answer approvals; if not, calls that need one are denied.
-        notes: sources of the notes at the tail.
-        secrets: values that must never reach the log or the model.
-        snapshots: keeps what calls change; None without undo.
-        traits: facts learned about models before.
-        reviews: features' decisions about the course of a turn.
         fences: features' bans on tools; asked before the gate.
         orders: the handlers of features' commands, by the command's type.
         abandon: ends the sub-agents of a call that will not be continued; returns the call's result.
@@ -207,8 +200,7 @@ class Session:
     async def record(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
         """Write an event to the log, fold it in, and show it.
 
-        Raises:
-            StoreError: it could not be written. Nothing may be done that depends on it.
+        Raises StoreError: it could not be written. Nothing may be done that depends on it.
         """
         if self.state.turn_open and not event.turn:
             event = msgspec.structs.replace(event, turn=self.state.turn)

@@ -27,8 +27,7 @@ STREAM_RETRIES = 2
 async def take_step(session: Session) -> ModelReply:
     """Call the model once; retry after broken streams and, once, after an overflow.
 
-    Raises:
-        ProviderError: the model gave no reply; the conversation is as before.
+    Raises ProviderError: the model gave no reply; the conversation is as before.
     """
     overflowed = False
     broken = 0

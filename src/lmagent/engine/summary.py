@@ -65,9 +65,7 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
     """Return the model's summary of the messages it has read, empty if it gave none, and the usage.
 
     Args:
-        session: the session; no call is open.
         focus: the subject that the user wants kept above all.
-        tokens: cap on the summary.
         overflown: the server has just refused a prompt that was thought to fit.
     """
     messages = session.state.messages[: seen(session.state.messages)]

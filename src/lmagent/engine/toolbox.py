@@ -69,8 +69,7 @@ class Toolbox:
     def add(self, tool: Tool) -> None:
         """Register a tool.
 
-        Raises:
-            ValueError: the name is taken.
+        Raises ValueError: the name is taken.
         """
         if tool.name in self._tools or tool.name == USE_TOOL.name:
             raise ValueError(f"a tool named {tool.name!r} is registered already")

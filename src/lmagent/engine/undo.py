@@ -54,7 +54,6 @@ class UndoWatch(Struct, frozen=True):
     Attributes:
         paths: the paths that it may change; None for all.
         began: when the scan before it began: from then on others may change files too.
-        by: the surface, for the user's own change.
     """
 
     call_id: str
@@ -67,8 +66,7 @@ class UndoWatch(Struct, frozen=True):
 async def keep_before(session: Session, invocation: Invocation) -> UndoWatch | None:
     """Keep the state that a call may change: the paths that a writing tool names, everything for a command.
 
-    Raises:
-        ToolError: it cannot be kept, so the call must not be made.
+    Raises ToolError: it cannot be kept, so the call must not be made.
     """
     tool, call, snapshots = invocation.tool, invocation.call, session.wiring.snapshots
     if snapshots is None or tool.effect not in EFFECTS:
@@ -78,13 +76,7 @@ async def keep_before(session: Session, invocation: Invocation) -> UndoWatch | N
 
 
 def user_change(session: Session, what: str, path: str, by: str) -> UndoWatch:
-    """Return the watch for the user's own change of a file.
-
-    Args:
-        what: the change in a word, such as `upload`.
-        path: relative to the workspace.
-        by: the surface.
-    """
+    """Return the watch for the user's own change of a file."""
     return UndoWatch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
 
 

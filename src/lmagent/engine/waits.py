@@ -12,7 +12,7 @@ the two (PEP 495, fold 0).
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -43,32 +43,25 @@ class Moment(Struct, frozen=True):
     reason: str
 
 
-class UnclearWait(Struct, frozen=True):
-    """Why a wait is refused, for the model."""
-
-    why: str
+INSIDE = f"WAIT: has to begin its line; {FORMS}."
 
 
-INSIDE = UnclearWait(f"WAIT: has to begin its line; {FORMS}.")
-
-
-def read_wait(text: str, now: float) -> Moment | UnclearWait:
-    """Parse the text after `WAIT:`. `now` is in Unix seconds."""
+def read_wait(text: str, now: float) -> Moment | str:
+    """Parse the text after `WAIT:`; return why it is refused, for the model. `now` is in Unix seconds."""
     stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
     if found := _FROM_NOW.match(stripped):
-        seconds = int(found["count"]) * _UNITS[found["unit"][0].lower()]
-        moment: float | UnclearWait = now + seconds if seconds <= FARTHEST else _too_far(found[0])
+        moment: float | str = now + int(found["count"]) * _UNITS[found["unit"][0].lower()]
     elif found := _MOMENT.match(stripped):
         moment = _moment(found)
     else:
-        return UnclearWait(f"{_first_words(stripped)!r} is no time; {FORMS}.")
-    if isinstance(moment, UnclearWait):
+        return f"{_first_words(stripped)!r} is no time; {FORMS}."
+    if isinstance(moment, str):
         return moment
     if moment > now + FARTHEST:
-        return _too_far(found[0].strip())
+        return f"{found[0].strip()!r} is more than a year from now, and nothing here waits that long."
     rest = stripped[found.end() :].lstrip(_EDGES)
     if rest and rest[0] not in _BREAKS:
-        return UnclearWait(f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}.")
+        return f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}."
     reason = rest.lstrip(_EDGES + _BREAKS).rstrip(_EDGES)
     return Moment(moment, reason or "no reason given")
 
@@ -78,37 +71,17 @@ def local(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
 
 
-def _moment(found: re.Match[str]) -> float | UnclearWait:
+def _moment(found: re.Match[str]) -> float | str:
+    offset, zone = (found["offset"] or "").upper().replace("UTC", "Z"), found["zone"] or found["name"]
     try:
-        time = datetime.fromisoformat(f"{found['day']}T{found['time'].replace(',', '.')}")
-    except ValueError as error:
-        return UnclearWait(f"{found[0].strip()!r} is no time ({error}); {FORMS}.")
-    zone = found["name"] if found["zone"] is None else found["zone"]
-    try:
-        if found["offset"]:
-            return time.replace(tzinfo=_offset(found["offset"])).timestamp()
-        if zone is None:
-            return time.timestamp()
-        from zoneinfo import ZoneInfo  # takes 3 ms: only for a wait with a zone
+        time = datetime.fromisoformat(f"{found['day']}T{found['time'].replace(',', '.')}{offset}")
+        if not offset and (zone is not None or found["zone"] is not None):
+            from zoneinfo import ZoneInfo  # takes 3 ms: only for a wait with a zone
 
-        return time.replace(tzinfo=ZoneInfo(zone.strip())).timestamp()
-    except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
-        what = f"the time zone {zone!r}" if zone is not None else repr(found[0].strip())
-        return UnclearWait(f"{what} is not known here; give the offset instead: 2026-03-01T09:00:00+01:00.")
-    except OverflowError:
-        return UnclearWait(f"{found[0].strip()!r} is no time that this machine knows; {FORMS}.")
-
-
-def _offset(text: str) -> timezone:
-    if text.upper() in ("Z", "UTC"):
-        return UTC
-    digits = text[1:].replace(":", "").ljust(4, "0")
-    shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-    return timezone(-shift if text[0] == "-" else shift)
-
-
-def _too_far(what: str) -> UnclearWait:
-    return UnclearWait(f"{what!r} is more than a year from now, and nothing here waits that long.")
+            time = time.replace(tzinfo=ZoneInfo((zone or "").strip()))
+        return time.timestamp()
+    except (KeyError, ValueError, OSError, OverflowError):  # OSError: a path that is no file of the time zones
+        return f"{found[0].strip()!r} is no time that is known here; {FORMS}."
 
 
 def _first_words(text: str) -> str:

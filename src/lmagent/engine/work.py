@@ -38,12 +38,7 @@ WorkEvent = (
 
 
 class TurnTasks(Struct):
-    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task.
-
-    Attributes:
-        tasks: by id.
-        state: the task state; None if it was not changed.
-    """
+    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task."""
 
     tasks: dict[str, tuple[Task | None, Task | None]] = field(
         default_factory=dict[str, tuple["Task | None", "Task | None"]]
@@ -56,22 +51,11 @@ class WorkState(Struct):
 
     Attributes:
         parent: set in a sub-agent's session.
-        tasks: by id, in the order in which they were added.
-        proposal: the plan that waits for the user's decision.
-        plan: the plan that was approved last.
-        then: the mode that follows an approved plan.
         budget: a hard total since it was set; earlier usage is in `spent_before` and `steps_before`.
         children: sub-agents by their call and its task.
-        results: the sub-agents' reports, by the same key.
-        child_usage: tokens of the sub-agents.
-        child_steps: model calls of the sub-agents.
-        reported: the latest report of this session as a sub-agent.
         reported_in: the turn of that report; later input opens another turn, with a new report.
-        origins: origins, other than the terminal, that have submitted an input.
         calls: changes of the tasks by the model's calls, by call.
         others: changes of the tasks by others than the model, in order.
-        decided: the latest decision on a plan.
-        turns: the model's changes to its tasks, by turn.
         options: the session's own values in place of the settings.
     """
 

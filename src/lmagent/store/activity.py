@@ -29,15 +29,8 @@ class Activity(Struct, frozen=True):
     """One line.
 
     Attributes:
-        session: in which it happened.
-        seq: the event's.
-        ts: when, Unix seconds.
         type: message, tool_call, tool_result, approval_request, approval_resolved or done.
-        tool: name of the tool; empty for none.
-        summary: the action, in one line.
         status: of a result (ok, error, denied, interrupted), of an approval (approved, denied), or how a turn ended.
-        duration_ms: of a call, in milliseconds.
-        title: the session's.
     """
 
     session: str

@@ -102,11 +102,6 @@ def link_blobs(source: Path, target: Path, names: set[str]) -> None:
     """Give a forked session the blobs that it refers to: by hard link, or as a copy where links are not possible.
 
     A blob that the source has lost is skipped: reading it will say so.
-
-    Args:
-        source: folder of the blobs of the one session.
-        target: of the other.
-        names: the first 12 digits of their hashes.
     """
     there = sorted(os.listdir(source)) if source.is_dir() else []
     for name in there:

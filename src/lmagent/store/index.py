@@ -47,14 +47,7 @@ _PLACE = (  # an event keeps its number wherever its line is now: a reader that 
 
 
 class EventPlace(Struct, frozen=True):
-    """Where an event is.
-
-    Attributes:
-        number: its number among all, from 1, rising.
-        seq: its place in that session.
-        start: where its line begins in the log, in bytes.
-        size: bytes of the line.
-    """
+    """Where an event is."""
 
     number: int
     session: str
@@ -97,8 +90,6 @@ class Unattended(Struct, frozen=True):
     Attributes:
         until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
-        origin: of its newest input.
-        surface: where it came from.
     """
 
     session: str
@@ -144,10 +135,7 @@ class SessionIndex:
         Sessions of sub-agents are included when they are asked for or `search` is not empty.
 
         Args:
-            limit: how many at most; sub-agents' are not counted.
             children: with those of sub-agents, whatever the shelf.
-            after: only what follows this place.
-            shelf: open or archived sessions, or all.
             search: only those that contain all these words, anywhere, or have the text in their id or title.
         """
         return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))

@@ -36,14 +36,7 @@ class JsonlLog:
     """The log of one session, open for writing by this process alone.
 
     Args:
-        folder: where it is.
-        clock: gives events their time.
         last: of a new log, the last event of a deleted namesake; 0 for none.
-
-    Attributes:
-        session: the session's id.
-        damage: the faults found when the log was opened.
-        folder: where it is.
     """
 
     session: str
@@ -75,8 +68,6 @@ class JsonlLog:
         Raises SessionNotFound, SessionBusy or StoreError.
 
         Args:
-            folder: of the session.
-            clock: gives events their time.
             lock: the session's, if it is held already; the log has it from here on.
         """
         _require_real_folders(folder)

@@ -24,11 +24,6 @@ class UsageSums(Struct, frozen=True):
 
     Attributes:
         key: the day (`2026-01-31`), the model's name, or the session's id.
-        title: of the session; empty for a day or a model.
-        steps: model calls, summaries included.
-        prompt_tokens: tokens of all prompts.
-        completion_tokens: tokens of all replies.
-        cached_tokens: prompt tokens that came from the server's cache.
     """
 
     key: str

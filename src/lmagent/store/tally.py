@@ -43,15 +43,7 @@ class Tally(Struct):
         job: the text of the origin of the work.
         surface: where the newest input came from.
         queued: the same for an input that a user sent while the turn of a job was open.
-        asks: approvals that wait for the user.
-        planned: a plan waits for the user.
-        pinned: it is listed before all others.
-        archived: it is listed only among archived sessions.
         child: it is a sub-agent's session, and continues with its parent.
-        read_to: offset in bytes up to which the log has been read.
-        size: size of the log when it was read, in bytes.
-        mtime_ns: its time of change then.
-        inode: its number in the file system then.
     """
 
     id: str
