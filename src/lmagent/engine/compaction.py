@@ -9,7 +9,7 @@ a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from msgspec import Struct
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Part, Text
 from lmagent.engine import ledger, worktext
-from lmagent.engine.fitting import fitted
+from lmagent.engine.intake import fitted
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.engine.summary import seen, summarise
@@ -51,7 +51,9 @@ async def compact(session: Session, trigger: Trigger) -> None:
     before = state.estimate_tokens()
     budget = _budget(session, trigger)
     if not _gains(state, cut(state, "", budget)):  # the model's summary would only add to it
-        await _tell_too_short(session, trigger)
+        if trigger == "command":
+            text = "the conversation is too short to be shortened"
+            await session.record(Notice(level="info", code="not_compacted", text=text))
         return
     summary, usage = "", None
     if trigger == "command":
@@ -81,41 +83,20 @@ def _gains(state: SessionState, messages: Sequence[Message]) -> bool:
     return sum(map(message_bytes, messages)) < state.conversation_bytes
 
 
-async def _tell_too_short(session: Session, trigger: Trigger) -> None:
-    if trigger == "command":
-        text = "the conversation is too short to be shortened"
-        await session.record(Notice(level="info", code="not_compacted", text=text))
-
-
 async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[Message]) -> None:
-    """Notify the user how much of their own text the model no longer sees; again when it doubles."""
+    """Notify the user how much of their own text the model no longer sees whole; again when it doubles."""
     sent = "\n".join(message.text for message in messages if message.role == "user")
-    lost = sum(_size(text) - _kept(text, sent) for text in texts)
+    lost = sum(_size(text) for text in texts if text not in sent)
     told = f"task_cut {lost.bit_length()}"
     if lost < WORTH_TELLING or told in session.warned:
         return
     session.warned.add(told)
     text = (
-        f"{lost:,} of the {sum(map(_size, texts)):,} bytes that you wrote yourself were left out, so that the "
-        f"conversation fits the window of {session.window.tokens:,} tokens"
+        f"{lost:,} of the {sum(map(_size, texts)):,} bytes that you wrote yourself were shortened or left out, so that "
+        f"the conversation fits the window of {session.window.tokens:,} tokens"
     )
     fix = "load the model with a larger context, or put long input into a file of the workspace"
     await session.record(Notice(level="warning", code="task_cut", text=text, fix=fix))
-
-
-def _kept(text: str, sent: str) -> int:
-    """Return how many bytes of a user's text are sent: all of it, or parts of its beginning and end."""
-    if text in sent:
-        return _size(text)
-
-    def longest(end: Callable[[int], str]) -> int:
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if end(middle) in sent else (low, middle - 1)
-        return _size(end(low))
-
-    return min(_size(text), longest(lambda size: text[:size]) + longest(lambda size: text[len(text) - size :]))
 
 
 def _size(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Intake: a tool's output becomes the model's text. It is capped once, here, and not again.
+"""Intake: a tool's output becomes the model's text. It is capped once, here; only a cut shortens it again.
 
 Lines are counted in one way everywhere: they end at a line feed. A cut names the missing lines and the call that shows
 them.
@@ -7,12 +7,20 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from lmagent.core.messages import Message, ToolResult
+from lmagent.engine.state import message_bytes
 
 HEAD_SHARE = 0.7
 """Share of a capped result that shows its beginning; the rest shows its end."""
 
 NOTE = 200
 """Bytes that the line about a cut may take."""
+
+
+SMALLEST, MARK = 400, 80
+"""Bytes of a text that is not shortened further, since less would tell nothing; of the line about the missing part."""
 
 
 def size_of(text: str) -> int:
@@ -96,3 +104,37 @@ def _whole_lines(piece: bytes, *, keep_start: bool) -> bytes:
         return piece[: at + 1] if at > len(piece) // 2 else piece
     at = piece.find(b"\n")
     return piece[at + 1 :] if 0 <= at < len(piece) // 2 else piece
+
+
+def fitted(messages: Sequence[Message], size: int) -> list[Message]:
+    """Return the messages within `size` bytes, as far as shorter results achieve that."""
+    total = sum(map(message_bytes, messages))
+    if total <= size:
+        return list(messages)
+    results = [len(_content(message).encode("utf-8", "replace")) for message in messages if message.role == "tool"]
+    cap = level(results, size - total + sum(results))
+    return [_shortened(message, cap) for message in messages]
+
+
+def level(sizes: Sequence[int], room: int) -> int:
+    """Return the cap on the largest sizes with which all of them fit; at least `SMALLEST`."""
+    for position, size in enumerate(ordered := sorted(sizes)):
+        share = room // (len(ordered) - position)
+        if size > share:
+            return max(SMALLEST, share - MARK)
+        room -= size
+    return max((SMALLEST, *sizes))
+
+
+def _content(message: Message) -> str:
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    return result.content
+
+
+def _shortened(message: Message, size: int) -> Message:
+    if message.role != "tool":
+        return message
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    return Message("tool", (ToolResult(result.call_id, result.status, shorten(result.content, size)),))

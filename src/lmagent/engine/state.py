@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, field
 
+from lmagent.core.decoding import convert
 from lmagent.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -43,7 +44,6 @@ from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
-from lmagent.engine.filemarks import FileMarks
 from lmagent.engine.unwritten import Tried
 from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
 
@@ -60,6 +60,44 @@ LOST_MESSAGE = "[A message is missing here: the log was damaged.]"
 LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you continue.]"
 
 _NOTE_NAME = re.compile(r"<([a-z_]+)>")
+
+
+class _Data(Struct):
+    """Data of the tools that touch files; all other data is ignored."""
+
+    path: str = ""
+    sha256: str = ""
+    changed: bool = False
+    shown: dict[str, str] = {}
+    file: str = ""
+
+
+class FileMarks(Struct):
+    """The fold.
+
+    Attributes:
+        seen: files that the model was shown or wrote, by path, the last touched last.
+        kept: refused writes that the model may confirm, by path: SHA-256 of the blob with the text, and of the file.
+    """
+
+    seen: dict[str, FileMark] = field(default_factory=dict[str, FileMark])
+    kept: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+    def apply(self, event: ToolFinished) -> None:
+        try:
+            data = convert(event.data, _Data)
+        except ValidationError:
+            return
+        if event.status != "ok":
+            if event.artifact and data.file:
+                self.kept[data.path] = (event.artifact, data.file)
+            return
+        if data.changed:
+            self.kept.pop(data.path, None)
+        for path, sha256 in (*data.shown.items(), (data.path, data.sha256)):
+            if path and sha256:
+                before = self.seen.pop(path, None)
+                self.seen[path] = FileMark(sha256, data.changed or (before is not None and before.changed))
 
 
 class SessionState(Struct):

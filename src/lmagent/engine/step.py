@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lmagent.core.errors import BadReply, ContextOverflow, ProviderError, ServerFailure
+from functools import partial
+
+from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
 from lmagent.core.events import (
     MessageAdded,
     Notice,
@@ -16,7 +18,7 @@ from lmagent.core.events import (
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, ModelReply, Progress, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import constrain
-from lmagent.engine.outage import Outage, was_waited_for
+from lmagent.engine.outage import ask_patiently, was_waited_for
 from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
 
@@ -40,24 +42,15 @@ async def take_step(session: Session) -> ModelReply:
                 raise
             overflowed = True
             if overflow.silent:
-                notice = Notice(
-                    level="warning",
-                    code="prompt_cut",
-                    text=overflow.message,
-                    fix=overflow.fix,
-                    terminal=overflow.terminal,
-                )
-                await session.record(notice)
+                text, fix, typed = overflow.message, overflow.fix, overflow.terminal
+                await session.record(Notice(level="warning", code="prompt_cut", text=text, fix=fix, terminal=typed))
             from lmagent.engine.compaction import compact  # few sessions fill their window
 
             learn_window(session, overflow.window)
             await compact(session, "overflow")
         except ServerFailure as failure:
-            if (
-                not (failure.partial and failure.retryable)
-                or broken >= STREAM_RETRIES
-                or was_waited_for(session, failure)
-            ):
+            may_repeat = failure.partial and failure.retryable and not was_waited_for(session, failure)
+            if broken >= STREAM_RETRIES or not may_repeat:
                 raise
             broken += 1
             delay = float(broken)
@@ -76,32 +69,13 @@ async def _call(session: Session) -> ModelReply:
             prompt_tokens=tokens,
         )
     )
-    reply = await _answered(session)
+    reply = await ask_patiently(session, session.request, partial(_show, session))
+    if reply is None:
+        raise BadReply("the model server's stream ended without a reply", retryable=True)
     constrain.learn(session, reply)
     await _record(session, reply)
     session.partial = []
     return reply
-
-
-async def _answered(session: Session) -> ModelReply:
-    """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
-    outage = Outage(session)
-    while True:
-        session.partial = []
-        reply: ModelReply | None = None
-        try:
-            async for event in session.wiring.provider.stream(session.request()):
-                await outage.notice(event)
-                if isinstance(event, ModelReply):
-                    reply = event
-                else:
-                    _show(session, event)
-        except ProviderError as failure:
-            await outage.sit_out(failure)
-        else:
-            if reply is None:
-                raise BadReply("the model server's stream ended without a reply", retryable=True)
-            return reply
 
 
 def _show(session: Session, event: ModelEvent) -> None:

@@ -8,19 +8,19 @@ nothing, is asked once more, without tools and with the conversation as plain te
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unreachable
 from lmagent.core.events import Notice
 from lmagent.core.messages import NO_WORDS, Message, Text, ToolCall, ToolResult, user
-from lmagent.core.model import ModelEvent, ModelReply, Usage
+from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.engine import constrain, intake
-from lmagent.engine.aside import ask_aside
-from lmagent.engine.fitting import fitted, level
-from lmagent.engine.outage import Outage
+from lmagent.engine.aside import aside
+from lmagent.engine.intake import fitted, level
+from lmagent.engine.outage import ask_patiently
 from lmagent.engine.session import Session
 from lmagent.engine.state import message_bytes
 from lmagent.engine.work import summed
@@ -78,7 +78,9 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
         if request is None:
             continue
         try:
-            reply = await _answered(session, request)
+            reply = await ask_patiently(session, lambda request=request: request)
+            if reply is not None:
+                constrain.learn(session, reply)
         except ContextOverflow:
             continue
         except ProviderError as failure:
@@ -103,34 +105,26 @@ def _words(reply: ModelReply | None) -> str:
     return "" if text == NO_WORDS or _CALL.match(text) else text
 
 
-class _Request(msgspec.Struct, frozen=True):
-    """A request for a summary; without tools if `plain`."""
-
-    question: str
-    messages: list[Message]
-    tokens: int
-    plain: bool
-
-
 def _request(
     session: Session, way: Way, messages: Sequence[Message], focus: str, tokens: int, *, overflown: bool
-) -> _Request | None:
+) -> ModelRequest | None:
     """Return the request, or None if it cannot fit the window."""
     question = SUMMARY_REQUEST.format(words=tokens // TOKENS_A_WORD) + (f"\nKeep above all: {focus}" if focus else "")
     state, window = session.state, session.window.tokens
     room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(question.encode()))
-    size = sum(map(message_bytes, messages))
     if way == "plain":
         told = set(state.notes.values())  # the cut keeps the notes, and the summary need not repeat them
         text = _transcript(messages, told, state.bytes(min(room, int(window * PLAIN_SHARE))))
-        return _Request(question, [user(f"<conversation>\n{text}\n</conversation>\n\n{question}")], tokens, plain=True)
-    known = state.estimate_tokens() - state.tokens(state.conversation_bytes - size)
-    if known > room:
+        asked = [user(f"<conversation>\n{text}\n</conversation>\n\n{question}")]
+        request = replace(aside(session, (), question, tokens), system=PLAIN_SYSTEM, tools=(), messages=asked)
+        return replace(request, nonce="")  # the sentence about messages in results would only puzzle the model
+    size = sum(map(message_bytes, messages))
+    if state.estimate_tokens() - state.tokens(state.conversation_bytes - size) > room:
         room = state.bytes(room) - state.fixed_bytes
         messages = fitted(messages, room)
         if sum(map(message_bytes, messages)) > room:
             return None
-    return _Request(question, list(messages), tokens, plain=False)
+    return aside(session, messages, question, tokens)
 
 
 def _transcript(messages: Sequence[Message], notes: Collection[str], size: int) -> str:
@@ -154,40 +148,6 @@ def _entries(message: Message, notes: Collection[str]) -> list[str]:
             case _:
                 pass
     return entries
-
-
-def _stream(session: Session, request: _Request) -> AsyncIterator[ModelEvent]:
-    if not request.plain:
-        return ask_aside(session, request.question, request.tokens, request.messages)
-    plain = msgspec.structs.replace(
-        session.request(),
-        system=PLAIN_SYSTEM,
-        tools=(),
-        messages=request.messages,
-        tool_choice="none",
-        response_schema=None,
-        constrain=False,
-        max_tokens=request.tokens,
-        nonce="",  # the request has no results, so the sentence about messages in them would only puzzle the model
-    )
-    return session.wiring.provider.stream(plain)
-
-
-async def _answered(session: Session, request: _Request) -> ModelReply | None:
-    """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
-    outage = Outage(session)
-    while True:
-        reply: ModelReply | None = None
-        try:
-            async for event in _stream(session, request):
-                await outage.notice(event)
-                reply = event if isinstance(event, ModelReply) else reply
-        except ProviderError as failure:
-            await outage.sit_out(failure)
-        else:
-            if reply is not None:
-                constrain.learn(session, reply)
-            return reply
 
 
 def _prompt_read(session: Session) -> Usage:
