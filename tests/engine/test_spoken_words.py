@@ -10,7 +10,7 @@ from lmagent.core.messages import Message, Text, ToolCall, ToolResult, assistant
 from lmagent.core.model import ModelReply, ModelRequest
 from lmagent.core.ports import NoTraits
 from lmagent.engine.aside import ask_aside
-from lmagent.engine.frames import escaped
+from lmagent.engine.intake import escaped
 from lmagent.engine.state import SessionState
 from lmagent.providers.joining import joined
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import bench, say
 
-from lmagent.engine.waits import FARTHEST, Moment, read_wait
+from lmagent.engine.endings import FARTHEST, Moment, read_wait
 
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC).timestamp()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.core.byproducts import is_byproduct
+from lmagent.core.changes import is_byproduct
 from lmagent.proof.guards import is_guard, is_product
 from lmagent.proof.runners import code_of, is_looking, project_check, ran_tests
 

@@ -41,7 +41,7 @@ def require_trust(host: Host) -> None:
 
 async def entitle(session: Session, rights: Rights, by: str) -> None:
     """Grant a job's rights to its session. Grants end with a process, so each process gives them again."""
-    from lmagent.engine.approvals import share
+    from lmagent.engine.session import share
 
     if rights.permission and session.state.mode != rights.permission:
         await session.send(SetMode(mode=cast("PermissionMode", rights.permission), by=by))

@@ -16,11 +16,11 @@ from lmagent.core.errors import LmagentError
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.ports import Clock, Postponed
+from lmagent.engine.endings import local
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import SCHEDULER, Session
-from lmagent.engine.waits import local
 from lmagent.store.jsonl import JsonlStore
 
 ENDING = 20.0

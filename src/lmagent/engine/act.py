@@ -20,9 +20,9 @@ from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode,
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
-from lmagent.engine import constrain, frames, intake
+from lmagent.engine import constrain, intake
 from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
-from lmagent.engine.session import Session
+from lmagent.engine.session import Session, ask
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
 from lmagent.engine.window import Room, room_for
@@ -173,7 +173,8 @@ async def _permit(
         return None
     if verdict.decision == "deny":
         return _denied(asked, f"Denied: {verdict.reason}. It was not run.", verdict.reason)
-    answer = await session.ask(
+    answer = await ask(
+        session,
         ApprovalRequested(
             call_id=invocation.call.id,
             tool=tool.name,
@@ -181,7 +182,7 @@ async def _permit(
             preview=_preview(session, invocation, asked),
             reason=verdict.reason,
             grant=verdict.grant,
-        )
+        ),
     )
     if answer.approved:
         return None
@@ -283,7 +284,7 @@ async def _record(
 ) -> None:
     output = _fitted(result.output, size)
     content, artifact = await _take_in(session, output, size)
-    content = frames.escaped(content)
+    content = intake.escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
         marks = marks_of(session.state.changes, call.id, output.data)
         if (alarm := guard.after(call, result.status, output.content, output.data, marks)) is not None:
@@ -364,13 +365,14 @@ async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> b
     grant = f"net({host}:{port})"
     if grant in session.state.grants:
         return True
-    answer = await session.ask(
+    answer = await ask(
+        session,
         ApprovalRequested(
             call_id=f"{call.id}/{host}:{port}",
             tool="net",
             summary=f"connect to {host}:{port}",
             reason=f"{host} is not among the hosts that commands may reach",
             grant=grant,
-        )
+        ),
     )
     return answer.approved

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from lmagent.core.agent import TurnLimits
+from lmagent.core.changes import is_byproduct
 from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
 
@@ -289,8 +290,6 @@ def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]
     for event in changes[-2:]:
         if event.call_id != call:
             continue
-        from lmagent.core.byproducts import is_byproduct  # compiles its patterns: not before the first change
-
         if event.blob:
             marks.append(event.blob)
         for change in event.changes:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, ValidationError, field
 
+from lmagent.core.changes import is_byproduct
 from lmagent.core.decoding import convert
 from lmagent.core.events import (
     ApprovalRequested,
@@ -34,6 +35,7 @@ from lmagent.core.events import (
     SessionRenamed,
     StepFinished,
     StepStarted,
+    SubagentFinished,
     ToolFinished,
     ToolStarted,
     TurnFinished,
@@ -44,7 +46,6 @@ from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
-from lmagent.engine.unwritten import Tried
 from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
 
 BYTES_PER_TOKEN = 4
@@ -98,6 +99,43 @@ class FileMarks(Struct):
             if path and sha256:
                 before = self.seen.pop(path, None)
                 self.seen[path] = FileMark(sha256, data.changed or (before is not None and before.changed))
+
+
+class Tried(Struct):
+    """The tools that a turn has called; a fold of events.
+
+    Attributes:
+        worked: names of tools with a call that worked.
+        failed: names of tools with a call that failed or was denied.
+        changed: a file may have changed.
+        answered: the user has denied a call, so the user knows.
+    """
+
+    worked: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
+    changed: bool = False
+    answered: bool = False
+
+    def apply(self, event: DurableEvent) -> None:
+        match event:
+            case TurnStarted():
+                self.worked.clear()
+                self.failed.clear()
+                self.changed = self.answered = False
+            case ToolFinished():
+                (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
+            case FilesChanged(by=""):
+                self.changed = self.changed or _matters(event)
+            case SubagentFinished():
+                self.changed = True
+            case ApprovalResolved() if not event.approved and event.by != "unattended":
+                self.answered = True
+            case _:
+                pass
+
+
+def _matters(event: FilesChanged) -> bool:
+    return bool(event.blob) or any(not is_byproduct(change.path) for change in event.changes)
 
 
 class SessionState(Struct):

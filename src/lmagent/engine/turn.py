@@ -18,7 +18,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
-from lmagent.engine import budget, constrain, frames, intake, recovery
+from lmagent.engine import budget, constrain, intake, recovery
 from lmagent.engine.act import act, perform
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.review import Again, End, Perform
@@ -247,27 +247,25 @@ async def _conclude(session: Session, answer: str, progress: TurnProgress) -> En
         case "blocked" | "question":
             return End(ending.kind, ending.kind, ending.reason, answer)
         case "done":
-            from lmagent.engine import unwritten
-
-            if (doubt := unwritten.doubt(session, answer)) is not None:
+            if (doubt := endings.doubt(session, answer)) is not None:
                 return await _again(session, progress, doubt)
             return End("done", answer=endings.answer_of(answer))
 
 
 async def _wait(session: Session, when: str, answer: str, progress: TurnProgress) -> End | None:
     """End the turn until a time. A time that has passed, or is not valid, is refused with the reason."""
-    from lmagent.engine import waits  # few turns wait
+    from lmagent.engine import endings
 
     now = session.wiring.clock.now()
-    found, times = waits.read_wait(when, now) if when else waits.INSIDE, session.agent.limits.nudges
+    found, times = endings.read_wait(when, now) if when else endings.INSIDE, session.agent.limits.nudges
     if isinstance(found, str):
         end = End("error", "wait", f"the model asked for a wait that cannot be: {found}", answer)
         return await _again(session, progress, Again("wait", f"There was no wait: {found}", times, end))
     if found.until <= now:
-        text = f"That time has passed: it is {waits.local(now)} now. Go on."
+        text = f"That time has passed: it is {endings.local(now)} now. Go on."
         end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
         return await _again(session, progress, Again("wait-passed", text, times, end))
-    reason = f"until {waits.local(found.until)}: {found.reason}"
+    reason = f"until {endings.local(found.until)}: {found.reason}"
     typed = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
     return End("waiting", "wait", reason, answer, terminal=typed, until=found.until)
 
@@ -298,7 +296,7 @@ async def _deliver_steering(session: Session) -> None:
         return  # after a crash: the same prompt is sent again first, unchanged
     for item in session.state.waiting("steer"):
         added = await _fitted(session, item.message)
-        message = Message("user", (Text(f"{frames.STEERING}\n"), *added.parts))
+        message = Message("user", (Text(f"{intake.STEERING}\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.changes import Change, PathState, Snapshots
+from lmagent.core.changes import Change, PathState, Snapshots, is_byproduct
 from lmagent.core.commands import Redo, Undo
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, StoreError, ToolError
@@ -326,8 +326,6 @@ def _told(event: FilesRestored) -> str:
 
 def by_weight(paths: Sequence[str]) -> list[str]:
     """Return the paths sorted; git's files and build products come last."""
-    from lmagent.core.byproducts import is_byproduct  # compiles its pattern: not before the first undo
-
     return sorted(paths, key=lambda path: (".git" in path.split("/") or is_byproduct(path), path))
 
 
