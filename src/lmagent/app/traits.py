@@ -14,6 +14,7 @@ import msgspec
 from lmagent.config.files import read_small, write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
+from lmagent.core.ports import ModelTraits
 
 FILE = "models.json"
 
@@ -42,7 +43,7 @@ class _Known(msgspec.Struct):
     models: dict[str, Traits] = {}
 
 
-class KeptTraits:
+class KeptTraits(ModelTraits):
     def __init__(self, folder: Path, endpoint: str) -> None:
         self._path = folder / FILE
         self._endpoint = endpoint.rstrip("/")

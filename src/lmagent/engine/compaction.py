@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unreachable
-from lmagent.core.events import CompactionDone, Notice
+from lmagent.core.events import CompactionDone
 from lmagent.core.messages import NO_WORDS, Message, Part, Text, ToolCall, ToolResult, user
 from lmagent.core.model import ModelReply, ModelRequest, Usage
 from lmagent.engine import constrain, intake, ledger, worktext
@@ -59,7 +59,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
     if not _gains(state, cut(state, "", budget)):  # the model's summary would only add to it
         if trigger == "command":
             text = "the conversation is too short to be shortened"
-            await session.record(Notice(level="info", code="not_compacted", text=text))
+            await session.notify("info", "not_compacted", text)
         return
     summary, usage = "", None
     if trigger == "command":
@@ -102,7 +102,7 @@ async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[
         f"the conversation fits the window of {session.window.tokens:,} tokens"
     )
     fix = "load the model with a larger context, or put long input into a file of the workspace"
-    await session.record(Notice(level="warning", code="task_cut", text=text, fix=fix))
+    await session.notify("warning", "task_cut", text, fix)
 
 
 def _size(text: str) -> int:
@@ -248,7 +248,7 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
             continue
         except ProviderError as failure:
             text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
-            await session.record(Notice(level="warning", code="summary_failed", text=text))
+            await session.notify("warning", "summary_failed", text)
             lost = None if isinstance(failure, Unreachable | Unavailable) else _prompt_read(session)
             return "", usage or lost
         paid = reply.usage if reply is not None else _prompt_read(session)

@@ -226,7 +226,7 @@ class LoopGuard(Struct):
         return self._again(sign, "failure", body.splitlines()[-1][:200]) if body else None
 
     def _same_answer(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
-        """Count the same long result in a row; the same result of another file is none."""
+        """Count the same long result in a row, but not the same result of another file."""
         targets = set(re.findall(_TARGET, _spelled(call.arguments)))
         novel = bool(targets - self.targets)
         self.fresh = self.fresh or novel  # it is also news that another file is the same

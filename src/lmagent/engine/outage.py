@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lmagent.core.errors import ConnectionLost, ProviderError, Unavailable, Unreachable
-from lmagent.core.events import Notice, RetryScheduled
+from lmagent.core.events import RetryScheduled
 from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Retrying
@@ -68,8 +68,7 @@ async def ask_patiently(
                 )
                 if tries and answers:
                     tries = 0
-                    text = "the model server answers again"
-                    await session.record(Notice(level="info", code=BACK, text=text))
+                    await session.notify("info", BACK, "the model server answers again")
                 if isinstance(event, ModelReply):
                     reply = event
                 else:
@@ -82,8 +81,7 @@ async def ask_patiently(
                 raise
             if not tries:
                 text = f"{failure.message}; the turn waits for the model server, and continues when it answers"
-                notice = Notice(level="warning", code=AWAY, text=text, fix=failure.fix, terminal=failure.terminal)
-                await session.record(notice)
+                await session.notify("warning", AWAY, text, failure)
             pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
             pause = min(max(pauses[min(tries, len(pauses) - 1)], failure.retry_after or 0.0), left)
             tries += 1

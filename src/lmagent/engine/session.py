@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -31,7 +31,7 @@ from lmagent.core.commands import (
     Undo,
     Withdraw,
 )
-from lmagent.core.errors import StoreError
+from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -54,7 +54,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.ids import InputOrigin
 from lmagent.core.model import ModelRequest, keeps_thoughts
-from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
+from lmagent.core.ports import Clock, ModelTraits, Provider, SessionLog, Snapshots
 from lmagent.engine import undo
 from lmagent.engine.redact import Redactor
 from lmagent.engine.review import Fence, Review
@@ -97,7 +97,7 @@ class Wiring(Struct):
     notes: Sequence[NoteSource] = ()
     secrets: Sequence[str] = ()
     snapshots: Snapshots | None = None
-    traits: ModelTraits = field(default_factory=NoTraits)
+    traits: ModelTraits = field(default_factory=ModelTraits)
     reviews: Sequence[Review] = ()
     fences: Sequence[Fence] = ()
     orders: Mapping[type, Order] = field(default_factory=dict[type, "Order"])
@@ -187,7 +187,7 @@ class Session:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"
             if text not in noted:
-                session.opening.append(await session.record(Notice(level="warning", code="damaged_log", text=text)))
+                session.opening.append(await session.notify("warning", "damaged_log", text))
         return session
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -214,6 +214,13 @@ class Session:
         self._end_streams(stored)
         self.emit(stored)
         return stored
+
+    async def notify(
+        self, level: Literal["info", "warning"], code: str, text: str, trouble: LmagentError | str = ""
+    ) -> DurableEvent:
+        """Record a notice for the user; `trouble`, or its `fix`, says what to do next."""
+        fix, typed = (trouble, "") if isinstance(trouble, str) else (trouble.fix, trouble.terminal)
+        return await self.record(Notice(level=level, code=code, text=text, fix=fix, terminal=typed))
 
     def _end_streams(self, event: DurableEvent) -> None:
         """Show the text that the redactor held back of the streams that this event ends."""

@@ -7,7 +7,6 @@ from functools import partial
 from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
 from lmagent.core.events import (
     MessageAdded,
-    Notice,
     PrefillProgress,
     RetryScheduled,
     StepFinished,
@@ -42,8 +41,7 @@ async def take_step(session: Session) -> ModelReply:
                 raise
             overflowed = True
             if overflow.silent:
-                text, fix, typed = overflow.message, overflow.fix, overflow.terminal
-                await session.record(Notice(level="warning", code="prompt_cut", text=text, fix=fix, terminal=typed))
+                await session.notify("warning", "prompt_cut", overflow.message, overflow)
             from lmagent.engine.compaction import compact  # few sessions fill their window
 
             learn_window(session, overflow.window)
@@ -102,7 +100,7 @@ async def _tell_other_model(session: Session, answered: str) -> None:
         return
     session.warned.add(answered)
     text = f"the model server answers with the model {answered[:100]}, not with {asked}"
-    await session.record(Notice(level="warning", code="other_model", text=text, fix="load it in the server, or /model"))
+    await session.notify("warning", "other_model", text, "load it in the server, or /model")
 
 
 async def _record(session: Session, reply: ModelReply) -> None:
@@ -114,7 +112,7 @@ async def _record(session: Session, reply: ModelReply) -> None:
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
     if reply.finish_reason == "endless":
         text = "the reply repeated itself or did not end: it was cut off, and the model was asked for a shorter one"
-        await session.record(Notice(level="warning", code="endless_reply", text=text))
+        await session.notify("warning", "endless_reply", text)
     truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
     await session.record(MessageAdded(message=message, origin="model", truncated=truncated))
     await session.record(

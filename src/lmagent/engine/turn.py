@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
-from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
+from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
 from lmagent.engine import budget, constrain, intake, recovery
@@ -97,9 +97,7 @@ async def _fitted(session: Session, message: Message) -> Message:
         f"window of {window.tokens:,}: the model is shown its beginning and end, and can read the rest "
         f"(artifact:{artifact})"
     )
-    await session.record(
-        Notice(level="warning", code="input_capped", text=text, fix="load the model with more context")
-    )
+    await session.notify("warning", "input_capped", text, "load the model with more context")
     others = (part for part in message.parts if not isinstance(part, Text))
     return Message(message.role, (Text(intake.cap(message.text, cap, artifact)), *others))
 

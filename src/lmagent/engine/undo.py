@@ -19,7 +19,7 @@ from lmagent.core.changes import Change, PathState, Snapshots, is_byproduct
 from lmagent.core.commands import Redo, Undo
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, StoreError, ToolError
-from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, Notice, ToolStarted
+from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, ToolStarted
 from lmagent.core.ids import new_id
 from lmagent.core.messages import user
 
@@ -107,14 +107,12 @@ async def _keep(session: Session, snapshots: Snapshots, watch: UndoWatch) -> Und
         refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
         text = f"{watch.tool} was not run: {trouble.message}"
-        await _warn(
-            session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal)
-        )
+        await _warn(session, "undo_failed", text, trouble)
         words = f"Not run: {trouble.message}. Only the user can change that: {trouble.fix}."
         raise ToolError(words, data={"code": "undo_failed"}) from trouble
     for refusal in refusals:
         text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
-        await _warn(session, Notice(level="info", code="not_kept", text=text))
+        await _warn(session, "not_kept", text)
     return watch
 
 
@@ -150,10 +148,7 @@ async def record_interrupted(session: Session, *, anew: bool = False) -> list[Du
             changes = () if _is_recorded(session, started) else await snapshots.interrupted(name)
         except LmagentError as trouble:
             text = f"what {_title(started)} changed before it was cut off cannot be looked for: {trouble.message}"
-            told += await _warn(
-                session,
-                Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal),
-            )
+            told += await _warn(session, "undo_failed", text, trouble)
             continue
         if changes:
             by = USER if own else ""
@@ -165,7 +160,7 @@ async def record_interrupted(session: Session, *, anew: bool = False) -> list[Du
                 f"{_title(started)} was cut off; {len(changes)} paths changed since it began, "
                 "perhaps some of them by others: /diff shows them, /undo takes them back"
             )
-            told += await _warn(session, Notice(level="warning", code="interrupted_changes", text=text))
+            told += await _warn(session, "interrupted_changes", text)
         await snapshots.forget(name)
     return told
 
@@ -202,12 +197,12 @@ def _is_recorded(session: Session, started: ToolStarted) -> bool:
     return any(event.call_id == started.call_id and event.seq > started.seq for event in events)
 
 
-async def _warn(session: Session, notice: Notice) -> list[DurableEvent]:
+async def _warn(session: Session, code: str, text: str, trouble: LmagentError | str = "") -> list[DurableEvent]:
     """Notify the user, once; return the recorded events."""
-    if notice.text in session.warned:
+    if text in session.warned:
         return []
-    session.warned.add(notice.text)
-    return [await session.record(notice)]
+    session.warned.add(text)
+    return [await session.notify("info" if code == "not_kept" else "warning", code, text, trouble)]
 
 
 async def _record(session: Session, event: FilesChanged, changes: Sequence[Change]) -> None:

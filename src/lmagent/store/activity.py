@@ -68,11 +68,9 @@ def activity_of(session: str, event: DurableEvent) -> Activity | None:
             return None
 
 
-def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity], *, fresh: bool) -> None:
-    """Add lines, in an open transaction; `fresh` replaces all lines of the session. The oldest make room."""
-    if fresh:
-        database.execute("DELETE FROM activity WHERE session = ?", (session,))
-    elif not rows:
+def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity]) -> None:
+    """Add lines, in an open transaction. The oldest make room."""
+    if not rows:
         return
     values = [(r.session, r.seq, r.ts, r.type, r.tool, r.summary, r.status, r.duration_ms) for r in rows[-KEPT:]]
     database.executemany(f"INSERT OR REPLACE INTO activity ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)

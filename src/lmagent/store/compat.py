@@ -48,7 +48,7 @@ _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
 class ImportedSession(Struct, frozen=True):
-    """The content of an imported file: events for a new log, and what was taken and what was left out, in words."""
+    """The content of an imported file: events for a new log, and lines about the parts that were taken and left out."""
 
     session: str
     events: tuple[DurableEvent, ...]
