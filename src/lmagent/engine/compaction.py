@@ -26,7 +26,6 @@ from lmagent.engine.intake import fitted, level
 from lmagent.engine.outage import ask_patiently
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
-from lmagent.engine.work import summed
 
 Trigger = Literal["window", "overflow", "command"]
 
@@ -252,7 +251,7 @@ async def summarise(session: Session, focus: str, tokens: int, *, overflown: boo
             lost = None if isinstance(failure, Unreachable | Unavailable) else _prompt_read(session)
             return "", usage or lost
         paid = reply.usage if reply is not None else _prompt_read(session)
-        usage = paid if usage is None else summed(usage, paid)
+        usage = paid if usage is None else usage + paid
         if text := _words(reply):
             session.plain_summaries, session.futile_summaries = way == "plain", 0
             return text, usage

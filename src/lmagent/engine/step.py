@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from lmagent.core import events as ev
 from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
-from lmagent.core.events import (
-    MessageAdded,
-    PrefillProgress,
-    RetryScheduled,
-    StepFinished,
-    StepStarted,
-    TextDelta,
-    ThinkingDelta,
-)
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, ModelReply, Progress, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import constrain
@@ -52,7 +44,7 @@ async def take_step(session: Session) -> ModelReply:
                 raise
             broken += 1
             delay = float(broken)
-            session.emit_live(RetryScheduled(reason=failure.message, attempt=broken, delay=delay))
+            session.emit_live(ev.RetryScheduled(reason=failure.message, attempt=broken, delay=delay))
             await session.wiring.clock.sleep(delay)
 
 
@@ -60,7 +52,7 @@ async def _call(session: Session) -> ModelReply:
     state = session.state
     tokens = state.estimate_tokens()
     await session.record(
-        StepStarted(
+        ev.StepStarted(
             step=state.step + 1,
             model=state.model or session.agent.model,
             prompt_bytes=state.fixed_bytes + state.conversation_bytes,
@@ -80,14 +72,14 @@ def _show(session: Session, event: ModelEvent) -> None:
     match event:
         case TextChunk(text=text):
             session.partial.append(text)
-            session.emit_live(TextDelta(text=text, turn=session.state.turn))
+            session.emit_live(ev.TextDelta(text=text, turn=session.state.turn))
         case ThinkingChunk(text=text):
-            session.emit_live(ThinkingDelta(text=text, turn=session.state.turn))
+            session.emit_live(ev.ThinkingDelta(text=text, turn=session.state.turn))
         case Progress(fraction=fraction, seconds_left=left, waits=waits):
             turn = session.state.turn
-            session.emit_live(PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
+            session.emit_live(ev.PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
         case Retrying(reason=reason, attempt=attempt, delay=delay):
-            session.emit_live(RetryScheduled(reason=reason, attempt=attempt, delay=delay))
+            session.emit_live(ev.RetryScheduled(reason=reason, attempt=attempt, delay=delay))
         case ModelReply():
             pass
 
@@ -114,9 +106,9 @@ async def _record(session: Session, reply: ModelReply) -> None:
         text = "the reply repeated itself or did not end: it was cut off, and the model was asked for a shorter one"
         await session.notify("warning", "endless_reply", text)
     truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
-    await session.record(MessageAdded(message=message, origin="model", truncated=truncated))
+    await session.record(ev.MessageAdded(message=message, origin="model", truncated=truncated))
     await session.record(
-        StepFinished(
+        ev.StepFinished(
             step=session.state.step,
             usage=reply.usage,
             finish_reason=reply.finish_reason,

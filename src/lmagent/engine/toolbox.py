@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.decoding import convert, decode_json, json_fault
+from lmagent.core.decoding import convert, decode_json
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
@@ -131,9 +131,11 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
         return {}
     try:
         value = decode_json(raw.encode("utf-8", "surrogatepass"), object)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        from lmagent.core.loosejson import fault_in  # few models need it
+
         raise ToolError(
-            f"The arguments of {call.name} are not valid JSON: {_place(raw, fault)}. Nothing was run. "
+            f"The arguments of {call.name} are not valid JSON: {fault_in(raw)}. Nothing was run. "
             f"They came as:\n{raw}\nSend the call again with valid JSON.",
             data={"code": "malformed_arguments"},
         ) from None
@@ -144,13 +146,6 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
             data={"code": "malformed_arguments"},
         )
     return value  # type: ignore[reportUnknownVariableType]
-
-
-def _place(raw: str, fault: Exception) -> str:
-    error = json_fault(raw)
-    if error is None:
-        return str(fault)
-    return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lmagent.core.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    DurableEvent,
-    InputReceived,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-)
+from lmagent.core import events as ev
 
 KEPT = 1000
 """Lines kept per session, and the largest number that can be asked for."""
@@ -44,7 +36,7 @@ class Activity(Struct, frozen=True):
     title: str = ""
 
 
-def activity_of(session: str, event: DurableEvent) -> Activity | None:
+def activity_of(session: str, event: ev.DurableEvent) -> Activity | None:
     """Return the line for an event; None for an event without one."""
 
     def line(type: str, tool: str = "", summary: str = "", status: str = "", seconds: float = 0.0) -> Activity:
@@ -52,17 +44,17 @@ def activity_of(session: str, event: DurableEvent) -> Activity | None:
         return Activity(session, event.seq, event.ts, type, tool, words, status, round(seconds * 1000))
 
     match event:
-        case InputReceived():
+        case ev.InputReceived():
             return line("message", summary=event.message.text)
-        case ToolStarted():
+        case ev.ToolStarted():
             return line("tool_call", event.tool, event.summary)
-        case ToolFinished():
+        case ev.ToolFinished():
             return line("tool_result", event.tool, event.content[: 2 * LONGEST], event.status, event.duration)
-        case ApprovalRequested():
+        case ev.ApprovalRequested():
             return line("approval_request", event.tool, event.summary)
-        case ApprovalResolved(approval=approval) if approval:
+        case ev.ApprovalResolved(approval=approval) if approval:
             return line("approval_resolved", status="approved" if event.approved else "denied")
-        case TurnFinished():
+        case ev.TurnFinished():
             return line("done", summary=event.answer or event.reason, status=event.ending)
         case _:
             return None
