@@ -2,7 +2,7 @@
 
 from lmagent.core.events import StepFinished
 from lmagent.core.model import Usage
-from lmagent.core.pace import Pace
+from lmagent.core.view import Pace
 
 
 def step(prompt: int, reply: int = 10, cached: int = 0, first: float = 1.0, total: float = 2.0) -> StepFinished:

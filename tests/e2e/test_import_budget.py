@@ -41,7 +41,7 @@ LATER = {
     # what reads a reply: it is loaded while the server works on one
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),
-    *("lmagent.engine.endings", "lmagent.engine.waits"),
+    "lmagent.engine.endings",
     # what some turns need
     *("lmagent.engine.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
     *("lmagent.tools.git.calls", "lmagent.tools.vision"),

@@ -5,14 +5,14 @@ import msgspec
 from kit import Bench, bench, call, faults, opening_of, say
 
 from lmagent.core import events as ev
-from lmagent.core.ports import NoTraits
+from lmagent.core.ports import ModelTraits
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.constrain import FREE_NOTE, GOOD_CALLS, NOTE
 from lmagent.engine.session import Session
 from lmagent.engine.turn import NUDGE_ACT
 
 
-class Learned(NoTraits):
+class Learned(ModelTraits):
     """Traits in memory."""
 
     def __init__(self) -> None:

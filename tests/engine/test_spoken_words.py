@@ -8,9 +8,9 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Steer
 from lmagent.core.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from lmagent.core.model import ModelReply, ModelRequest
-from lmagent.core.ports import NoTraits
+from lmagent.core.ports import ModelTraits
 from lmagent.engine.aside import ask_aside
-from lmagent.engine.frames import escaped
+from lmagent.engine.intake import escaped
 from lmagent.engine.state import SessionState
 from lmagent.providers.retry import joined
 
@@ -135,4 +135,4 @@ def test_unread_results_are_kept_by_a_cut_though_words_came_after_them():
 
 
 def test_traits_without_a_memory_join_nothing():
-    assert not NoTraits().joins("m")
+    assert not ModelTraits().joins("m")

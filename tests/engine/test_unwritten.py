@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 from kit import bench, call, say
 
-from lmagent.engine.unwritten import QUESTION
+from lmagent.engine.endings import QUESTION
 from lmagent.policy.gate import Rules
 
 FAILS, WORKS = ("write", '{"path": "missing"}'), ("write", '{"path": "a"}')

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import bench, say
 
-from lmagent.engine.waits import FARTHEST, Moment, UnclearWait, read_wait
+from lmagent.engine.endings import FARTHEST, Moment, read_wait
 
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC).timestamp()
 
@@ -77,18 +77,18 @@ def test_a_time_without_an_offset_is_of_its_time_zone(text, moment):
         ("2026-03-01T25:00: x", "is no time"),
         ("tomorrow morning: x", "is no time"),
         ("at noon", "is no time"),
-        ("2026-03-01T09:00[Mars/Olympus]: x", "time zone 'Mars/Olympus' is not known"),
-        ("2026-03-01T09:00[../etc/passwd]: x", "is not known"),
-        ("2026-03-01T09:00[]: x", "is not known"),
+        ("2026-03-01T09:00[Mars/Olympus]: x", "is no time that is known here"),
+        ("2026-03-01T09:00[../etc/passwd]: x", "is no time"),
+        ("2026-03-01T09:00[]: x", "is no time"),
         ("2026-03-01T09:00 CET: x", "not clear what 'CET: x'"),
-        ("2026-03-01T09:00+99:00: x", "is not known here"),
+        ("2026-03-01T09:00+99:00: x", "is no time"),
         ("99999999999 hours", "is no time"),
     ],
 )
 def test_what_is_no_time_is_refused_with_the_reason(text, why):
     found = read_wait(text, NOW)
-    assert isinstance(found, UnclearWait)
-    assert why in found.why
+    assert isinstance(found, str)
+    assert why in found
 
 
 def test_the_reason_is_what_stands_behind_the_time():
@@ -99,7 +99,7 @@ def test_the_reason_is_what_stands_behind_the_time():
 @given(st.text(max_size=60), st.floats(0, 4e9))
 def test_no_text_breaks_the_reading(text, now):
     found = read_wait(text, now)
-    assert isinstance(found, UnclearWait) or found.until <= now + FARTHEST
+    assert isinstance(found, str) or found.until <= now + FARTHEST
 
 
 @given(st.datetimes(datetime(2026, 2, 1, 13), datetime(2027, 1, 1)), st.integers(-720, 720))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.core.byproducts import is_byproduct
+from lmagent.core.changes import is_byproduct
 from lmagent.proof.checks import code_of, is_guard, is_looking, is_product, project_check, ran_tests
 
 GUARDS = """

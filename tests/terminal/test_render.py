@@ -3,8 +3,7 @@ from functools import partial
 from lmagent.core import events as ev
 from lmagent.core.messages import STOPPED, Message, Text, Thinking, assistant
 from lmagent.core.model import Usage
-from lmagent.core.pace import Pace
-from lmagent.core.view import Pending, Totals, View
+from lmagent.core.view import Pace, Pending, Totals, View
 from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
 from lmagent.terminal.status import status_line
 from lmagent.terminal.style import PlainStyle, RichStyle

@@ -17,7 +17,7 @@ from lmagent.core.tool import Tool
 from lmagent.core.work import Parent
 from lmagent.engine.budget import limits
 from lmagent.engine.review import Fence
-from lmagent.engine.session import Session
+from lmagent.engine.session import Session, share
 from lmagent.engine.state import SessionState
 from lmagent.providers.cache_slot import slot_number
 from lmagent.providers.served import SessionProvider
@@ -57,7 +57,7 @@ async def open_child(
             session.opening.append(await session.record(_inherited(parent, started.call_id)))
         session.wiring.provider = await _lane(host, parent, session)
         for grant in parent.state.grants:
-            await session.share(grant, "parent")
+            await share(session, grant, "parent")
     except BaseException:
         host.sessions.pop(started.child, None)
         log.close()

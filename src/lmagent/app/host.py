@@ -31,8 +31,7 @@ from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import ToolContext
-from lmagent.engine.approvals import is_attended
-from lmagent.engine.session import Session, Wiring
+from lmagent.engine.session import Session, Wiring, is_attended
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -114,3 +115,18 @@ class Snapshots(Protocol):
     def content(self, sha256: str) -> bytes | None:
         """Return a kept content, or None if it is gone."""
         ...
+
+
+_FOLDERS = frozenset(
+    (
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".nyc_output", "htmlcov"),
+        *(".git", ".lmagent", ".ipynb_checkpoints", ".benchmarks", ".tsbuildinfo"),
+    )
+)
+_FILES = r".*\.(?:pyc|pyo|log|tsbuildinfo)|\.coverage(?:\..+)?|coverage\.(?:xml|json|lcov)|lcov\.info"
+
+
+def is_byproduct(path: str) -> bool:
+    """Return whether builds, tests or tools write this path of the workspace: no user works on it."""
+    folders = path.split("/")
+    return not _FOLDERS.isdisjoint(folders) or re.fullmatch(_FILES, folders[-1]) is not None

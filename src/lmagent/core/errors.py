@@ -1,26 +1,4 @@
-"""The error tree.
-
-    LmagentError
-    ├── ConfigError            a setting, a flag or a config file is wrong
-    ├── WorkspaceError         the workspace is missing, unreadable or not writable
-    ├── StoreError             the log cannot be written (disk full, read-only)
-    │   ├── SessionNotFound    no session has this id or prefix
-    │   ├── SessionBusy        another process is writing this session
-    │   └── SessionDamaged     something else is in the place of a session's files
-    ├── ProviderError          the model server failed; its subclasses say how
-    │   ├── Unreachable        no connection, or no progress within the time allowed
-    │   ├── AuthError          401, 403
-    │   ├── ModelNotFound      the server does not know the model
-    │   ├── ContextOverflow    the prompt does not fit the window the server serves
-    │   ├── BadReply           the server answered something that is not a model's reply
-    │   └── ServerFailure      429, 5xx, or an error inside a stream
-    ├── SandboxError           no sandbox, or it failed; nothing was run
-    ├── ToolError              a tool refuses or fails; the text is for the model
-    ├── PolicyDenied           the gate said no
-    └── ShuttingDown           the program is about to end
-
-A user-facing error says what happened, why, and what to type next (`fix`).
-"""
+"""The errors. One that a user sees says what happened, why, and what to type next (`fix`)."""
 
 from __future__ import annotations
 
@@ -80,9 +58,6 @@ class ProviderError(LmagentError):
     """The model server failed.
 
     Args:
-        message: what happened, and why.
-        fix: the next thing to do.
-        terminal: the same for a terminal.
         retryable: whether the same request may succeed later.
         retry_after: seconds the server asked to wait, if it did.
         partial: whether some of the reply had already been streamed; such a request is never repeated silently.
@@ -120,10 +95,7 @@ class ContextOverflow(ProviderError):
     """The prompt does not fit the window that the server serves.
 
     Args:
-        message: what happened, and why.
         window: the window in tokens, where the server's text names it.
-        fix: what to do.
-        terminal: the same for a terminal.
         silent: the server did not refuse the prompt, but cut it.
     """
 

@@ -126,6 +126,14 @@ class Usage(Struct, frozen=True):
     cached_tokens: int = 0
     estimated: bool = False
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.estimated or other.estimated,
+        )
+
 
 class TextChunk(Struct, frozen=True):
     """A piece of the answer."""

@@ -59,49 +59,25 @@ class Provider(Protocol):
         ...
 
 
-class ModelTraits(Protocol):
-    """Facts learned about models that outlive a session."""
+class ModelTraits:
+    """Facts learned about models that outlive a session; this base knows nothing and keeps nothing."""
 
     def is_constrained(self, model: str) -> bool:
         """Whether the model failed to call by itself."""
-        ...
+        return False
 
     def constrain(self, model: str) -> None:
         """Note that the model failed to call by itself."""
-        ...
 
     def free(self, model: str) -> None:
         """Note that the model has called rightly for long enough to lift the constraint."""
-        ...
 
     def joins(self, model: str) -> bool:
         """Whether its chat template refused a user message after results."""
-        ...
+        return False
 
     def join(self, model: str) -> None:
         """Note that its chat template refused a user message after results."""
-        ...
-
-
-class NoTraits:
-    """Traits that know nothing and keep nothing."""
-
-    def is_constrained(self, model: str) -> bool:
-        """No."""
-        return False
-
-    def constrain(self, model: str) -> None:
-        """Do nothing."""
-
-    def free(self, model: str) -> None:
-        """Do nothing."""
-
-    def joins(self, model: str) -> bool:
-        """No."""
-        return False
-
-    def join(self, model: str) -> None:
-        """Do nothing."""
 
 
 class Damage(Struct, frozen=True):

@@ -20,9 +20,9 @@ from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode,
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
-from lmagent.engine import constrain, frames, intake
+from lmagent.engine import constrain, intake
 from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
-from lmagent.engine.session import Session
+from lmagent.engine.session import Session, ask
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
 from lmagent.engine.window import Room, room_for
@@ -101,7 +101,7 @@ async def _carry_out(
         return Result(call.name, "error", ToolOutput(_cut_off(call.arguments), {"code": "cut_off"}))
     try:
         invocation = session.wiring.toolbox.resolve(call)
-        asked = _request(session, invocation)
+        request, _ = _request(session, invocation), invocation.summary  # both are the tool's code, and may fail
     except ToolError as refusal:
         return _refused(call.name, refusal)
     except Exception as bug:  # noqa: BLE001  the tool boundary: a model's arguments must not end the session
@@ -111,11 +111,11 @@ async def _carry_out(
             alarms.append(alarm)
         return Result(invocation.tool.name, "error", ToolOutput(alarm.text, {"code": "loop"}))
     try:
-        if (denial := await _permit(session, invocation, asked)) is not None:
+        if (denial := await _permit(session, invocation, request)) is not None:
             return Result(invocation.tool.name, "denied", denial)
     except ToolError as refusal:
         return _refused(invocation.tool.name, refusal)
-    return await _run(session, invocation, asked)
+    return await _run(session, invocation, request)
 
 
 def _refused(tool: str, refusal: ToolError) -> Result:
@@ -130,16 +130,9 @@ def _cut_off(arguments: str) -> str:
     return f"{CUT_OFF}\nThis much of its arguments had come:\n{shown}"
 
 
-class Asked(Struct, frozen=True):
-    request: gate.Request
-    summary: str
-
-
-def _request(session: Session, invocation: Invocation) -> Asked:
-    tool, named = invocation.tool, invocation.targets
-    located = paths.located(str(session.wiring.workspace), named)
-    request = gate.Request(tool.name, tool.effect, located, invocation.command)
-    return Asked(request, invocation.summary)
+def _request(session: Session, invocation: Invocation) -> gate.Request:
+    tool, located = invocation.tool, paths.located(str(session.wiring.workspace), invocation.targets)
+    return gate.Request(tool.name, tool.effect, located, invocation.command)
 
 
 async def perform(session: Session, invocation: Invocation, mode: PermissionMode | None) -> None:
@@ -147,10 +140,10 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 
     `mode` replaces the session's permission mode.
     """
-    call, name, asked = invocation.call, invocation.tool.name, _request(session, invocation)
+    call, name, request = invocation.call, invocation.tool.name, _request(session, invocation)
     try:
-        denial = await _permit(session, invocation, asked, mode)
-        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, asked)
+        denial = await _permit(session, invocation, request, mode)
+        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
     except ToolError as refusal:
         result = _refused(name, refusal)
     # A denial because no user was there counts against the turn only where the model made the call.
@@ -161,56 +154,59 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 
 
 async def _permit(
-    session: Session, invocation: Invocation, asked: Asked, mode: PermissionMode | None = None
+    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None = None
 ) -> ToolOutput | None:
     """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
-            return _denied(asked, f"Denied: {reason} It was not run.", reason)
-    verdict = gate.judge(asked.request, mode or session.state.mode, session.wiring.rules, session.state.grants)
+            return _denied(invocation.summary, f"Denied: {reason} It was not run.", reason)
+    verdict = gate.judge(request, mode or session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":
-        return _denied(asked, f"Denied: {verdict.reason}. It was not run.", verdict.reason)
-    answer = await session.ask(
+        return _denied(invocation.summary, f"Denied: {verdict.reason}. It was not run.", verdict.reason)
+    answer = await ask(
+        session,
         ApprovalRequested(
             call_id=invocation.call.id,
             tool=tool.name,
-            summary=asked.summary,
-            preview=_preview(session, invocation, asked),
+            summary=invocation.summary,
+            preview=_preview(session, invocation, request),
             reason=verdict.reason,
             grant=verdict.grant,
-        )
+        ),
     )
     if answer.approved:
         return None
     if answer.by == "unattended":
         text = f"Denied: {verdict.reason}, and no user can answer. It was not run. Do what you can without it."
-        return _denied(asked, text, f"{verdict.reason}, and no user was there to allow it", unattended=True)
+        return _denied(
+            invocation.summary, text, f"{verdict.reason}, and no user was there to allow it", unattended=True
+        )
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
-    return _denied(asked, f"The user denied this call. It was not run.{words}", "by the user")
+    return _denied(invocation.summary, f"The user denied this call. It was not run.{words}", "by the user")
 
 
-def _denied(asked: Asked, text: str, why: str, **more: object) -> ToolOutput:
+def _denied(summary: str, text: str, why: str, **more: object) -> ToolOutput:
     """Return a denial: `text` is for the model, the summary of the call and `why` for users."""
-    return ToolOutput(text, {"code": "denied", "summary": asked.summary, "why": why, **more})
+    return ToolOutput(text, {"code": "denied", "summary": summary, "why": why, **more})
 
 
-def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:
+def _preview(session: Session, invocation: Invocation, request: gate.Request) -> str:
     if invocation.tool.preview is None:
         return ""
     try:
-        preview = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
+        preview = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, request))
     except ToolError:
         raise
     except Exception as trouble:  # noqa: BLE001  the call itself fails in the same way, if it is approved
         return f"(no preview: {trouble})"
-    explained = gate.explain(asked.request)
+    explained = gate.explain(request)
     return f"{preview}\n→ {explained}" if explained else preview
 
 
-async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result:
+async def _run(session: Session, invocation: Invocation, request: gate.Request) -> Result:
     tool, call = invocation.tool, invocation.call
     durable = tool.effect != "read"
     started = ToolStarted(
@@ -230,7 +226,7 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
     status: ToolStatus = "error"
     kept: str | None = None
     try:
-        output = await tool.run(invocation.arguments, _context(session, call, asked))
+        output = await tool.run(invocation.arguments, _context(session, call, request))
         status = "ok"
         output = _with_shown(session, tool, call, output)
     except ToolError as refusal:
@@ -283,7 +279,7 @@ async def _record(
 ) -> None:
     output = _fitted(result.output, size)
     content, artifact = await _take_in(session, output, size)
-    content = frames.escaped(content)
+    content = intake.escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
         marks = marks_of(session.state.changes, call.id, output.data)
         if (alarm := guard.after(call, result.status, output.content, output.data, marks)) is not None:
@@ -334,7 +330,7 @@ async def _take_in(session: Session, output: ToolOutput, size: int) -> tuple[str
     return intake.cap(content, size, artifact[:12]), artifact
 
 
-def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
+def _context(session: Session, call: ToolCall, request: gate.Request) -> ToolContext:
     context = ToolContext(
         session=session.state.session,
         call=call.id,
@@ -344,7 +340,7 @@ def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
         ask_host=partial(_ask_host, session, call),
         kept=partial(_kept, session),
     )
-    hides = gate.sight(asked.request, session.wiring.rules)
+    hides = gate.sight(request, session.wiring.rules)
     return replace(context, hidden=paths.through_links(str(session.wiring.workspace), hides)) if hides else context
 
 
@@ -364,13 +360,14 @@ async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> b
     grant = f"net({host}:{port})"
     if grant in session.state.grants:
         return True
-    answer = await session.ask(
+    answer = await ask(
+        session,
         ApprovalRequested(
             call_id=f"{call.id}/{host}:{port}",
             tool="net",
             summary=f"connect to {host}:{port}",
             reason=f"{host} is not among the hosts that commands may reach",
             grant=grant,
-        )
+        ),
     )
     return answer.approved

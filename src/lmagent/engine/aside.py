@@ -8,47 +8,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from lmagent.core.messages import Message, Text, ToolResult, user
-from lmagent.core.model import ModelEvent
+from lmagent.core.model import ModelEvent, ModelRequest
 from lmagent.engine.session import Session
-from lmagent.engine.state import SessionState
 
 NO_RESULT_YET = "(no result yet)"
 
 
-def ask_aside(
-    session: Session, question: str, max_tokens: int | None = None, messages: Sequence[Message] | None = None
-) -> AsyncIterator[ModelEvent]:
-    """Stream the answer to `question`; nothing is recorded.
+def ask_aside(session: Session, question: str, max_tokens: int | None = None) -> AsyncIterator[ModelEvent]:
+    """Stream the answer to a question after the conversation; nothing is recorded. Raises ProviderError."""
+    state = session.state
+    results = [result or ToolResult(call, "interrupted", NO_RESULT_YET) for call, result in state.calls.items()]
+    messages = [*state.messages, *(Message("tool", (result,)) for result in results)]  # no request may lack a result
+    return session.wiring.provider.stream(aside(session, messages, question, max_tokens))
 
-    Args:
-        messages: the messages before the question, with no call open; None for the conversation.
 
-    Raises:
-        ProviderError: the model gave no answer.
-    """
-    request = msgspec.structs.replace(
+def aside(session: Session, messages: Sequence[Message], question: str, max_tokens: int | None) -> ModelRequest:
+    """Return the request with a question after these messages, joined to an unanswered one so that roles alternate."""
+    last = messages[-1] if messages else None
+    if last is None or last.role != "user":
+        asked = [*messages, user(question)]
+    else:
+        asked = [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{question}")))]
+    return replace(
         session.request(),
-        messages=_with_tail(_complete(session.state) if messages is None else messages, question),
+        messages=asked,
         tool_choice="none",
         response_schema=None,
         constrain=False,
         max_tokens=max_tokens,
     )
-    return session.wiring.provider.stream(request)
-
-
-def _complete(state: SessionState) -> list[Message]:
-    """Return the conversation with a result for each open call: no request may lack them."""
-    results = [result or ToolResult(call, "interrupted", NO_RESULT_YET) for call, result in state.calls.items()]
-    return [*state.messages, *(Message("tool", (result,)) for result in results)]
-
-
-def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the messages with `text` at the end, joined to an unanswered user message so that roles alternate."""
-    last = messages[-1] if messages else None
-    if last is None or last.role != "user":
-        return [*messages, user(text)]
-    return [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{text}")))]

@@ -1,4 +1,6 @@
-"""Intake: a tool's output becomes the model's text. It is capped once, here, and not again.
+"""Intake: a tool's output becomes the model's text. It is capped once, here; only a cut shortens it again.
+
+A result is data: a line in it that looks like one of the harness's own texts gets a backslash in front.
 
 Lines are counted in one way everywhere: they end at a line feed. A cut names the missing lines and the call that shows
 them.
@@ -7,12 +9,20 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from lmagent.core.messages import Message, ToolResult
+from lmagent.engine.state import message_bytes
 
 HEAD_SHARE = 0.7
 """Share of a capped result that shows its beginning; the rest shows its end."""
 
 NOTE = 200
 """Bytes that the line about a cut may take."""
+
+
+SMALLEST, MARK = 400, 80
+"""Bytes of a text that is not shortened further, since less would tell nothing; of the line about the missing part."""
 
 
 def size_of(text: str) -> int:
@@ -96,3 +106,70 @@ def _whole_lines(piece: bytes, *, keep_start: bool) -> bytes:
         return piece[: at + 1] if at > len(piece) // 2 else piece
     at = piece.find(b"\n")
     return piece[at + 1 :] if 0 <= at < len(piece) // 2 else piece
+
+
+def fitted(messages: Sequence[Message], size: int) -> list[Message]:
+    """Return the messages within `size` bytes, as far as shorter results achieve that."""
+    total = sum(map(message_bytes, messages))
+    if total <= size:
+        return list(messages)
+    results = [len(_content(message).encode("utf-8", "replace")) for message in messages if message.role == "tool"]
+    cap = level(results, size - total + sum(results))
+    return [_shortened(message, cap) for message in messages]
+
+
+def level(sizes: Sequence[int], room: int) -> int:
+    """Return the cap on the largest sizes with which all of them fit; at least `SMALLEST`."""
+    for position, size in enumerate(ordered := sorted(sizes)):
+        share = room // (len(ordered) - position)
+        if size > share:
+            return max(SMALLEST, share - MARK)
+        room -= size
+    return max((SMALLEST, *sizes))
+
+
+def _content(message: Message) -> str:
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    return result.content
+
+
+def _shortened(message: Message, size: int) -> Message:
+    if message.role != "tool":
+        return message
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    return Message("tool", (ToolResult(result.call_id, result.status, shorten(result.content, size)),))
+
+
+STEERING = "[The user adds, while you work:]"
+SHORTENED = "[The earlier conversation was shortened. What follows is the record of it.]"
+"""Begins the record that replaces the messages of a compaction."""
+
+_OPENINGS = (
+    STEERING[:-1],
+    SHORTENED[: len("[The earlier conversation was shortened")],
+    "[The conversation must be shortened",
+    "[You are a sub-agent",
+    "[From here on you are a sub-agent",
+    "[message ",
+)
+_TAGS = ("<user_said>", "</user_said>", "<replies>", "<work_tools>")
+_BLANK = r"(?:[^\S\n]|[\u200b-\u200f\u2060-\u2064\ufeff])*"
+_NUMBERED = rf"{_BLANK}(?:\d+[\t:|]{_BLANK})?"
+_NOTES = (
+    r"<environment>.*\bCommands:",
+    r"<approvals>.* approvals[.:]",
+    r"<date>Today is ",
+    rf"<(?:tools|workspace|work|plan|budget|tasks|jobs|instructions)>{_BLANK}\n{_NUMBERED}[^<\s]",
+)
+"""Other files have these tags too: only a tag followed by text is an imitation, and XML stays unchanged."""
+_FRAME = re.compile(
+    rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def escaped(content: str) -> str:
+    """Put a backslash before each line that imitates a frame."""
+    return _FRAME.sub(r"\1\\", content) if "[" in content or "<" in content else content

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
+from lmagent.core.changes import is_byproduct
 from lmagent.core.messages import NO_WORDS, Message
-from lmagent.engine import frames, worktext
+from lmagent.engine import intake, worktext
 from lmagent.engine.state import SessionState
 
 RULES_SHARE = 4
@@ -50,7 +51,7 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
         sizes: bytes to keep; of the user's texts, the first (the task) and the latest ones stay longest.
         goes_on: whether no message follows, so that the text must ask the model to continue.
     """
-    parts = [frames.SHORTENED]
+    parts = [intake.SHORTENED]
     user_texts = gone.user_texts
     if user_texts:
         rules = sizes.user // RULES_SHARE if sum(map(_size, user_texts)) > sizes.user else 0
@@ -147,8 +148,6 @@ def _files(state: SessionState, size: int) -> str:
 
 
 def _by_commands(state: SessionState) -> list[str]:
-    from lmagent.core.byproducts import is_byproduct  # only a cut needs it
-
     paths = dict.fromkeys(
         change.path
         for event in state.changes

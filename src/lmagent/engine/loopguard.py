@@ -20,6 +20,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from lmagent.core.agent import TurnLimits
+from lmagent.core.changes import is_byproduct
 from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
 
@@ -80,27 +81,12 @@ class LoopGuard(Struct):
     """The memory of one turn.
 
     Attributes:
-        seen: how often a call has had a result.
         attempts: how often a call was made since it, or another call, brought something new.
-        results: the results that the prompt still holds, each with the call that last gave it.
         renewed: how often a result was news since a file changed; a compaction makes it news again.
-        world: all states of files seen so far.
-        last: the latest result of each call.
-        steps: the calls and results of the steps, oldest first.
-        now: calls of this step and their results.
-        cycling: steps since a cycle was recognised; 0 without a cycle.
         same: how often a result has come: a failure since a file changed, any other result in a row.
         echo: the latest result that is no failure.
-        targets: paths that calls named so far.
-        news: the number of new results and files.
         heard: the value of `news` when a call was last made.
-        hint: a text for the model, sent with the next result.
-        errors: replies in a row in which every call failed.
-        outcomes: the statuses of this step's calls.
         counted: results of this step in `same`; only repetitions that the model has seen count.
-        useless: empty replies in a row, and endless ones.
-        stale_steps: steps in a row that brought nothing new.
-        fresh: this step brought something new.
     """
 
     limits: TurnLimits
@@ -122,7 +108,6 @@ class LoopGuard(Struct):
     errors: int = 0
     outcomes: set[str] = field(default_factory=set[str])
     counted: set[str] = field(default_factory=set[str])
-    useless: Counter[str] = field(default_factory=Counter[str])
     stale_steps: int = 0
     fresh: bool = False
 
@@ -177,7 +162,6 @@ class LoopGuard(Struct):
         return next((alarm for alarm in found if alarm.action == "stop"), found[0] if found else None)
 
     def step_done(self) -> Alarm | None:
-        self.useless.clear()
         self.counted.clear()
         if self.outcomes:
             self.errors = 0 if "ok" in self.outcomes else self.errors + 1
@@ -204,13 +188,6 @@ class LoopGuard(Struct):
         for digest in gone:
             del self.results[digest]
         self.echo = ""
-
-    def useless_reply(self, kind: Literal["empty", "endless"]) -> Alarm | None:
-        """Take in a reply that had neither text nor calls, or did not end."""
-        self.useless[kind] += 1
-        if self.useless[kind] >= (self.limits.empties if kind == "empty" else self.limits.endless):
-            return Alarm("stop", kind, f"the model gave {self.useless[kind]} {kind} replies in a row")
-        return None
 
     # --- what counts ------------------------------------------------------------------------------------------
 
@@ -249,7 +226,7 @@ class LoopGuard(Struct):
         return self._again(sign, "failure", body.splitlines()[-1][:200]) if body else None
 
     def _same_answer(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
-        """Count the same long result in a row; the same result of another file is none."""
+        """Count the same long result in a row, but not the same result of another file."""
         targets = set(re.findall(_TARGET, _spelled(call.arguments)))
         novel = bool(targets - self.targets)
         self.fresh = self.fresh or novel  # it is also news that another file is the same
@@ -313,8 +290,6 @@ def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]
     for event in changes[-2:]:
         if event.call_id != call:
             continue
-        from lmagent.core.byproducts import is_byproduct  # compiles its patterns: not before the first change
-
         if event.blob:
             marks.append(event.blob)
         for change in event.changes:

@@ -6,11 +6,13 @@ a job's turn, has no user to ask, and the server may start later than the gatewa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lmagent.core.errors import ConnectionLost, ProviderError, Unavailable, Unreachable
-from lmagent.core.events import Notice, RetryScheduled
+from lmagent.core.events import RetryScheduled
 from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
-from lmagent.core.model import ModelEvent, Progress, Retrying
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Retrying
 from lmagent.engine.session import Session
 
 PATIENCE = 86_400.0
@@ -48,39 +50,40 @@ def was_waited_for(session: Session, failure: ProviderError) -> bool:
     return is_outage(failure) and waits_until(session) > 0
 
 
-class Outage:
-    """One step's wait for the server."""
+async def ask_patiently(
+    session: Session, request: Callable[[], ModelRequest], show: Callable[[ModelEvent], None] = lambda event: None
+) -> ModelReply | None:
+    """Return the model's reply, None if the stream ended without one; in an unattended turn, wait for a lost server.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._tries = self._lost = 0
-
-    async def sit_out(self, failure: ProviderError) -> None:
-        """Wait before the next try, and show the wait to all watchers.
-
-        Raises:
-            ProviderError: the failure itself, if it is no outage or its time is over.
-        """
-        session = self._session
-        clock = session.wiring.clock
-        self._lost += isinstance(failure, ConnectionLost)
-        left = waits_until(session) - clock.now()
-        if not is_outage(failure) or self._lost > LOST or left <= 0:
-            raise failure
-        if not self._tries:
-            text = f"{failure.message}; the turn waits for the model server, and continues when it answers"
-            await session.record(
-                Notice(level="warning", code=AWAY, text=text, fix=failure.fix, terminal=failure.terminal)
-            )
-        pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
-        pause = min(max(pauses[min(self._tries, len(pauses) - 1)], failure.retry_after or 0.0), left)
-        self._tries += 1
-        session.emit_live(RetryScheduled(reason=failure.message, attempt=self._tries, delay=pause))
-        await clock.sleep(pause)
-
-    async def notice(self, event: ModelEvent) -> None:
-        """Record that the server answers; queueing and retries do not count as an answer."""
-        answers = not isinstance(event, Retrying) and not (isinstance(event, Progress) and event.fraction is None)
-        if self._tries and answers:
-            self._tries = 0
-            await self._session.record(Notice(level="info", code=BACK, text="the model server answers again"))
+    `show` gets the events before the reply. Raises ProviderError if the request failed, or the wait took too long.
+    """
+    clock, tries, lost = session.wiring.clock, 0, 0
+    while True:
+        session.partial = []
+        reply: ModelReply | None = None
+        try:
+            async for event in session.wiring.provider.stream(request()):
+                answers = not isinstance(event, Retrying) and not (
+                    isinstance(event, Progress) and event.fraction is None
+                )
+                if tries and answers:
+                    tries = 0
+                    await session.notify("info", BACK, "the model server answers again")
+                if isinstance(event, ModelReply):
+                    reply = event
+                else:
+                    show(event)
+            return reply
+        except ProviderError as failure:
+            lost += isinstance(failure, ConnectionLost)
+            left = waits_until(session) - clock.now()
+            if not is_outage(failure) or lost > LOST or left <= 0:
+                raise
+            if not tries:
+                text = f"{failure.message}; the turn waits for the model server, and continues when it answers"
+                await session.notify("warning", AWAY, text, failure)
+            pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
+            pause = min(max(pauses[min(tries, len(pauses) - 1)], failure.retry_after or 0.0), left)
+            tries += 1
+            session.emit_live(RetryScheduled(reason=failure.message, attempt=tries, delay=pause))
+            await clock.sleep(pause)

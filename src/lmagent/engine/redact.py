@@ -42,8 +42,7 @@ class Redactor:
     def file(self, path: Path) -> None:
         """Mask the secrets in a file, in place: the mask is as long as the secret.
 
-        Raises:
-            OSError: it cannot be read or written.
+        Raises OSError: it cannot be read or written.
         """
         if not self._needles:
             return

@@ -8,63 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
 from msgspec import Struct, field
 
+from lmagent.core import commands as cmd
+from lmagent.core import events as ev
 from lmagent.core.agent import Agent
-from lmagent.core.commands import (
-    Approve,
-    Close,
-    Command,
-    Compact,
-    Continue,
-    Interrupt,
-    Redo,
-    Rename,
-    SetMode,
-    SetModel,
-    Steer,
-    Submit,
-    Undo,
-    Withdraw,
-)
-from lmagent.core.errors import StoreError
-from lmagent.core.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    DurableEvent,
-    EphemeralEvent,
-    Event,
-    InputReceived,
-    InputWithdrawn,
-    MessageAdded,
-    ModeChanged,
-    ModelChanged,
-    Notice,
-    PermissionMode,
-    SessionCreated,
-    SessionRenamed,
-    TextDelta,
-    ThinkingDelta,
-    ToolFinished,
-    ToolOutput,
-)
+from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.ids import InputOrigin
 from lmagent.core.model import ModelRequest, keeps_thoughts
-from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
-from lmagent.engine import approvals, undo
+from lmagent.core.ports import Clock, ModelTraits, Provider, SessionLog, Snapshots
+from lmagent.engine import undo
 from lmagent.engine.redact import Redactor
 from lmagent.engine.review import Fence, Review
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.policy.gate import Rules
 
-_STRICTNESS: dict[PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
+_STRICTNESS: dict[ev.PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 
-Listener = Callable[[Event], None]
+Listener = Callable[[ev.Event], None]
 NoteSource = Callable[[], str]
 """Returns a note for the tail, as `<name>text</name>`, or an empty text; it is sent when its text changes."""
 
@@ -79,15 +45,8 @@ class Wiring(Struct):
     """The parts that a session works with, put together by `app`.
 
     Attributes:
-        agent: prompt, model, limits, window.
         workspace: the tools' folder. Never taken from a log: a log is data, and can come with a checkout.
-        rules: permission rules of the configuration.
         attended: whether a user can answer approvals; if not, calls that need one are denied.
-        notes: sources of the notes at the tail.
-        secrets: values that must never reach the log or the model.
-        snapshots: keeps what calls change; None without undo.
-        traits: facts learned about models before.
-        reviews: features' decisions about the course of a turn.
         fences: features' bans on tools; asked before the gate.
         orders: the handlers of features' commands, by the command's type.
         abandon: ends the sub-agents of a call that will not be continued; returns the call's result.
@@ -104,7 +63,7 @@ class Wiring(Struct):
     notes: Sequence[NoteSource] = ()
     secrets: Sequence[str] = ()
     snapshots: Snapshots | None = None
-    traits: ModelTraits = field(default_factory=NoTraits)
+    traits: ModelTraits = field(default_factory=ModelTraits)
     reviews: Sequence[Review] = ()
     fences: Sequence[Fence] = ()
     orders: Mapping[type, Order] = field(default_factory=dict[type, "Order"])
@@ -112,7 +71,7 @@ class Wiring(Struct):
     served_window: Callable[[str, int], Awaitable[int | None]] | None = None
 
 
-Order = Callable[["Session", Any], Awaitable[DurableEvent | None]]
+Order = Callable[["Session", Any], Awaitable[ev.DurableEvent | None]]
 """Carries out a command; returns the event that records it, on disk."""
 
 
@@ -130,13 +89,13 @@ class Session:
         self.futile_summaries = 0
         """Cuts in a row for which the model gave no summary."""
         self.partial: list[str] = []
-        self.opening: list[DurableEvent] = []
+        self.opening: list[ev.DurableEvent] = []
         """Events from before the first listener: the first event, notices about a damaged log."""
         self._redactor = Redactor(wiring.secrets)
         self._listeners: list[Listener] = []
         self.answers: dict[str, anyio.Event] = {}
         """Waiters for the answer about a call."""
-        self.resolved: dict[str, ApprovalResolved] = {}
+        self.resolved: dict[str, ev.ApprovalResolved] = {}
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
@@ -162,14 +121,14 @@ class Session:
     # --- opening ----------------------------------------------------------------------------------------------
 
     @classmethod
-    async def create(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
+    async def create(cls, log: SessionLog, wiring: Wiring, opening: ev.SessionCreated) -> Session:
         """Return a new session; `opening` fixes its system text and tool block."""
         session = cls(log, wiring)
         session.opening.append(await session.record(opening))
         return session
 
     @classmethod
-    async def resume(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
+    async def resume(cls, log: SessionLog, wiring: Wiring, opening: ev.SessionCreated) -> Session:
         """Return an existing session with the conversation of its log. Damage in the log becomes a notice.
 
         Permissions do not come from the log, which can come with a checkout. Its grants and its answers to approvals
@@ -181,20 +140,20 @@ class Session:
         begun = False
         for event in log.events():
             session.state.apply(event)
-            if isinstance(event, Notice):
+            if isinstance(event, ev.Notice):
                 noted.add(event.text)
-            begun = begun or isinstance(event, SessionCreated)
+            begun = begun or isinstance(event, ev.SessionCreated)
         if not begun:
             session.opening.append(await session.record(opening))
         session.state.grants.clear()
         if _STRICTNESS[session.state.mode] < _STRICTNESS[opening.mode]:
-            session.opening.append(await session.record(ModeChanged(mode=opening.mode, by="settings")))
+            session.opening.append(await session.record(ev.ModeChanged(mode=opening.mode, by="settings")))
         session.opening += await undo.record_interrupted(session, anew=True)
         for damage in log.damage:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"
             if text not in noted:
-                session.opening.append(await session.record(Notice(level="warning", code="damaged_log", text=text)))
+                session.opening.append(await session.notify("warning", "damaged_log", text))
         return session
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -204,15 +163,14 @@ class Session:
 
     # --- events out ---------------------------------------------------------------------------------------------
 
-    async def record(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
+    async def record(self, event: ev.DurableEvent, *, sync: bool = False) -> ev.DurableEvent:
         """Write an event to the log, fold it in, and show it.
 
-        Raises:
-            StoreError: it could not be written. Nothing may be done that depends on it.
+        Raises StoreError: it could not be written. Nothing may be done that depends on it.
         """
         if self.state.turn_open and not event.turn:
             event = msgspec.structs.replace(event, turn=self.state.turn)
-        event = msgspec.structs.replace(event, apart=True) if isinstance(event, MessageAdded) else event
+        event = msgspec.structs.replace(event, apart=True) if isinstance(event, ev.MessageAdded) else event
         try:
             stored = await self.log.append(self._redactor.event(event), sync=sync)
         except StoreError:
@@ -223,15 +181,22 @@ class Session:
         self.emit(stored)
         return stored
 
-    def _end_streams(self, event: DurableEvent) -> None:
+    async def notify(
+        self, level: Literal["info", "warning"], code: str, text: str, trouble: LmagentError | str = ""
+    ) -> ev.DurableEvent:
+        """Record a notice for the user; `trouble`, or its `fix`, says what to do next."""
+        fix, typed = (trouble, "") if isinstance(trouble, str) else (trouble.fix, trouble.terminal)
+        return await self.record(ev.Notice(level=level, code=code, text=text, fix=fix, terminal=typed))
+
+    def _end_streams(self, event: ev.DurableEvent) -> None:
         """Show the text that the redactor held back of the streams that this event ends."""
-        if isinstance(event, ToolFinished) and (text := self._redactor.rest(event.call_id)):
-            self.emit(ToolOutput(call_id=event.call_id, text=text, turn=event.turn))
-        elif isinstance(event, MessageAdded):
-            if text := self._redactor.rest(ThinkingDelta.__name__):
-                self.emit(ThinkingDelta(text=text, turn=event.turn))
-            if text := self._redactor.rest(TextDelta.__name__):
-                self.emit(TextDelta(text=text, turn=event.turn))
+        if isinstance(event, ev.ToolFinished) and (text := self._redactor.rest(event.call_id)):
+            self.emit(ev.ToolOutput(call_id=event.call_id, text=text, turn=event.turn))
+        elif isinstance(event, ev.MessageAdded):
+            if text := self._redactor.rest(ev.ThinkingDelta.__name__):
+                self.emit(ev.ThinkingDelta(text=text, turn=event.turn))
+            if text := self._redactor.rest(ev.TextDelta.__name__):
+                self.emit(ev.TextDelta(text=text, turn=event.turn))
 
     async def keep(self, text: str) -> str:
         """Keep a long output in a blob, without secrets; return its SHA-256."""
@@ -242,16 +207,16 @@ class Session:
         await anyio.to_thread.run_sync(self._redactor.file, path)
         return await self.log.adopt_blob(path)
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: ev.Event) -> None:
         for listener in self._listeners:
             listener(event)
 
-    def emit_live(self, event: EphemeralEvent) -> None:
+    def emit_live(self, event: ev.EphemeralEvent) -> None:
         """Show an event that is not recorded."""
         if not self._listeners:
             return
-        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput):
-            name = event.call_id if isinstance(event, ToolOutput) else type(event).__name__
+        if isinstance(event, ev.TextDelta | ev.ThinkingDelta | ev.ToolOutput):
+            name = event.call_id if isinstance(event, ev.ToolOutput) else type(event).__name__
             text = self._redactor.stream(name, event.text)
             if not text:
                 return
@@ -261,30 +226,30 @@ class Session:
 
     # --- commands in ------------------------------------------------------------------------------------------
 
-    async def send(self, command: Command) -> DurableEvent | None:
+    async def send(self, command: cmd.Command) -> ev.DurableEvent | None:
         """Accept a command. Return the event that records it, on disk, if there is one."""
-        if isinstance(command, Steer | Interrupt) and command.to not in ("", self.state.session):
+        if isinstance(command, cmd.Steer | cmd.Interrupt) and command.to not in ("", self.state.session):
             child = self.descendant(lambda session: session.state.session == command.to)
             return await child.send(command) if child is not None else None
         match command:
-            case Submit() | Steer():
+            case cmd.Submit() | cmd.Steer():
                 return await self._receive(command)
-            case Withdraw(input=input_id):
+            case cmd.Withdraw(input=input_id):
                 if input_id in self.state.inputs:
-                    return await self.record(InputWithdrawn(input=input_id), sync=True)
-            case Approve():
-                return await approvals.answer(self, command)
-            case SetMode() | SetModel() | Rename():
+                    return await self.record(ev.InputWithdrawn(input=input_id), sync=True)
+            case cmd.Approve():
+                return await _answer(self, command)
+            case cmd.SetMode() | cmd.SetModel() | cmd.Rename():
                 return await self._set(command)
-            case Undo() | Redo():
+            case cmd.Undo() | cmd.Redo():
                 return await undo.restore(self, command)
-            case Compact(focus=focus):
+            case cmd.Compact(focus=focus):
                 self.wants_compaction = focus
-            case Continue(by=by):
+            case cmd.Continue(by=by):
                 self._go_on(by)
-            case Interrupt():
+            case cmd.Interrupt():
                 self._interrupt()
-            case Close():
+            case cmd.Close():
                 self._interrupt()
                 self.closed = True
             case _:
@@ -300,41 +265,37 @@ class Session:
                 return found
         return None
 
-    async def _set(self, command: SetMode | SetModel | Rename) -> DurableEvent:
+    async def _set(self, command: cmd.SetMode | cmd.SetModel | cmd.Rename) -> ev.DurableEvent:
         match command:
-            case SetMode():
+            case cmd.SetMode():
                 return await self._set_mode(command.mode, command.by)
-            case SetModel(model=model, by=by):
+            case cmd.SetModel(model=model, by=by):
                 read = self.state.estimate_tokens() if self.state.messages else 0
-                return await self.record(ModelChanged(model=model, by=by, tokens=read), sync=True)
-            case Rename(title=title):
-                return await self.record(SessionRenamed(title=title), sync=True)
+                return await self.record(ev.ModelChanged(model=model, by=by, tokens=read), sync=True)
+            case cmd.Rename(title=title):
+                return await self.record(ev.SessionRenamed(title=title), sync=True)
 
-    async def _set_mode(self, mode: PermissionMode, by: str) -> DurableEvent:
+    async def _set_mode(self, mode: ev.PermissionMode, by: str) -> ev.DurableEvent:
         """Set the mode here and in sub-agents at work: a sub-agent may never do more than its parent."""
         if self.above is not None and _STRICTNESS[mode] < _STRICTNESS[self.above.state.mode]:
             mode = self.above.state.mode
-        stored = await self.record(ModeChanged(mode=mode, by=by), sync=True)
+        stored = await self.record(ev.ModeChanged(mode=mode, by=by), sync=True)
         for child in list(self.children.values()):
-            await child.send(SetMode(mode=mode, by=by))
+            await child.send(cmd.SetMode(mode=mode, by=by))
         return stored
 
-    async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
+    async def _receive(self, command: cmd.Submit | cmd.Steer) -> ev.DurableEvent | None:
         if command.origin in self.state.work.origins:
             return None  # on record already: the submitter died before it knew
-        if isinstance(command, Steer):
+        if isinstance(command, cmd.Steer):
             delivery = "steer" if self.running else "submit"
         else:
             delivery = "queue" if self.running else "submit"
-        way = command.way if isinstance(command, Submit) else None
-        event = InputReceived(message=command.message, delivery=delivery, by=command.by, origin=command.origin, way=way)
+        way = command.way if isinstance(command, cmd.Submit) else None
+        event = ev.InputReceived(
+            message=command.message, delivery=delivery, by=command.by, origin=command.origin, way=way
+        )
         return await self.record(event, sync=True)
-
-    async def ask(self, request: ApprovalRequested) -> ApprovalResolved:
-        return await approvals.ask(self, request)
-
-    async def share(self, grant: str, by: str) -> None:
-        await approvals.share(self, grant, by)
 
     # --- the lane ------------------------------------------------------------------------------------------------
 
@@ -381,3 +342,96 @@ class Session:
     def close(self) -> None:
         self.closed = True
         self.log.close()
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+#
+# A grant for a session holds for its sub-agents too, and a grant to a sub-agent for the whole tree of sessions: to the
+# user, the tree is one session.
+
+
+def holder(session: Session, approval: str) -> Session | None:
+    """Return the session, or its sub-agent at work, in which an approval waits."""
+    if approval in session.state.approvals:
+        return session
+    return session.descendant(lambda child: approval in child.state.approvals)
+
+
+def is_attended(session: Session) -> bool:
+    """Return whether a user can answer questions of the turn: in a job only if the user has continued it."""
+    if not session.wiring.attended or (session.above is not None and not is_attended(session.above)):
+        return False
+    return session.state.origin.is_attended or session.state.origin in session.adopted
+
+
+async def _answer(session: Session, command: cmd.Approve) -> ev.DurableEvent | None:
+    """Record the user's answer; return None if another client answered first."""
+    owner = holder(session, command.approval)
+    if owner is None:
+        return None
+    request = owner.state.approvals[command.approval]
+    resolved = ev.ApprovalResolved(
+        approval=request.id,
+        call_id=request.call_id,
+        approved=command.approved,
+        scope=command.scope if request.grant else "once",
+        by=command.by,
+        grant=request.grant if command.scope == "session" and command.approved else "",
+        feedback=command.feedback,
+    )
+    stored = await _settle(owner, resolved)
+    if resolved.grant:
+        await share(_top(owner), resolved.grant, command.by)
+    return stored
+
+
+async def share(session: Session, grant: str, by: str) -> None:
+    """Extend a grant to a session and its sub-agents at work, and approve the calls that wait for the same grant."""
+    for other in [item for item in session.state.approvals.values() if item.grant == grant]:
+        await _settle(session, _granted(grant, by, other.id, other.call_id))
+    if grant not in session.state.grants:
+        await session.record(_granted(grant, by), sync=True)
+    for child in list(session.children.values()):
+        await share(child, grant, by)
+
+
+async def ask(session: Session, request: ev.ApprovalRequested) -> ev.ApprovalResolved:
+    """Ask the user about a call and wait for the answer; unattended, the call is denied."""
+    if answered := session.resolved.pop(request.call_id, None):
+        return answered  # answered since an earlier process ended while it waited
+    pending = next((item for item in session.state.approvals.values() if item.call_id == request.call_id), None)
+    if pending is None:
+        stored = await session.record(request)
+    else:
+        stored = pending
+        session.emit(pending)  # the current watchers have not seen the first request
+    if not is_attended(session):
+        denial = ev.ApprovalResolved(approval=stored.id, call_id=request.call_id, approved=False, by="unattended")
+        resolved = await session.record(denial)
+        assert isinstance(resolved, ev.ApprovalResolved)
+        return resolved
+    waiter = session.answers[request.call_id] = anyio.Event()
+    try:
+        await waiter.wait()
+        return session.resolved.pop(request.call_id)
+    finally:
+        session.answers.pop(request.call_id, None)
+
+
+async def _settle(session: Session, resolved: ev.ApprovalResolved) -> ev.ApprovalResolved:
+    stored = await session.record(resolved, sync=True)
+    assert isinstance(stored, ev.ApprovalResolved)
+    session.resolved[resolved.call_id] = stored
+    if waiter := session.answers.get(resolved.call_id):
+        waiter.set()
+    return stored
+
+
+def _granted(grant: str, by: str, approval: str = "", call_id: str = "") -> ev.ApprovalResolved:
+    return ev.ApprovalResolved(approval=approval, call_id=call_id, approved=True, scope="session", by=by, grant=grant)
+
+
+def _top(session: Session) -> Session:
+    while session.above is not None:
+        session = session.above
+    return session

@@ -11,41 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, field
 
-from lmagent.core.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    CallsConstrained,
-    CompactionDone,
-    ContextInherited,
-    DurableEvent,
-    FilesChanged,
-    FilesRestored,
-    InputReceived,
-    InputWithdrawn,
-    MessageAdded,
-    ModeChanged,
-    ModelChanged,
-    PermissionMode,
-    SessionCreated,
-    SessionForked,
-    SessionRenamed,
-    StepFinished,
-    StepStarted,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
+from lmagent.core import events as ev
+from lmagent.core.changes import is_byproduct
+from lmagent.core.decoding import convert
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
-from lmagent.engine.filemarks import FileMarks
-from lmagent.engine.unwritten import Tried
-from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
+from lmagent.engine.work import Calling, WorkEvent, WorkState, usage_beside
 
 BYTES_PER_TOKEN = 4
 """The rule of thumb until the server has reported real counts."""
@@ -62,6 +38,81 @@ LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted
 _NOTE_NAME = re.compile(r"<([a-z_]+)>")
 
 
+class _Data(Struct):
+    """Data of the tools that touch files; all other data is ignored."""
+
+    path: str = ""
+    sha256: str = ""
+    changed: bool = False
+    shown: dict[str, str] = {}
+    file: str = ""
+
+
+class FileMarks(Struct):
+    """The fold.
+
+    Attributes:
+        seen: files that the model was shown or wrote, by path, the last touched last.
+        kept: refused writes that the model may confirm, by path: SHA-256 of the blob with the text, and of the file.
+    """
+
+    seen: dict[str, FileMark] = field(default_factory=dict[str, FileMark])
+    kept: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+    def apply(self, event: ev.ToolFinished) -> None:
+        try:
+            data = convert(event.data, _Data)
+        except ValidationError:
+            return
+        if event.status != "ok":
+            if event.artifact and data.file:
+                self.kept[data.path] = (event.artifact, data.file)
+            return
+        if data.changed:
+            self.kept.pop(data.path, None)
+        for path, sha256 in (*data.shown.items(), (data.path, data.sha256)):
+            if path and sha256:
+                before = self.seen.pop(path, None)
+                self.seen[path] = FileMark(sha256, data.changed or (before is not None and before.changed))
+
+
+class Tried(Struct):
+    """The tools that a turn has called; a fold of events.
+
+    Attributes:
+        worked: names of tools with a call that worked.
+        failed: names of tools with a call that failed or was denied.
+        changed: a file may have changed.
+        answered: the user has denied a call, so the user knows.
+    """
+
+    worked: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
+    changed: bool = False
+    answered: bool = False
+
+    def apply(self, event: ev.DurableEvent) -> None:
+        match event:
+            case ev.TurnStarted():
+                self.worked.clear()
+                self.failed.clear()
+                self.changed = self.answered = False
+            case ev.ToolFinished():
+                (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
+            case ev.FilesChanged(by=""):
+                self.changed = self.changed or _matters(event)
+            case ev.SubagentFinished():
+                self.changed = True
+            case ev.ApprovalResolved() if not event.approved and event.by != "unattended":
+                self.answered = True
+            case _:
+                pass
+
+
+def _matters(event: ev.FilesChanged) -> bool:
+    return bool(event.blob) or any(not is_byproduct(change.path) for change in event.changes)
+
+
 class SessionState(Struct):
     """The fold. Read it freely; change it only by `apply`."""
 
@@ -72,16 +123,16 @@ class SessionState(Struct):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     model: str = ""
-    mode: PermissionMode = "normal"
+    mode: ev.PermissionMode = "normal"
     title: str = ""
     seq: int = 0
     messages: list[Message] = field(default_factory=list[Message])
     sealed: int = 0
     calls: dict[str, ToolResult | None] = field(default_factory=dict[str, "ToolResult | None"])
     call_names: set[str] = field(default_factory=set[str])
-    started: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
-    inputs: dict[str, InputReceived] = field(default_factory=dict[str, InputReceived])
-    approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    started: dict[str, ev.ToolStarted] = field(default_factory=dict[str, ev.ToolStarted])
+    inputs: dict[str, ev.InputReceived] = field(default_factory=dict[str, ev.InputReceived])
+    approvals: dict[str, ev.ApprovalRequested] = field(default_factory=dict[str, ev.ApprovalRequested])
     grants: list[str] = field(default_factory=list[str])
     marks: FileMarks = field(default_factory=FileMarks)
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
@@ -89,8 +140,8 @@ class SessionState(Struct):
     user_texts: list[str] = field(default_factory=list[str])
     user_at: list[int] = field(default_factory=list[int])
     truncated: tuple[str, ...] = ()
-    changes: list[FilesChanged] = field(default_factory=list[FilesChanged])
-    undone: list[FilesChanged] = field(default_factory=list[FilesChanged])
+    changes: list[ev.FilesChanged] = field(default_factory=list[ev.FilesChanged])
+    undone: list[ev.FilesChanged] = field(default_factory=list[ev.FilesChanged])
     last_error: str = ""
     turn: int = 0
     turn_open: bool = False
@@ -109,7 +160,7 @@ class SessionState(Struct):
     served_model: str = ""
     calling: Calling = field(default_factory=Calling)
     last_outcome: str = ""
-    wait: TurnFinished | None = None
+    wait: ev.TurnFinished | None = None
     origin: InputOrigin = (
         InputOrigin()
     )  # of the last turn's input; a turn that only woke the session keeps the previous one
@@ -141,7 +192,7 @@ class SessionState(Struct):
         """Whether the conversation ends with an unanswered message, and all of it has been sent."""
         return self.owes_reply and self.sealed >= len(self.messages)
 
-    def waiting(self, *deliveries: str) -> list[InputReceived]:
+    def waiting(self, *deliveries: str) -> list[ev.InputReceived]:
         """Return inputs of these deliveries that have not reached the model, oldest first."""
         return [item for item in self.inputs.values() if item.delivery in deliveries]
 
@@ -162,34 +213,34 @@ class SessionState(Struct):
 
     # --- the fold ---------------------------------------------------------------------------------------------
 
-    def apply(self, event: DurableEvent) -> None:
+    def apply(self, event: ev.DurableEvent) -> None:
         self.seq = event.seq or self.seq
         self.tried.apply(event)
         match event:
-            case MessageAdded():
+            case ev.MessageAdded():
                 self._add(event)
-            case ToolFinished():
+            case ev.ToolFinished():
                 self._finish_call(event)
-            case ToolStarted():
+            case ev.ToolStarted():
                 self.started[event.call_id] = event
-            case FilesChanged():
+            case ev.FilesChanged():
                 self.changes.append(event)
                 self.undone.clear()
                 self.started.pop(
                     event.call_id if event.by else "", None
                 )  # the user's own change has no result to end it
-            case FilesRestored():
+            case ev.FilesRestored():
                 self._restore(event)
-            case StepStarted():
+            case ev.StepStarted():
                 self.sealed, self.sealed_bytes = len(self.messages), self.conversation_bytes
                 self.step = event.step
-            case StepFinished():
+            case ev.StepFinished():
                 self._measure(event)
-            case CompactionDone():
+            case ev.CompactionDone():
                 self._compact(event)
-            case SessionCreated() | SessionForked() | SessionRenamed() | ModeChanged() | ModelChanged():
+            case ev.SessionCreated() | ev.SessionForked() | ev.SessionRenamed() | ev.ModeChanged() | ev.ModelChanged():
                 self._describe(event)
-            case ContextInherited():
+            case ev.ContextInherited():
                 self._inherit(event)
             case _ if isinstance(event, WorkEvent):
                 spent = self.usage.prompt_tokens + self.usage.completion_tokens
@@ -198,61 +249,63 @@ class SessionState(Struct):
             case _:
                 self._wait(event)
 
-    def _inherit(self, event: ContextInherited) -> None:
+    def _inherit(self, event: ev.ContextInherited) -> None:
         """Take over the parent's conversation: the parent has sent all of it, so it may only be appended to."""
         self.messages = list(event.messages)
         self.notes, self.nonce = dict(event.notes), event.nonce or self.nonce
         self.conversation_bytes = sum(map(message_bytes, self.messages))
         self.call_names.update(call.id for message in self.messages for call in message.tool_calls)
 
-    def _describe(self, event: SessionCreated | SessionForked | SessionRenamed | ModeChanged | ModelChanged) -> None:
+    def _describe(
+        self, event: ev.SessionCreated | ev.SessionForked | ev.SessionRenamed | ev.ModeChanged | ev.ModelChanged
+    ) -> None:
         match event:
-            case SessionCreated():
+            case ev.SessionCreated():
                 self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
                 self.system, self.tools, self.nonce = event.system, event.tools, event.id[:8]
                 self.model, self.mode = event.model, event.mode
                 self.work.parent, self.work.options = event.parent, event.options
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
-            case SessionForked():
+            case ev.SessionForked():
                 self.session = event.session
                 self.wait = None  # only the original session continues at that time
                 self.inputs.clear()
                 self.work.parent = None  # only the original works for a parent
-            case SessionRenamed():
+            case ev.SessionRenamed():
                 self.title = title_of(event.title, None)
-            case ModeChanged():
+            case ev.ModeChanged():
                 self.mode = event.mode
-            case ModelChanged():
+            case ev.ModelChanged():
                 self.model = event.model
                 self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN  # another model counts other tokens
                 self.served_model, self.calling = "", Calling()
 
-    def _wait(self, event: DurableEvent) -> None:
+    def _wait(self, event: ev.DurableEvent) -> None:
         """Fold in an event on which the model, the user or the end of the turn waits."""
         match event:
-            case InputReceived():
+            case ev.InputReceived():
                 self.inputs[event.id] = event
                 if event.origin.key:
                     self.work.origins.add(event.origin)
-            case InputWithdrawn():
+            case ev.InputWithdrawn():
                 self.inputs.pop(event.input, None)
-            case TurnStarted():
+            case ev.TurnStarted():
                 self.turn, self.turn_open, self.step = event.turn, True, 0
                 self.wait = None
                 self.unattended_denials.clear()
-            case TurnFinished():
+            case ev.TurnFinished():
                 self.turn_open, self.last_outcome = False, event.outcome
                 self.wait = event if event.until else None
-            case ApprovalRequested():
+            case ev.ApprovalRequested():
                 self.approvals[event.id] = event
-            case ApprovalResolved():
+            case ev.ApprovalResolved():
                 self._resolve(event)
-            case CallsConstrained():
+            case ev.CallsConstrained():
                 self.calling.apply(event)
             case _:
                 pass
 
-    def _add(self, event: MessageAdded) -> None:
+    def _add(self, event: ev.MessageAdded) -> None:
         message = event.message
         self._close_damaged_calls()
         said = self.inputs.pop(event.input, None) if event.input is not None else None
@@ -312,14 +365,14 @@ class SessionState(Struct):
             parts: tuple[Part, ...] = (*last.parts, Text("\n\n"), *message.parts)
             self._append(Message("user", parts))
 
-    def _finish_call(self, event: ToolFinished) -> None:
+    def _finish_call(self, event: ev.ToolFinished) -> None:
         started = self.started.pop(event.call_id, None)
         # With the approvals of the command's connections: `call/host:port`.
         self.approvals = {
             id: asked for id, asked in self.approvals.items() if asked.call_id.partition("/")[0] != event.call_id
         }
         if (usage := usage_beside(event)) is not None:
-            self.steps_total, self.usage = self.steps_total + 1, summed(self.usage, usage)
+            self.steps_total, self.usage = self.steps_total + 1, self.usage + usage
         self.marks.apply(event)
         self.calling.finished(event.data)
         if event.status == "ok":
@@ -337,7 +390,7 @@ class SessionState(Struct):
         if len(results) == len(self.calls):
             self._append_results(results)
 
-    def _restore(self, event: FilesRestored) -> None:
+    def _restore(self, event: ev.FilesRestored) -> None:
         source, target = (self.changes, self.undone) if event.to == "before" else (self.undone, self.changes)
         moved = [change for change in source if change.id in event.events]
         source[:] = [change for change in source if change.id not in event.events]
@@ -346,10 +399,10 @@ class SessionState(Struct):
         for path in event.paths:
             self.files.pop(path, None)  # it has to be read again before it is edited
 
-    def _measure(self, event: StepFinished) -> None:
+    def _measure(self, event: ev.StepFinished) -> None:
         self.steps_total += 1
         self.served_model = event.model or self.served_model
-        self.usage = summed(self.usage, event.usage)
+        self.usage = self.usage + event.usage
         if event.usage.estimated:
             return
         self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
@@ -358,12 +411,12 @@ class SessionState(Struct):
             known = self.bytes_per_token != BYTES_PER_TOKEN
             self.bytes_per_token = ratio * NEWS + self.bytes_per_token * (1 - NEWS) if known else ratio
 
-    def _resolve(self, event: ApprovalResolved) -> None:
+    def _resolve(self, event: ev.ApprovalResolved) -> None:
         self.approvals.pop(event.approval, None)
         if event.approved and event.scope == "session" and event.grant and event.grant not in self.grants:
             self.grants.append(event.grant)
 
-    def _compact(self, event: CompactionDone) -> None:
+    def _compact(self, event: ev.CompactionDone) -> None:
         # The tail has only moved. Texts of the first message, or of the cut part, are "earlier" from now on.
         shift = len(event.messages) - len(self.messages)
         self.user_at = [position + shift if position + shift > 0 else -1 for position in self.user_at]
@@ -376,7 +429,7 @@ class SessionState(Struct):
         self.head, self.summary = event.head, event.summary or self.summary
         if event.usage is not None:
             self.steps_total += 1
-            self.usage = summed(self.usage, event.usage)
+            self.usage = self.usage + event.usage
 
 
 def message_bytes(message: Message) -> int:

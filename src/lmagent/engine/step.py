@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from lmagent.core.errors import BadReply, ContextOverflow, ProviderError, ServerFailure
-from lmagent.core.events import (
-    MessageAdded,
-    Notice,
-    PrefillProgress,
-    RetryScheduled,
-    StepFinished,
-    StepStarted,
-    TextDelta,
-    ThinkingDelta,
-)
+from functools import partial
+
+from lmagent.core import events as ev
+from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, ModelReply, Progress, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import constrain
-from lmagent.engine.outage import Outage, was_waited_for
+from lmagent.engine.outage import ask_patiently, was_waited_for
 from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
 
@@ -27,8 +20,7 @@ STREAM_RETRIES = 2
 async def take_step(session: Session) -> ModelReply:
     """Call the model once; retry after broken streams and, once, after an overflow.
 
-    Raises:
-        ProviderError: the model gave no reply; the conversation is as before.
+    Raises ProviderError: the model gave no reply; the conversation is as before.
     """
     overflowed = False
     broken = 0
@@ -41,28 +33,18 @@ async def take_step(session: Session) -> ModelReply:
                 raise
             overflowed = True
             if overflow.silent:
-                notice = Notice(
-                    level="warning",
-                    code="prompt_cut",
-                    text=overflow.message,
-                    fix=overflow.fix,
-                    terminal=overflow.terminal,
-                )
-                await session.record(notice)
+                await session.notify("warning", "prompt_cut", overflow.message, overflow)
             from lmagent.engine.compaction import compact  # few sessions fill their window
 
             learn_window(session, overflow.window)
             await compact(session, "overflow")
         except ServerFailure as failure:
-            if (
-                not (failure.partial and failure.retryable)
-                or broken >= STREAM_RETRIES
-                or was_waited_for(session, failure)
-            ):
+            may_repeat = failure.partial and failure.retryable and not was_waited_for(session, failure)
+            if broken >= STREAM_RETRIES or not may_repeat:
                 raise
             broken += 1
             delay = float(broken)
-            session.emit_live(RetryScheduled(reason=failure.message, attempt=broken, delay=delay))
+            session.emit_live(ev.RetryScheduled(reason=failure.message, attempt=broken, delay=delay))
             await session.wiring.clock.sleep(delay)
 
 
@@ -70,53 +52,34 @@ async def _call(session: Session) -> ModelReply:
     state = session.state
     tokens = state.estimate_tokens()
     await session.record(
-        StepStarted(
+        ev.StepStarted(
             step=state.step + 1,
             model=state.model or session.agent.model,
             prompt_bytes=state.fixed_bytes + state.conversation_bytes,
             prompt_tokens=tokens,
         )
     )
-    reply = await _answered(session)
+    reply = await ask_patiently(session, session.request, partial(_show, session))
+    if reply is None:
+        raise BadReply("the model server's stream ended without a reply", retryable=True)
     constrain.learn(session, reply)
     await _record(session, reply)
     session.partial = []
     return reply
 
 
-async def _answered(session: Session) -> ModelReply:
-    """Return the model's reply; in an unattended turn, wait for a server that cannot be reached."""
-    outage = Outage(session)
-    while True:
-        session.partial = []
-        reply: ModelReply | None = None
-        try:
-            async for event in session.wiring.provider.stream(session.request()):
-                await outage.notice(event)
-                if isinstance(event, ModelReply):
-                    reply = event
-                else:
-                    _show(session, event)
-        except ProviderError as failure:
-            await outage.sit_out(failure)
-        else:
-            if reply is None:
-                raise BadReply("the model server's stream ended without a reply", retryable=True)
-            return reply
-
-
 def _show(session: Session, event: ModelEvent) -> None:
     match event:
         case TextChunk(text=text):
             session.partial.append(text)
-            session.emit_live(TextDelta(text=text, turn=session.state.turn))
+            session.emit_live(ev.TextDelta(text=text, turn=session.state.turn))
         case ThinkingChunk(text=text):
-            session.emit_live(ThinkingDelta(text=text, turn=session.state.turn))
+            session.emit_live(ev.ThinkingDelta(text=text, turn=session.state.turn))
         case Progress(fraction=fraction, seconds_left=left, waits=waits):
             turn = session.state.turn
-            session.emit_live(PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
+            session.emit_live(ev.PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
         case Retrying(reason=reason, attempt=attempt, delay=delay):
-            session.emit_live(RetryScheduled(reason=reason, attempt=attempt, delay=delay))
+            session.emit_live(ev.RetryScheduled(reason=reason, attempt=attempt, delay=delay))
         case ModelReply():
             pass
 
@@ -129,7 +92,7 @@ async def _tell_other_model(session: Session, answered: str) -> None:
         return
     session.warned.add(answered)
     text = f"the model server answers with the model {answered[:100]}, not with {asked}"
-    await session.record(Notice(level="warning", code="other_model", text=text, fix="load it in the server, or /model"))
+    await session.notify("warning", "other_model", text, "load it in the server, or /model")
 
 
 async def _record(session: Session, reply: ModelReply) -> None:
@@ -141,11 +104,11 @@ async def _record(session: Session, reply: ModelReply) -> None:
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
     if reply.finish_reason == "endless":
         text = "the reply repeated itself or did not end: it was cut off, and the model was asked for a shorter one"
-        await session.record(Notice(level="warning", code="endless_reply", text=text))
+        await session.notify("warning", "endless_reply", text)
     truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
-    await session.record(MessageAdded(message=message, origin="model", truncated=truncated))
+    await session.record(ev.MessageAdded(message=message, origin="model", truncated=truncated))
     await session.record(
-        StepFinished(
+        ev.StepFinished(
             step=session.state.step,
             usage=reply.usage,
             finish_reason=reply.finish_reason,

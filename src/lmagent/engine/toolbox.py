@@ -13,11 +13,11 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.decoding import decode_json, json_fault
+from lmagent.core.decoding import convert, decode_json
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
-from lmagent.core.tool import Tool, plain, signature
+from lmagent.core.tool import Tool, argument_names, plain, signature
 
 USE_TOOL = ToolSpec(
     "use_tool",
@@ -69,8 +69,7 @@ class Toolbox:
     def add(self, tool: Tool) -> None:
         """Register a tool.
 
-        Raises:
-            ValueError: the name is taken.
+        Raises ValueError: the name is taken.
         """
         if tool.name in self._tools or tool.name == USE_TOOL.name:
             raise ValueError(f"a tool named {tool.name!r} is registered already")
@@ -105,8 +104,6 @@ class Toolbox:
         tool = self.get(name)
         if tool is None:
             raise ToolError(self._unknown(name), data={"code": "unknown_tool"})
-        from lmagent.engine.arguments import decode  # not before the first request
-
         return Invocation(call, tool, decode(tool, arguments))
 
     def _unknown(self, name: str) -> str:
@@ -134,9 +131,11 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
         return {}
     try:
         value = decode_json(raw.encode("utf-8", "surrogatepass"), object)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        from lmagent.core.loosejson import fault_in  # few models need it
+
         raise ToolError(
-            f"The arguments of {call.name} are not valid JSON: {_place(raw, fault)}. Nothing was run. "
+            f"The arguments of {call.name} are not valid JSON: {fault_in(raw)}. Nothing was run. "
             f"They came as:\n{raw}\nSend the call again with valid JSON.",
             data={"code": "malformed_arguments"},
         ) from None
@@ -147,13 +146,6 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
             data={"code": "malformed_arguments"},
         )
     return value  # type: ignore[reportUnknownVariableType]
-
-
-def _place(raw: str, fault: Exception) -> str:
-    error = json_fault(raw)
-    if error is None:
-        return str(fault)
-    return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -171,3 +163,89 @@ def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if name is None or given is None or any(given.get(key, value) != value for key, value in flat.items()):
         raise ToolError('use_tool needs {"name": "<tool>", "arguments": {…}}.', data={"code": "invalid_arguments"})
     return name, {**flat, **given}
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+"""Values by which an argument asks for nothing."""
+
+
+def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
+    """Return the arguments as the tool's type.
+
+    Raises ToolError: they do not fit, or some are unknown; the text tells the model what to do.
+    """
+    named = _named(tool, arguments)
+    if isinstance(tool.arguments, dict):
+        from lmagent.core.repair import fit  # compiles its patterns: only for calls of outside tools
+
+        missing = [key for key in tool.arguments.get("required", ()) if key not in named]
+        if missing:
+            raise _misfit(tool, f"missing {', '.join(missing)}")
+        return fit(named, tool.arguments)
+    try:
+        return convert(named, tool.arguments)
+    except msgspec.ValidationError as strict:
+        from lmagent.core.repair import fit  # few calls need it
+
+        schema = tool.spec.parameters
+        required = schema.get("required", ())
+        given = {name: value for name, value in named.items() if value is not None or name in required}
+        try:  # used only because it then validates
+            return convert(fit(given, schema), tool.arguments, strict=False)
+        except msgspec.ValidationError:
+            raise _misfit(tool, str(strict)) from None
+
+
+def _named(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments under the tool's names for them; unknown ones raise ToolError."""
+    own = {name for name, _ in argument_names(tool.arguments)}
+    named: dict[str, Any] = {}
+    for key in sorted(arguments, key=lambda key: key not in own):  # the tool's own names first
+        name, value = _own_name(tool, key, own), arguments[key]
+        if name and named.get(name) is None:
+            named[name] = value
+        elif name and value != named[name] and value not in _NOTHING:
+            raise _refused(tool, [key], f" It means {name}, which has another value.")
+    unknown = [name for name in named if name not in own]
+    if unknown and tool.adapt is not None:
+        named = tool.adapt(named)
+    if isinstance(tool.arguments, dict) and tool.arguments.get("additionalProperties") is not False:
+        return named  # an outside tool itself refuses unknown arguments
+    left = [name for name, value in named.items() if name not in own and not _says_nothing(tool, name, value)]
+    if left:
+        raise _refused(tool, left)
+    return {name: value for name, value in named.items() if name in own}
+
+
+def _own_name(tool: Tool, key: str, own: set[str]) -> str:
+    """Return the tool's name for an argument; empty for an argument that only explains the call."""
+    for spelled in (key, plain(key)):
+        if spelled in own:
+            return spelled
+        if spelled in tool.renames:
+            return tool.renames[spelled]
+    return key if isinstance(tool.arguments, dict) else plain(key)
+
+
+def _says_nothing(tool: Tool, name: str, value: Any) -> bool:
+    """Return whether an unknown argument asks only for the tool's usual behaviour."""
+    said = value.lower() if isinstance(value, str) else value
+    does = tool.implied.get(name, ())
+    return value in _NOTHING or any(said == each and isinstance(said, bool) == isinstance(each, bool) for each in does)
+
+
+def _refused(tool: Tool, names: list[str], why: str = "") -> ToolError:
+    takes = ", ".join(name if needed else f"{name}?" for name, needed in argument_names(tool.arguments)) or "none"
+    named = " and ".join(repr(name) for name in names)
+    return ToolError(
+        f"{tool.name} has no argument {named}.{why} Nothing was run. It takes: {takes}.",
+        data={"code": "invalid_arguments"},
+    )
+
+
+def _misfit(tool: Tool, reason: str) -> ToolError:
+    schema = msgspec.json.encode(tool.spec.parameters).decode()
+    return ToolError(
+        f"The arguments do not fit {tool.name}: {reason}. Nothing was run. Its schema: {schema}",
+        data={"code": "invalid_arguments"},
+    )

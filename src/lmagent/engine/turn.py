@@ -9,20 +9,20 @@ does not end it: the model is reminded, twice at most, and then the turn ends as
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from msgspec import Struct, field
 
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
-from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
+from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
-from lmagent.engine import budget, constrain, frames, intake, recovery
+from lmagent.engine import budget, constrain, intake, recovery
 from lmagent.engine.act import act, perform
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.review import Again, End, Perform
 from lmagent.engine.session import Session
-from lmagent.engine.state import SessionState
 from lmagent.engine.step import take_step
 from lmagent.engine.window import compact_if_needed
 
@@ -45,15 +45,14 @@ SMALLEST_INPUT = 1000
 
 
 class TurnProgress(Struct):
-    """A turn's memory besides the log."""
+    """A turn's memory besides the log; `reminders` counts texts to the model by their subject."""
 
     guard: LoopGuard
     steps: int = 0
-    nudges: int = 0
     acted: bool = False
     cuts: int = 0
     pieces: list[str] = field(default_factory=list[str])
-    told: Counter[str] = field(default_factory=Counter[str])
+    reminders: Counter[str] = field(default_factory=Counter[str])
 
 
 async def begin(session: Session) -> TurnFinished:
@@ -98,9 +97,7 @@ async def _fitted(session: Session, message: Message) -> Message:
         f"window of {window.tokens:,}: the model is shown its beginning and end, and can read the rest "
         f"(artifact:{artifact})"
     )
-    await session.record(
-        Notice(level="warning", code="input_capped", text=text, fix="load the model with more context")
-    )
+    await session.notify("warning", "input_capped", text, "load the model with more context")
     others = (part for part in message.parts if not isinstance(part, Text))
     return Message(message.role, (Text(intake.cap(message.text, cap, artifact)), *others))
 
@@ -127,17 +124,15 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
 
 
 async def finish(session: Session, end: End, steps: int) -> TurnFinished:
-    cause, typed = end.cause, end.terminal
-    if session.state.unattended_denials and end.outcome in ("done", "blocked"):
-        cause, typed = "permission", end.terminal or "allow it with --permission auto, or with a rule"
+    denied = bool(session.state.unattended_denials) and end.outcome in ("done", "blocked")
     event = TurnFinished(
         outcome=end.outcome,
-        cause=cause,
+        cause="permission" if denied else end.cause,
         reason=end.reason,
         answer=end.answer,
         steps=steps,
         fix=end.fix,
-        terminal=typed,
+        terminal=end.terminal or ("allow it with --permission auto, or with a rule" if denied else ""),
         until=end.until,
     )
     for review in session.wiring.reviews:
@@ -152,10 +147,10 @@ async def _loop(session: Session, progress: TurnProgress) -> End:
         return end
     while True:
         await _deliver_steering(session)
-        if (end := _over_budget(session, progress)) is not None:
+        if (end := budget.over(session, steps=progress.steps)) is not None:
             return end
         await compact_if_needed(session)
-        if (end := _over_budget(session, progress)) is not None:
+        if (end := budget.over(session, steps=progress.steps)) is not None:
             return end  # the summary has used the rest
         reply = await take_step(session)
         progress.steps += 1
@@ -178,29 +173,27 @@ async def _unfinished(session: Session, progress: TurnProgress) -> End | None:
     if state.messages and state.messages[-1].role == "assistant":
         text = state.messages[-1].text
         if text == NO_WORDS:
-            return await _nudge(session, progress, NUDGE_EMPTY, End("error", "empty", "the reply was empty"))
+            return await _useless(session, progress, "empty")
         if text.endswith(CUT_OFF):
-            return await _told(session, NUDGE_ENDLESS, progress.guard.useless_reply("endless"))
+            return await _useless(session, progress, "endless")
         return await _conclude(session, text, progress)
     return await _reviewed(session) if state.step and not state.awaits_reply else None
 
 
 async def _act(session: Session, reply: ModelReply, progress: TurnProgress) -> End | None:
+    guard = progress.guard
     progress.acted = True
     progress.pieces.clear()
-    _forget_what_was_cut(session.state, progress)
-    alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
-    if not progress.guard.stale_steps:
-        progress.nudges = 0  # a model that repeats an old call after a nudge has not begun to work
+    del progress.reminders["empty"], progress.reminders["endless"]
+    if progress.cuts != session.state.compactions:
+        progress.cuts = session.state.compactions
+        parts = (part for message in session.state.messages for part in message.parts)
+        guard.cut({part.call_id for part in parts if isinstance(part, ToolResult)})
+    alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, guard)
+    if not guard.stale_steps:
+        del progress.reminders["nudge"]  # a model that repeats an old call after a nudge has not begun to work
     await _notes(session)
     return _alarm_end(alarm) if alarm else await _reviewed(session)
-
-
-def _forget_what_was_cut(state: SessionState, progress: TurnProgress) -> None:
-    if progress.cuts != state.compactions:
-        progress.cuts = state.compactions
-        parts = (part for message in state.messages for part in message.parts)
-        progress.guard.cut({part.call_id for part in parts if isinstance(part, ToolResult)})
 
 
 async def _reviewed(session: Session) -> End | None:
@@ -220,12 +213,12 @@ async def _judge(session: Session, reply: ModelReply, progress: TurnProgress) ->
         return None
     if reply.finish_reason == "length":
         progress.pieces.append(text)
-        reason = "the reply hit the token limit again and again"
-        return await _nudge(session, progress, NUDGE_CUT, End("error", "length", reason, "".join(progress.pieces)))
+        end = End("error", "length", "the reply hit the token limit again and again", "".join(progress.pieces))
+        return await _nudge(session, progress, NUDGE_CUT, end)
     if reply.finish_reason == "endless":
-        return await _told(session, NUDGE_ENDLESS, progress.guard.useless_reply("endless"))
+        return await _useless(session, progress, "endless")
     if not text.strip():
-        return await _told(session, NUDGE_EMPTY, progress.guard.useless_reply("empty"))
+        return await _useless(session, progress, "empty")
     answer = "".join((*progress.pieces, text))
     progress.pieces.clear()
     return await _conclude(session, answer, progress)
@@ -242,7 +235,7 @@ async def _conclude(session: Session, answer: str, progress: TurnProgress) -> En
             return verdict if isinstance(verdict, End) else await _again(session, progress, verdict)
     match ending.kind:
         case "narration":
-            if progress.nudges:
+            if progress.reminders["nudge"]:
                 await constrain.failed(session, "it announced calls and made none")
                 await _notes(session)
             reason = f"incomplete: the model announced work and did none of it: {ending.reason}"
@@ -252,51 +245,47 @@ async def _conclude(session: Session, answer: str, progress: TurnProgress) -> En
         case "blocked" | "question":
             return End(ending.kind, ending.kind, ending.reason, answer)
         case "done":
-            from lmagent.engine import unwritten
-
-            if (doubt := unwritten.doubt(session, answer)) is not None:
+            if (doubt := endings.doubt(session, answer)) is not None:
                 return await _again(session, progress, doubt)
             return End("done", answer=endings.answer_of(answer))
 
 
 async def _wait(session: Session, when: str, answer: str, progress: TurnProgress) -> End | None:
     """End the turn until a time. A time that has passed, or is not valid, is refused with the reason."""
-    from lmagent.engine import waits  # few turns wait
+    from lmagent.engine import endings
 
     now = session.wiring.clock.now()
-    found, times = waits.read_wait(when, now) if when else waits.INSIDE, session.agent.limits.nudges
-    if isinstance(found, waits.UnclearWait):
-        end = End("error", "wait", f"the model asked for a wait that cannot be: {found.why}", answer)
-        return await _again(session, progress, Again("wait", f"There was no wait: {found.why}", times, end))
+    found, times = endings.read_wait(when, now) if when else endings.INSIDE, session.agent.limits.nudges
+    if isinstance(found, str):
+        end = End("error", "wait", f"the model asked for a wait that cannot be: {found}", answer)
+        return await _again(session, progress, Again("wait", f"There was no wait: {found}", times, end))
     if found.until <= now:
-        text = f"That time has passed: it is {waits.local(now)} now. Go on."
+        text = f"That time has passed: it is {endings.local(now)} now. Go on."
         end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
         return await _again(session, progress, Again("wait-passed", text, times, end))
-    reason = f"until {waits.local(found.until)}: {found.reason}"
+    reason = f"until {endings.local(found.until)}: {found.reason}"
     typed = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
     return End("waiting", "wait", reason, answer, terminal=typed, until=found.until)
 
 
-async def _again(session: Session, progress: TurnProgress, verdict: Again) -> End | None:
-    progress.told[verdict.key] += 1
-    if progress.told[verdict.key] > verdict.times:
-        return verdict.otherwise
-    await session.record(MessageAdded(message=user(verdict.text), origin="nudge"))
-    return None
-
-
-async def _told(session: Session, text: str, alarm: Alarm | None) -> End | None:
-    if alarm is not None:
-        return _alarm_end(alarm)
-    await session.record(MessageAdded(message=user(text), origin="nudge"))
-    return None
+async def _useless(session: Session, progress: TurnProgress, kind: Literal["empty", "endless"]) -> End | None:
+    text, most = NUDGE_EMPTY, session.agent.limits.empties
+    if kind == "endless":
+        text, most = NUDGE_ENDLESS, session.agent.limits.endless
+    end = End("error", kind, f"stopped: the model gave {most} {kind} replies in a row")
+    return await _again(session, progress, Again(kind, text, most - 1, end))
 
 
 async def _nudge(session: Session, progress: TurnProgress, text: str, otherwise: End) -> End | None:
-    if progress.nudges >= session.agent.limits.nudges:
-        return otherwise
-    progress.nudges += 1
-    await session.record(MessageAdded(message=user(text), origin="nudge"))
+    return await _again(session, progress, Again("nudge", text, session.agent.limits.nudges, otherwise))
+
+
+async def _again(session: Session, progress: TurnProgress, verdict: Again) -> End | None:
+    """Send the model a text and continue, or end the turn if it got enough texts about this subject."""
+    if progress.reminders[verdict.key] >= verdict.times:
+        return verdict.otherwise
+    progress.reminders[verdict.key] += 1
+    await session.record(MessageAdded(message=user(verdict.text), origin="nudge"))
     return None
 
 
@@ -305,7 +294,7 @@ async def _deliver_steering(session: Session) -> None:
         return  # after a crash: the same prompt is sent again first, unchanged
     for item in session.state.waiting("steer"):
         added = await _fitted(session, item.message)
-        message = Message("user", (Text(f"{frames.STEERING}\n"), *added.parts))
+        message = Message("user", (Text(f"{intake.STEERING}\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 
@@ -317,10 +306,6 @@ async def _notes(session: Session) -> None:
             await session.record(MessageAdded(message=user(text), origin="note"))
 
 
-def _over_budget(session: Session, progress: TurnProgress) -> End | None:
-    return budget.over(session, steps=progress.steps)
-
-
 def _alarm_end(alarm: Alarm) -> End:
-    outcome: Outcome = "error" if alarm.cause in ("errors", "empty", "endless") else "limit"
+    outcome: Outcome = "error" if alarm.cause == "errors" else "limit"
     return End(outcome, alarm.cause, f"stopped: {alarm.text}")

@@ -15,11 +15,11 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.changes import Change, PathState, Snapshots
+from lmagent.core.changes import Change, PathState, Snapshots, is_byproduct
 from lmagent.core.commands import Redo, Undo
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, StoreError, ToolError
-from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, Notice, ToolStarted
+from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, ToolStarted
 from lmagent.core.ids import new_id
 from lmagent.core.messages import user
 
@@ -54,7 +54,6 @@ class UndoWatch(Struct, frozen=True):
     Attributes:
         paths: the paths that it may change; None for all.
         began: when the scan before it began: from then on others may change files too.
-        by: the surface, for the user's own change.
     """
 
     call_id: str
@@ -67,8 +66,7 @@ class UndoWatch(Struct, frozen=True):
 async def keep_before(session: Session, invocation: Invocation) -> UndoWatch | None:
     """Keep the state that a call may change: the paths that a writing tool names, everything for a command.
 
-    Raises:
-        ToolError: it cannot be kept, so the call must not be made.
+    Raises ToolError: it cannot be kept, so the call must not be made.
     """
     tool, call, snapshots = invocation.tool, invocation.call, session.wiring.snapshots
     if snapshots is None or tool.effect not in EFFECTS:
@@ -78,13 +76,7 @@ async def keep_before(session: Session, invocation: Invocation) -> UndoWatch | N
 
 
 def user_change(session: Session, what: str, path: str, by: str) -> UndoWatch:
-    """Return the watch for the user's own change of a file.
-
-    Args:
-        what: the change in a word, such as `upload`.
-        path: relative to the workspace.
-        by: the surface.
-    """
+    """Return the watch for the user's own change of a file."""
     return UndoWatch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
 
 
@@ -115,14 +107,12 @@ async def _keep(session: Session, snapshots: Snapshots, watch: UndoWatch) -> Und
         refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
         text = f"{watch.tool} was not run: {trouble.message}"
-        await _warn(
-            session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal)
-        )
+        await _warn(session, "undo_failed", text, trouble)
         words = f"Not run: {trouble.message}. Only the user can change that: {trouble.fix}."
         raise ToolError(words, data={"code": "undo_failed"}) from trouble
     for refusal in refusals:
         text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
-        await _warn(session, Notice(level="info", code="not_kept", text=text))
+        await _warn(session, "not_kept", text)
     return watch
 
 
@@ -158,10 +148,7 @@ async def record_interrupted(session: Session, *, anew: bool = False) -> list[Du
             changes = () if _is_recorded(session, started) else await snapshots.interrupted(name)
         except LmagentError as trouble:
             text = f"what {_title(started)} changed before it was cut off cannot be looked for: {trouble.message}"
-            told += await _warn(
-                session,
-                Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal),
-            )
+            told += await _warn(session, "undo_failed", text, trouble)
             continue
         if changes:
             by = USER if own else ""
@@ -173,7 +160,7 @@ async def record_interrupted(session: Session, *, anew: bool = False) -> list[Du
                 f"{_title(started)} was cut off; {len(changes)} paths changed since it began, "
                 "perhaps some of them by others: /diff shows them, /undo takes them back"
             )
-            told += await _warn(session, Notice(level="warning", code="interrupted_changes", text=text))
+            told += await _warn(session, "interrupted_changes", text)
         await snapshots.forget(name)
     return told
 
@@ -210,12 +197,12 @@ def _is_recorded(session: Session, started: ToolStarted) -> bool:
     return any(event.call_id == started.call_id and event.seq > started.seq for event in events)
 
 
-async def _warn(session: Session, notice: Notice) -> list[DurableEvent]:
+async def _warn(session: Session, code: str, text: str, trouble: LmagentError | str = "") -> list[DurableEvent]:
     """Notify the user, once; return the recorded events."""
-    if notice.text in session.warned:
+    if text in session.warned:
         return []
-    session.warned.add(notice.text)
-    return [await session.record(notice)]
+    session.warned.add(text)
+    return [await session.notify("info" if code == "not_kept" else "warning", code, text, trouble)]
 
 
 async def _record(session: Session, event: FilesChanged, changes: Sequence[Change]) -> None:
@@ -334,8 +321,6 @@ def _told(event: FilesRestored) -> str:
 
 def by_weight(paths: Sequence[str]) -> list[str]:
     """Return the paths sorted; git's files and build products come last."""
-    from lmagent.core.byproducts import is_byproduct  # compiles its pattern: not before the first undo
-
     return sorted(paths, key=lambda path: (".git" in path.split("/") or is_byproduct(path), path))
 
 

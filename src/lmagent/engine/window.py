@@ -42,8 +42,7 @@ async def compact_if_needed(session: Session) -> None:
 def refuse_hopeless(session: Session) -> None:
     """Refuse a prompt that surely does not fit: the server would read it for minutes, or cut it.
 
-    Raises:
-        ContextOverflow: the window that the server states is too small for it.
+    Raises ContextOverflow: the window that the server states is too small for it.
     """
     window, tokens = session.stated_window, session.state.estimate_tokens()
     if window and tokens > window * SURELY:

@@ -6,44 +6,27 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, field
-from msgspec.structs import replace
 
+from lmagent.core import events as ev
 from lmagent.core.decoding import convert
-from lmagent.core.events import (
-    CallsConstrained,
-    OptionsChanged,
-    PlanDecided,
-    PlanProposed,
-    ResultReported,
-    SubagentFinished,
-    SubagentStarted,
-    TasksChanged,
-    ToolFinished,
-    WorkChanged,
-)
 from lmagent.core.ids import InputOrigin
 from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 
 WorkEvent = (
-    TasksChanged
-    | PlanProposed
-    | PlanDecided
-    | WorkChanged
-    | OptionsChanged
-    | SubagentStarted
-    | SubagentFinished
-    | ResultReported
+    ev.TasksChanged
+    | ev.PlanProposed
+    | ev.PlanDecided
+    | ev.WorkChanged
+    | ev.OptionsChanged
+    | ev.SubagentStarted
+    | ev.SubagentFinished
+    | ev.ResultReported
 )
 
 
 class TurnTasks(Struct):
-    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task.
-
-    Attributes:
-        tasks: by id.
-        state: the task state; None if it was not changed.
-    """
+    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task."""
 
     tasks: dict[str, tuple[Task | None, Task | None]] = field(
         default_factory=dict[str, tuple["Task | None", "Task | None"]]
@@ -56,71 +39,62 @@ class WorkState(Struct):
 
     Attributes:
         parent: set in a sub-agent's session.
-        tasks: by id, in the order in which they were added.
-        proposal: the plan that waits for the user's decision.
-        plan: the plan that was approved last.
-        then: the mode that follows an approved plan.
         budget: a hard total since it was set; earlier usage is in `spent_before` and `steps_before`.
         children: sub-agents by their call and its task.
-        results: the sub-agents' reports, by the same key.
-        child_usage: tokens of the sub-agents.
-        child_steps: model calls of the sub-agents.
-        reported: the latest report of this session as a sub-agent.
         reported_in: the turn of that report; later input opens another turn, with a new report.
-        origins: origins, other than the terminal, that have submitted an input.
         calls: changes of the tasks by the model's calls, by call.
         others: changes of the tasks by others than the model, in order.
-        decided: the latest decision on a plan.
-        turns: the model's changes to its tasks, by turn.
         options: the session's own values in place of the settings.
     """
 
     parent: Parent | None = None
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     state: TaskState = TaskState()
-    proposal: PlanProposed | None = None
+    proposal: ev.PlanProposed | None = None
     plan: Plan | None = None
     mode: WorkMode = "normal"
     then: WorkMode = "normal"
     budget: Budget = Budget()
     spent_before: int = 0
     steps_before: int = 0
-    children: dict[tuple[str, str], SubagentStarted] = field(default_factory=dict[tuple[str, str], SubagentStarted])
+    children: dict[tuple[str, str], ev.SubagentStarted] = field(
+        default_factory=dict[tuple[str, str], ev.SubagentStarted]
+    )
     results: dict[tuple[str, str], ChildResult] = field(default_factory=dict[tuple[str, str], ChildResult])
     child_usage: Usage = field(default_factory=Usage)
     child_steps: int = 0
     reported: ChildResult | None = None
     reported_in: int = 0
     origins: set[InputOrigin] = field(default_factory=set[InputOrigin])
-    calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
-    others: list[TasksChanged] = field(default_factory=list[TasksChanged])
-    decided: PlanDecided | None = None
+    calls: dict[str, ev.TasksChanged] = field(default_factory=dict[str, ev.TasksChanged])
+    others: list[ev.TasksChanged] = field(default_factory=list[ev.TasksChanged])
+    decided: ev.PlanDecided | None = None
     turns: dict[int, TurnTasks] = field(default_factory=dict[int, "TurnTasks"])
     options: SessionOptions = SessionOptions()
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
         """Fold one event in; `spent` (tokens) and `steps` are totals of the session and its sub-agents."""
         match event:
-            case TasksChanged():
+            case ev.TasksChanged():
                 self._change(event)
-            case PlanProposed():
+            case ev.PlanProposed():
                 self.proposal = event
-            case PlanDecided():
+            case ev.PlanDecided():
                 self._decide(event)
-            case WorkChanged():
+            case ev.WorkChanged():
                 self._work(event, spent, steps)
-            case OptionsChanged():
+            case ev.OptionsChanged():
                 self.options = event.options
-            case SubagentStarted():
+            case ev.SubagentStarted():
                 self.children[event.call_id, event.task] = event
-            case SubagentFinished():
+            case ev.SubagentFinished():
                 self.results[event.call_id, event.task] = event.result
-                self.child_usage = summed(self.child_usage, event.usage)
+                self.child_usage = self.child_usage + event.usage
                 self.child_steps += event.steps
-            case ResultReported():
+            case ev.ResultReported():
                 self.reported, self.reported_in = event.result, event.turn
 
-    def put_back(self, turns: Iterable[int], to: Literal["before", "after"]) -> TasksChanged | None:
+    def put_back(self, turns: Iterable[int], to: Literal["before", "after"]) -> ev.TasksChanged | None:
         """Return the event that sets tasks to their state before or after the model's turns; None if nothing changes.
 
         Later changes by others than the model stay.
@@ -143,9 +117,9 @@ class WorkState(Struct):
         if not items and not removed and state == self.state:
             return None
         changed = state if state != self.state else None
-        return TasksChanged(items=items, removed=removed, state=changed, by="undo" if back else "redo")
+        return ev.TasksChanged(items=items, removed=removed, state=changed, by="undo" if back else "redo")
 
-    def _note_turn(self, event: TasksChanged) -> None:
+    def _note_turn(self, event: ev.TasksChanged) -> None:
         done = self.turns.setdefault(event.turn, TurnTasks())
         after: dict[str, Task | None] = {task.id: task for task in event.items} | dict.fromkeys(event.removed)
         for id, task in after.items():
@@ -154,7 +128,7 @@ class WorkState(Struct):
         if event.state is not None:
             done.state = (done.state[0] if done.state is not None else self.state, event.state)
 
-    def _change(self, event: TasksChanged) -> None:
+    def _change(self, event: ev.TasksChanged) -> None:
         if event.by == "model":
             self._note_turn(event)
         for task in event.items:
@@ -168,7 +142,7 @@ class WorkState(Struct):
         if event.by != "model":
             self.others.append(event)
 
-    def _work(self, event: WorkChanged, spent: int, steps: int) -> None:
+    def _work(self, event: ev.WorkChanged, spent: int, steps: int) -> None:
         approved = self.mode == "plan" and event.mode == self.then and event.budget == self.budget
         if not approved:  # the budget of an approved plan includes the planning
             self.spent_before, self.steps_before = spent, steps
@@ -176,7 +150,7 @@ class WorkState(Struct):
         if self.decided is not None and self.decided.decision == "rejected":
             self.decided = None  # it has no further effect
 
-    def _decide(self, event: PlanDecided) -> None:
+    def _decide(self, event: ev.PlanDecided) -> None:
         self.decided = event
         if self.proposal is not None and event.proposal == self.proposal.id:
             if event.decision == "approved":
@@ -184,17 +158,7 @@ class WorkState(Struct):
             self.proposal = None
 
 
-def summed(first: Usage, second: Usage) -> Usage:
-    return replace(
-        first,
-        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
-        completion_tokens=first.completion_tokens + second.completion_tokens,
-        cached_tokens=first.cached_tokens + second.cached_tokens,
-        estimated=first.estimated or second.estimated,
-    )
-
-
-def usage_beside(event: ToolFinished) -> Usage | None:
+def usage_beside(event: ev.ToolFinished) -> Usage | None:
     """Return the usage of a tool's own model call; None for a tool that makes none."""
     if event.tool != "vision":
         return None
@@ -215,7 +179,7 @@ class Calling(Struct):
     times: int = 0
     good: int = 0
 
-    def apply(self, event: CallsConstrained) -> None:
+    def apply(self, event: ev.CallsConstrained) -> None:
         self.constrained, self.good = not event.lifted, 0
         self.times += self.constrained
 

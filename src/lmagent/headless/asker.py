@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
-from lmagent.engine.approvals import holder
-from lmagent.engine.session import Session
+from lmagent.engine.session import Session, holder
 from lmagent.headless.printer import Questions
 from lmagent.terminal.question import approval
 from lmagent.terminal.render import Renderer

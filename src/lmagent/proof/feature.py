@@ -142,7 +142,7 @@ class Proof(Review):
         return judge(record, self._work(session, record), choices.commands, demanded)
 
     def _work(self, session: Session, record: Record) -> ChangedWork:
-        from lmagent.core.byproducts import is_byproduct
+        from lmagent.core.changes import is_byproduct
         from lmagent.proof.checks import is_guard, is_product, makefile, package_scripts
         from lmagent.proof.verdict import ChangedWork
 

@@ -22,9 +22,8 @@ from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import user
 from lmagent.core.ports import DispatchJob, Postponed
-from lmagent.engine.approvals import share
-from lmagent.engine.session import Session
-from lmagent.engine.waits import local
+from lmagent.engine.endings import local
+from lmagent.engine.session import Session, share
 from lmagent.schedule.delivering import DeliveredResult, deliver
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, read_jobs

@@ -11,8 +11,8 @@ from lmagent.core.errors import SessionNotFound
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.ports import Clock
+from lmagent.engine.endings import local
 from lmagent.engine.session import SCHEDULER, Session
-from lmagent.engine.waits import local
 from lmagent.store.index import SessionIndex, Unattended
 from lmagent.store.jsonl import JsonlStore
 

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lmagent.core.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    DurableEvent,
-    InputReceived,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-)
+from lmagent.core import events as ev
 
 KEPT = 1000
 """Lines kept per session, and the largest number that can be asked for."""
@@ -29,15 +21,8 @@ class Activity(Struct, frozen=True):
     """One line.
 
     Attributes:
-        session: in which it happened.
-        seq: the event's.
-        ts: when, Unix seconds.
         type: message, tool_call, tool_result, approval_request, approval_resolved or done.
-        tool: name of the tool; empty for none.
-        summary: the action, in one line.
         status: of a result (ok, error, denied, interrupted), of an approval (approved, denied), or how a turn ended.
-        duration_ms: of a call, in milliseconds.
-        title: the session's.
     """
 
     session: str
@@ -51,7 +36,7 @@ class Activity(Struct, frozen=True):
     title: str = ""
 
 
-def activity_of(session: str, event: DurableEvent) -> Activity | None:
+def activity_of(session: str, event: ev.DurableEvent) -> Activity | None:
     """Return the line for an event; None for an event without one."""
 
     def line(type: str, tool: str = "", summary: str = "", status: str = "", seconds: float = 0.0) -> Activity:
@@ -59,27 +44,25 @@ def activity_of(session: str, event: DurableEvent) -> Activity | None:
         return Activity(session, event.seq, event.ts, type, tool, words, status, round(seconds * 1000))
 
     match event:
-        case InputReceived():
+        case ev.InputReceived():
             return line("message", summary=event.message.text)
-        case ToolStarted():
+        case ev.ToolStarted():
             return line("tool_call", event.tool, event.summary)
-        case ToolFinished():
+        case ev.ToolFinished():
             return line("tool_result", event.tool, event.content[: 2 * LONGEST], event.status, event.duration)
-        case ApprovalRequested():
+        case ev.ApprovalRequested():
             return line("approval_request", event.tool, event.summary)
-        case ApprovalResolved(approval=approval) if approval:
+        case ev.ApprovalResolved(approval=approval) if approval:
             return line("approval_resolved", status="approved" if event.approved else "denied")
-        case TurnFinished():
+        case ev.TurnFinished():
             return line("done", summary=event.answer or event.reason, status=event.ending)
         case _:
             return None
 
 
-def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity], *, fresh: bool) -> None:
-    """Add lines, in an open transaction; `fresh` replaces all lines of the session. The oldest make room."""
-    if fresh:
-        database.execute("DELETE FROM activity WHERE session = ?", (session,))
-    elif not rows:
+def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity]) -> None:
+    """Add lines, in an open transaction. The oldest make room."""
+    if not rows:
         return
     values = [(r.session, r.seq, r.ts, r.type, r.tool, r.summary, r.status, r.duration_ms) for r in rows[-KEPT:]]
     database.executemany(f"INSERT OR REPLACE INTO activity ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)

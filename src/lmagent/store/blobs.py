@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, replace_whole, store_error, sync_file, sync_folder
 
 _HANDLE = re.compile(r"[0-9a-f]{8,64}")
 
@@ -18,7 +17,6 @@ class Blobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._unsynced: list[str] = []
 
     def put(self, content: bytes) -> str:
         """Keep `content` and return its SHA-256; an existing blob stays.
@@ -31,10 +29,9 @@ class Blobs:
             if _holds(path, content):
                 return sha256
             make_private(self.folder)
-            _write_beside(path, content)
+            _write(path, content)
         except OSError as error:
             raise store_error(error, "a large result could not be kept", path) from error
-        self._unsynced.append(sha256)
         return sha256
 
     def adopt(self, path: Path) -> str:
@@ -51,9 +48,14 @@ class Blobs:
             make_private(self.folder)
             shutil.move(path, self.folder / sha256)  # a rename, where both are on one file system
             os.chmod(self.folder / sha256, FILE_MODE)
+            fd = os.open(self.folder / sha256, os.O_RDWR | OPEN_FLAGS)
+            try:
+                sync_file(fd)
+            finally:
+                os.close(fd)
+            sync_folder(self.folder)
         except OSError as error:
             raise store_error(error, "a large result could not be kept", path) from error
-        self._unsynced.append(sha256)
         return sha256
 
     def get(self, handle: str) -> bytes:
@@ -70,18 +72,6 @@ class Blobs:
         if _sha256(content) != sha256:
             raise StoreError(f"artifact {handle} is damaged: its content no longer matches its hash")
         return content
-
-    def sync(self) -> None:
-        """Sync every new blob to the disk; raises OSError if the disk refuses."""
-        while self._unsynced:
-            with contextlib.suppress(FileNotFoundError):
-                fd = os.open(self.folder / self._unsynced[-1], os.O_RDWR | OPEN_FLAGS)
-                try:
-                    sync_file(fd)
-                finally:
-                    os.close(fd)
-                sync_folder(self.folder)
-            self._unsynced.pop()
 
     def _find(self, handle: str) -> str:
         prefix = handle.strip().lower()
@@ -102,11 +92,6 @@ def link_blobs(source: Path, target: Path, names: set[str]) -> None:
     """Give a forked session the blobs that it refers to: by hard link, or as a copy where links are not possible.
 
     A blob that the source has lost is skipped: reading it will say so.
-
-    Args:
-        source: folder of the blobs of the one session.
-        target: of the other.
-        names: the first 12 digits of their hashes.
     """
     there = sorted(os.listdir(source)) if source.is_dir() else []
     for name in there:
@@ -118,7 +103,7 @@ def link_blobs(source: Path, target: Path, names: set[str]) -> None:
         except FileExistsError:
             continue
         except OSError:
-            _write_beside(target / name, (source / name).read_bytes())
+            _write(target / name, (source / name).read_bytes())
 
 
 def _sha256(content: bytes) -> str:
@@ -134,17 +119,5 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
-def _write_beside(path: Path, content: bytes) -> None:
-    """Write under a name of its own, then rename: a reader sees the whole blob or none."""
-    beside = path.parent / f".{path.name[:16]}.{os.urandom(6).hex()}.new"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
-    try:
-        try:
-            write_whole(fd, content)
-        finally:
-            os.close(fd)
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+def _write(path: Path, content: bytes) -> None:
+    replace_whole(path, path.parent / f".{path.name[:16]}.{os.urandom(6).hex()}.new", content)

@@ -15,7 +15,6 @@ class Branch(Struct, frozen=True):
 
     Attributes:
         created: Unix seconds of its first event; of a copy, of the moment in which it was made.
-        parent: the session that it is a copy of; empty for none.
         branch_turn: the first turn that it does not share with that session; 0 if it is no copy.
     """
 
@@ -69,9 +68,6 @@ def forks_of(session: str, rows: Mapping[str, Branch]) -> list[Fork]:
     """Return the turns in which a session, or one that it is a copy of, diverges from other sessions.
 
     A copy of a copy that leaves before the first copy did belongs to the original.
-
-    Args:
-        rows: all copies, and the sessions that were copied.
     """
     groups: dict[tuple[str, int], list[Branch]] = {}
     for row in sorted(rows.values(), key=lambda row: (row.created, row.id)):

@@ -18,19 +18,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
-from lmagent.core.events import (
-    Author,
-    DurableEvent,
-    InputReceived,
-    MessageAdded,
-    SessionCreated,
-    StepFinished,
-    StepStarted,
-    ToolFinished,
-    TurnFinished,
-    TurnStarted,
-)
 from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolStatus, user
 from lmagent.core.model import Usage
@@ -48,10 +37,10 @@ _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
 class ImportedSession(Struct, frozen=True):
-    """The content of an imported file: events for a new log, and what was taken and what was left out, in words."""
+    """The content of an imported file: events for a new log, and lines about the parts that were taken and left out."""
 
     session: str
-    events: tuple[DurableEvent, ...]
+    events: tuple[ev.DurableEvent, ...]
     taken: tuple[str, ...]
     left: tuple[str, ...]
 
@@ -68,7 +57,7 @@ class _Said(Struct, frozen=True):
     usage: Usage | None = None
 
 
-def read_session(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
+def read_session(path: Path, opening: ev.SessionCreated, now: float) -> ImportedSession:
     """Read a session of LMAgent (`.json`) or agent_computer (`.jsonl`).
 
     The new session has the system text, tools, workspace and mode of `opening`, and its id if the file's own cannot be
@@ -229,15 +218,9 @@ def _note_usage(said: list[_Said], entry: dict[str, Any]) -> None:
     )
     for position in range(len(said) - 1, -1, -1):
         if said[position].role == "assistant":
-            usage = _sum(said[position].usage, Usage(prompt, completion))
+            usage = (said[position].usage or Usage()) + Usage(prompt, completion, estimated=True)
             said[position] = replace(said[position], usage=usage)
             return
-
-
-def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
-    known = [usage for usage in (first, second) if usage is not None]
-    prompt, completion = sum(one.prompt_tokens for one in known), sum(one.completion_tokens for one in known)
-    return Usage(prompt, completion, estimated=True) if known else None
 
 
 def _time(value: Any) -> float:
@@ -263,8 +246,8 @@ def _time_of_id(session: str) -> float:
 class _Rebuilt:
     """A conversation with turns, steps and a result for every call; no event is earlier than the one before it."""
 
-    def __init__(self, opening: SessionCreated, started: float) -> None:
-        self.events: list[DurableEvent] = []
+    def __init__(self, opening: ev.SessionCreated, started: float) -> None:
+        self.events: list[ev.DurableEvent] = []
         self._now = started
         self._turn = self._step = 0
         self._in_turn = False
@@ -275,7 +258,7 @@ class _Rebuilt:
         self._counts: Counter[str] = Counter()
         self._put(opening)
 
-    def _put(self, event: DurableEvent) -> None:
+    def _put(self, event: ev.DurableEvent) -> None:
         turn = self._turn if self._in_turn else 0
         self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
 
@@ -290,7 +273,9 @@ class _Rebuilt:
         else:
             if self._held is not None:  # chat templates insist on alternation
                 between = (Text("\n\n"),) if self._held.parts and item.parts else ()
-                parts, usage = (*self._held.parts, *between, *item.parts), _sum(self._held.usage, item.usage)
+                parts, usage = (*self._held.parts, *between, *item.parts), self._held.usage or item.usage
+                if self._held.usage and item.usage:
+                    usage = self._held.usage + item.usage
                 item = replace(item, parts=parts, usage=usage)
             self._held = item
             self._counts["replies"] += 1
@@ -307,10 +292,10 @@ class _Rebuilt:
         self._step += 1
         calls = [self._unique(call) for call in item.calls]
         message = Message("assistant", (*item.parts, *calls))
-        self._put(StepStarted(step=self._step, model="", prompt_bytes=0, prompt_tokens=0))
-        self._put(MessageAdded(message=message, origin="model"))
+        self._put(ev.StepStarted(step=self._step, model="", prompt_bytes=0, prompt_tokens=0))
+        self._put(ev.MessageAdded(message=message, origin="model"))
         usage, reason = item.usage or Usage(estimated=True), "tool_calls" if calls else "stop"
-        self._put(StepFinished(step=self._step, usage=usage, finish_reason=reason, first_token_s=0.0, total_s=0.0))
+        self._put(ev.StepFinished(step=self._step, usage=usage, finish_reason=reason, first_token_s=0.0, total_s=0.0))
         self._open = {call.id: (call, given.id) for call, given in zip(calls, item.calls, strict=True)}
         self._answer = None if calls else message.text
         self._counts["measured"] += item.usage is not None
@@ -320,13 +305,13 @@ class _Rebuilt:
         self._used.add(id)
         return replace(call, id=id)
 
-    def _begin_turn(self, message: Message, origin: Author) -> None:
-        received = InputReceived(id=new_id(), message=message, delivery="submit", by="import")
+    def _begin_turn(self, message: Message, origin: ev.Author) -> None:
+        received = ev.InputReceived(id=new_id(), message=message, delivery="submit", by="import")
         if origin == "input":
             self._put(received)
         self._turn, self._step, self._in_turn, self._answer = self._turn + 1, 0, True, None
-        self._put(TurnStarted())
-        self._put(MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
+        self._put(ev.TurnStarted())
+        self._put(ev.MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
 
     def _result(self, item: _Said) -> None:
         fitting = (
@@ -349,7 +334,7 @@ class _Rebuilt:
 
     def _finish(self, call: ToolCall, status: ToolStatus, content: str, size: int) -> None:
         del self._open[call.id]
-        self._put(ToolFinished(call_id=call.id, tool=call.name, status=status, content=content, size=size))
+        self._put(ev.ToolFinished(call_id=call.id, tool=call.name, status=status, content=content, size=size))
 
     def _close_calls(self) -> None:
         for call, _ in list(self._open.values()):
@@ -361,7 +346,7 @@ class _Rebuilt:
         if self._in_turn:
             self._close_calls()
             outcome = "interrupted" if self._answer is None else "done"
-            self._put(TurnFinished(outcome=outcome, cause="import", answer=self._answer or "", steps=self._step))
+            self._put(ev.TurnFinished(outcome=outcome, cause="import", answer=self._answer or "", steps=self._step))
             self._in_turn = False
 
     def taken(self) -> tuple[str, ...]:

@@ -38,12 +38,9 @@ class TranscriptEntry(Struct, frozen=True):
     """One message, call or note.
 
     Attributes:
-        kind: of the entry.
         text: its content; of a tool its result.
         label: a heading; of a tool its name.
-        arguments: of a tool: as the model wrote them.
         status: of a tool how it ended, "pending" without a result; of a note its level.
-        images: media type and base64 data of each image.
         ts: Unix seconds.
         for_model: a note that only the model reads.
     """

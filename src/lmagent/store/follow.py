@@ -28,10 +28,7 @@ class LogMark(NamedTuple):
     """A line known to be in a log, by which a reader recognises that log.
 
     Attributes:
-        seq: of its event.
-        end: where it ends, in bytes.
         file: the number of the file, which the system may reuse as soon as this file is deleted.
-        size: bytes of the line.
     """
 
     seq: int = 0
@@ -51,17 +48,7 @@ NOTHING: Facts = (0, 0, 0)
 
 
 class LogTail:
-    """Continues to read a log, each time from where it stopped.
-
-    Args:
-        path: the log; it may not exist yet.
-        after: the last event that the reader has.
-        mark: a line where reading may begin; not above `after`.
-
-    Attributes:
-        after: the last event that was read, or that the reader had.
-        mark: where the next read begins, as above.
-    """
+    """Continues to read a log after the event `after`, each time from the line `mark`, where it stopped."""
 
     def __init__(self, path: Path, after: int = 0, mark: LogMark = NOWHERE) -> None:
         self.path = path
@@ -120,12 +107,7 @@ def last_seq(path: Path) -> int:
 
 
 async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
-    """Yield the events of a log with `seq` > `after`, then those that are appended, until the consumer stops.
-
-    Args:
-        path: the log; it may not exist yet.
-        after: the last event that the consumer has.
-    """
+    """Yield the events of a log with `seq` > `after`, then those that are appended, until the consumer stops."""
     tail = LogTail(path, after)
     while True:
         for event in tail.read():

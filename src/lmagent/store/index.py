@@ -25,7 +25,7 @@ from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.scan import LogLine, ends_with, in_order, lines
-from lmagent.store.spent import Account, Spending, spending
+from lmagent.store.spent import Spending, UsageRows, count_usage, spending, store_usage
 from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
 
 T = TypeVar("T")
@@ -47,14 +47,7 @@ _PLACE = (  # an event keeps its number wherever its line is now: a reader that 
 
 
 class EventPlace(Struct, frozen=True):
-    """Where an event is.
-
-    Attributes:
-        number: its number among all, from 1, rising.
-        seq: its place in that session.
-        start: where its line begins in the log, in bytes.
-        size: bytes of the line.
-    """
+    """Where an event is."""
 
     number: int
     session: str
@@ -64,9 +57,11 @@ class EventPlace(Struct, frozen=True):
 
 
 class _Gained(Struct):
+    """The new events of a log since its tally was stored at `place`: its inode and how far it was read."""
+
     tally: Tally
-    account: Account
-    fresh: bool = True
+    place: tuple[int, int] = (0, 0)
+    usage: UsageRows = field(default_factory=UsageRows)
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[EventRow] = field(default_factory=list[EventRow])
@@ -76,7 +71,7 @@ class _Gained(Struct):
     def add(self, line: LogLine) -> None:
         assert line.event is not None
         self.tally.apply(line.event)
-        self.account.apply(line.event, self.tally.model)
+        count_usage(self.usage, line.event, self.tally.model)
         self.tally.seq, self.tally.read_to = line.seq, line.end
         tag = str(line.event.__struct_config__.tag)
         self.places.append((self.tally.id, line.seq, line.event.ts, tag, line.start, len(line.raw)))
@@ -97,8 +92,6 @@ class Unattended(Struct, frozen=True):
     Attributes:
         until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
-        origin: of its newest input.
-        surface: where it came from.
     """
 
     session: str
@@ -144,10 +137,7 @@ class SessionIndex:
         Sessions of sub-agents are included when they are asked for or `search` is not empty.
 
         Args:
-            limit: how many at most; sub-agents' are not counted.
             children: with those of sub-agents, whatever the shelf.
-            after: only what follows this place.
-            shelf: open or archived sessions, or all.
             search: only those that contain all these words, anywhere, or have the text in their id or title.
         """
         return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))
@@ -242,55 +232,47 @@ class SessionIndex:
 
     def _read(self, session: str, facts: os.stat_result) -> None:
         """Fold in a log's new events, or all of it if it is not the log that was read before."""
-        gained = self._known(session)
+        row = self._db.execute(_ROW, (session,)).fetchone()
+        tally = Tally(session) if row is None else _tally(row)
+        gained = _Gained(tally, (tally.inode, tally.read_to))
         try:
             with (self.root / session / EVENTS).open("rb") as stream:
-                if not _continues(gained.tally, facts, stream.fileno()):
-                    gained = _Gained(Tally(session), Account(session))
-                gained.fresh = gained.tally.read_to == 0
-                stream.seek(gained.tally.read_to)
-                for line in in_order(lines(stream, start=gained.tally.read_to), after=gained.tally.seq):
+                if not _continues(tally, facts, stream.fileno()):
+                    tally = gained.tally = Tally(session)
+                is_fresh = tally.read_to == 0
+                stream.seek(tally.read_to)
+                for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
                     if line.event is not None and line.whole:
                         gained.add(line)
         except OSError:
             return  # deleted meanwhile, or not readable: the list omits it
-        tally = gained.tally
         tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
         tally.created = tally.created or facts.st_mtime
         tally.updated = tally.updated or facts.st_mtime
-        self._store(gained)
+        if not self._store(gained, is_fresh=is_fresh):
+            self._read(session, facts)
 
-    def _known(self, session: str) -> _Gained:
-        """Return the known state of a session, read in one transaction: another reader may be about to write it."""
-        self._db.execute("BEGIN")
-        try:
-            row = self._db.execute(_ROW, (session,)).fetchone()
-            if row is None:
-                return _Gained(Tally(session), Account(session))
-            tally = _tally(row)
-            account = Account(session)
-            account.load(self._db)
-            return _Gained(tally, account)
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-
-    def _store(self, gained: _Gained) -> None:
-        tally, passages = gained.tally, gained.passages
+    def _store(self, gained: _Gained, *, is_fresh: bool) -> bool:
+        """Store new events in one transaction; return False if another reader was faster."""
+        id = gained.tally.id
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            seq = 0 if gained.fresh else min((item[2] for item in passages), default=tally.seq + 1)
-            # Another reader may have been faster: its rows are replaced by the same.
-            self._db.execute("DELETE FROM passage WHERE session = ? AND seq >= ?", (tally.id, seq))
-            self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
-            gained.account.store(self._db)
-            store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
-            self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (tally.id, gained.begins))
-            self._db.executemany(_PLACE, gained.places)
-            marks = ", ".join("?" * len(_COLUMNS))
-            values = [getattr(tally, name) for name in _COLUMNS]
-            self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
+            place = self._db.execute("SELECT inode, read_to FROM session WHERE id = ?", (id,)).fetchone() or (0, 0)
+            if place == gained.place:
+                outdated = ("passage", "usage", "activity") if is_fresh else ("usage", "activity")
+                for table in outdated if is_fresh or gained.is_copy else ():
+                    self._db.execute(f"DELETE FROM {table} WHERE session = ?", (id,))
+                query = "INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)"
+                self._db.executemany(query, gained.passages)
+                store_usage(self._db, id, gained.usage)
+                store_activity(self._db, id, gained.activity)
+                self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (id, gained.begins))
+                self._db.executemany(_PLACE, gained.places)
+                marks = ", ".join("?" * len(_COLUMNS))
+                values = [getattr(gained.tally, name) for name in _COLUMNS]
+                self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
             self._db.execute("COMMIT")
+            return place == gained.place
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")

@@ -33,12 +33,7 @@ NEWEST = ("last", "latest")
 
 
 class JsonlStore:
-    """Sessions as files.
-
-    Args:
-        root: the folder of the sessions, `<workspace>/.lmagent/sessions`; made with the first session.
-        clock: gives events their time.
-    """
+    """Sessions as files."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.root = root

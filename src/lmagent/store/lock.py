@@ -39,10 +39,8 @@ class Owner(Struct, frozen=True):
     """The owner of a lock.
 
     Attributes:
-        pid: its process.
         started: when that process started: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot; 0 without
             /proc.
-        host: the machine it runs on.
     """
 
     pid: int
@@ -87,9 +85,6 @@ def hold(path: Path, session: str, *, kernel_lock: KernelLock = _flock) -> Lock:
     """Take the lock of a session.
 
     Args:
-        path: the lock file; its folder exists.
-        session: the session's id, for the message.
-        kernel_lock: asks the kernel.
 
     Raises:
         SessionBusy: a living process holds it.

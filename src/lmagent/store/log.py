@@ -36,14 +36,7 @@ class JsonlLog:
     """The log of one session, open for writing by this process alone.
 
     Args:
-        folder: where it is.
-        clock: gives events their time.
         last: of a new log, the last event of a deleted namesake; 0 for none.
-
-    Attributes:
-        session: the session's id.
-        damage: the faults found when the log was opened.
-        folder: where it is.
     """
 
     session: str
@@ -75,8 +68,6 @@ class JsonlLog:
         Raises SessionNotFound, SessionBusy or StoreError.
 
         Args:
-            folder: of the session.
-            clock: gives events their time.
             lock: the session's, if it is held already; the log has it from here on.
         """
         _require_real_folders(folder)
@@ -202,7 +193,6 @@ class JsonlLog:
     def _sync(self) -> None:
         if os.fstat(self._fd).st_nlink == 0:
             raise FileNotFoundError(2, "the log was deleted while the session was open", str(self.path))
-        self._blobs.sync()
         sync_file(self._fd)
         while self._unsynced_folders:
             sync_folder(self._unsynced_folders[-1])
@@ -221,14 +211,14 @@ class JsonlLog:
                 os.rmdir(self.folder)
 
     async def put_blob(self, content: bytes) -> str:
-        """Keep `content` and return its SHA-256 in hexadecimal. The next synced event syncs it too.
+        """Keep `content` and return its SHA-256 in hexadecimal.
 
         Raises StoreError if it could not be written.
         """
         return self._blobs.put(content)
 
     async def adopt_blob(self, path: Path) -> str:
-        """Move a file into the blobs and return its SHA-256. The next synced event syncs it too.
+        """Move a file into the blobs and return its SHA-256.
 
         Raises StoreError if it could not be moved.
         """

@@ -25,12 +25,8 @@ class LogLine(Struct, frozen=True):
     """One line of a log.
 
     Attributes:
-        start: where it begins, in bytes.
-        raw: its bytes, with the line end if it has one.
         kind: an event; one that only a newer version knows; one whose `seq` is out of order; or damaged.
         seq: the event's `seq`; 0 if it cannot be read or believed.
-        event: the event, if `kind` is "event".
-        reason: why it has no event.
     """
 
     number: int
@@ -97,9 +93,6 @@ def in_order(found: Iterable[LogLine], *, after: int = 0) -> Iterator[LogLine]:
 
     One flipped digit can turn a `seq` into a far larger one, and every later event would then look old. So an
     event that leaps ahead is believed only once the next event is ahead of it, or the log ends.
-
-    Args:
-        after: `seq` of the event before the first line.
     """
     last, held = after, None
     for line in found:

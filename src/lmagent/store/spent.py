@@ -9,6 +9,7 @@ from datetime import date
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.events import CompactionDone, DurableEvent, SessionForked, StepFinished
 from lmagent.core.model import Usage
@@ -24,11 +25,6 @@ class UsageSums(Struct, frozen=True):
 
     Attributes:
         key: the day (`2026-01-31`), the model's name, or the session's id.
-        title: of the session; empty for a day or a model.
-        steps: model calls, summaries included.
-        prompt_tokens: tokens of all prompts.
-        completion_tokens: tokens of all replies.
-        cached_tokens: prompt tokens that came from the server's cache.
     """
 
     key: str
@@ -49,42 +45,29 @@ class Spending(Struct, frozen=True):
     by_session: tuple[UsageSums, ...]
 
 
-class Account:
-    """The usage of one session, as a fold of its events.
+UsageRows = dict[tuple[str, str], list[int]]
+"""Steps, prompt, reply and cached tokens, by day and model."""
 
-    It is read and written whole, together with the offset up to which the log was read, so that two readers at the same
-    time count nothing twice.
-    """
 
-    def __init__(self, session: str) -> None:
-        self._session = session
-        self._rows: dict[tuple[str, str], list[int]] = {}
+def count_usage(rows: UsageRows, event: DurableEvent, model: str) -> None:
+    match event:
+        case StepFinished() | CompactionDone(usage=Usage()):
+            assert event.usage is not None
+            row, usage = rows.setdefault((day_of(event.ts), model), [0, 0, 0, 0]), event.usage
+            counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+            row[:] = [old + more for old, more in zip(row, counts, strict=True)]
+        case SessionForked() if event.at_seq:
+            rows.clear()  # the session that it is a copy of spent these
+        case _:
+            pass
 
-    def load(self, database: sqlite3.Connection) -> None:
-        query = "SELECT day, model, steps, prompt_tokens, completion_tokens, cached_tokens FROM usage WHERE session = ?"
-        for day, name, *counts in database.execute(query, (self._session,)):
-            self._rows[str(day), str(name)] = [int(count) for count in counts]
 
-    def apply(self, event: DurableEvent, model: str) -> None:
-        match event:
-            case StepFinished() | CompactionDone(usage=Usage()):
-                assert event.usage is not None
-                row = self._rows.setdefault((day_of(event.ts), model), [0, 0, 0, 0])
-                usage = event.usage
-                counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-                row[:] = [old + more for old, more in zip(row, counts, strict=True)]
-            case SessionForked() if event.at_seq:
-                self._rows.clear()  # the session that it is a copy of spent these
-            case _:
-                pass
-
-    def store(self, database: sqlite3.Connection) -> None:
-        """Write it, in an open transaction."""
-        database.execute("DELETE FROM usage WHERE session = ?", (self._session,))
-        database.executemany(
-            "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(self._session, day, model, *counts) for (day, model), counts in self._rows.items()],
-        )
+def store_usage(database: sqlite3.Connection, session: str, rows: UsageRows) -> None:
+    """Add usage, in an open transaction."""
+    counts = ("steps", "prompt_tokens", "completion_tokens", "cached_tokens")
+    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in counts)
+    query = f"INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, day, model) DO UPDATE SET {added}"
+    database.executemany(query, [(session, day, model, *row) for (day, model), row in rows.items()])
 
 
 def day_of(ts: float) -> str:
@@ -112,13 +95,9 @@ def spending(database: sqlite3.Connection, since: str) -> Spending:
         total=_spent("", "", counts),
         by_day=rows("day", "day"),
         by_model=rows("model", most),
-        by_session=tuple(_titled(row, str(titles.get(row.key, ""))) for row in by_session),
+        by_session=tuple(replace(row, title=str(titles.get(row.key, ""))) for row in by_session),
     )
 
 
 def _spent(key: str, title: str, counts: Sequence[Any]) -> UsageSums:
     return UsageSums(key, title, *(int(count or 0) for count in counts))
-
-
-def _titled(row: UsageSums, title: str) -> UsageSums:
-    return UsageSums(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)

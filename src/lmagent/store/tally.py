@@ -6,25 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.core.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    CompactionDone,
-    DurableEvent,
-    InputReceived,
-    InputWithdrawn,
-    MessageAdded,
-    ModelChanged,
-    PlanDecided,
-    PlanProposed,
-    SessionCreated,
-    SessionForked,
-    SessionMarked,
-    SessionRenamed,
-    StepFinished,
-    TurnFinished,
-    TurnStarted,
-)
+from lmagent.core import events as ev
 from lmagent.core.ids import InputOrigin
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
@@ -43,15 +25,7 @@ class Tally(Struct):
         job: the text of the origin of the work.
         surface: where the newest input came from.
         queued: the same for an input that a user sent while the turn of a job was open.
-        asks: approvals that wait for the user.
-        planned: a plan waits for the user.
-        pinned: it is listed before all others.
-        archived: it is listed only among archived sessions.
         child: it is a sub-agent's session, and continues with its parent.
-        read_to: offset in bytes up to which the log has been read.
-        size: size of the log when it was read, in bytes.
-        mtime_ns: its time of change then.
-        inode: its number in the file system then.
     """
 
     id: str
@@ -103,48 +77,48 @@ class Tally(Struct):
             return "plan"
         return {"question": "question", "waiting": "time"}.get(self.outcome, "")
 
-    def apply(self, event: DurableEvent) -> None:
+    def apply(self, event: ev.DurableEvent) -> None:
         self.created = self.created or event.ts
-        if not isinstance(event, SessionMarked):  # marking is no activity in it
+        if not isinstance(event, ev.SessionMarked):  # marking is no activity in it
             self.updated = max(self.updated, event.ts)
         match event:
-            case StepFinished():
+            case ev.StepFinished():
                 self._count(event.usage)
                 self.model = event.model or self.model
-            case CompactionDone(usage=Usage() as usage):
+            case ev.CompactionDone(usage=Usage() as usage):
                 self._count(usage)
-            case TurnStarted():
+            case ev.TurnStarted():
                 self.turn_open, self.until, self.turn = True, 0.0, event.turn
-            case TurnFinished():
+            case ev.TurnFinished():
                 self.turn_open, self.outcome, self.asks = False, event.ending, 0
                 self.until, self.ended = event.until, event.id
                 self.turns += 1
                 self.job, self.queued = self.queued or self.job, ""
-            case InputReceived():
+            case ev.InputReceived():
                 self.waiting += 1
                 self.surface = event.by if event.by != SETTINGS else self.surface
                 self._give(event.origin)
                 self._name(event.message.text)
-            case InputWithdrawn():
+            case ev.InputWithdrawn():
                 self.waiting = max(0, self.waiting - 1)
-            case MessageAdded():
+            case ev.MessageAdded():
                 self._add(event)
-            case SessionCreated() | SessionForked() | SessionRenamed() | ModelChanged():
+            case ev.SessionCreated() | ev.SessionForked() | ev.SessionRenamed() | ev.ModelChanged():
                 self._describe(event)
             case _:
                 self._ask(event)
 
-    def _ask(self, event: DurableEvent) -> None:
+    def _ask(self, event: ev.DurableEvent) -> None:
         match event:
-            case ApprovalRequested():
+            case ev.ApprovalRequested():
                 self.asks += 1
-            case ApprovalResolved() if event.approval:
+            case ev.ApprovalResolved() if event.approval:
                 self.asks = max(0, self.asks - 1)
-            case PlanProposed():
+            case ev.PlanProposed():
                 self.planned = True
-            case PlanDecided():
+            case ev.PlanDecided():
                 self.planned = False
-            case SessionMarked():
+            case ev.SessionMarked():
                 self.pinned = self.pinned if event.pinned is None else event.pinned
                 self.archived = self.archived if event.archived is None else event.archived
             case _:
@@ -164,27 +138,27 @@ class Tally(Struct):
         self.completion_tokens += usage.completion_tokens
         self.cached_tokens += usage.cached_tokens
 
-    def _add(self, event: MessageAdded) -> None:
+    def _add(self, event: ev.MessageAdded) -> None:
         if event.input is not None:
             self.waiting = max(0, self.waiting - 1)
         if event.origin in ("input", "steer"):
             self._name(event.message.text)
 
-    def _describe(self, event: SessionCreated | SessionForked | SessionRenamed | ModelChanged) -> None:
+    def _describe(self, event: ev.SessionCreated | ev.SessionForked | ev.SessionRenamed | ev.ModelChanged) -> None:
         match event:
-            case SessionCreated():
+            case ev.SessionCreated():
                 self.model = event.model or self.model
                 self.child = event.parent is not None
                 self.parent = event.parent.session if event.parent is not None else ""
-            case SessionForked():
+            case ev.SessionForked():
                 self.parent, self.waiting, self.child = event.parent, 0, False
                 self.until, self.job, self.queued = 0.0, "", ""  # the original session keeps its own timer
                 if event.at_seq:
                     self.branch_turn, self.created = self.turn + 1, event.ts
                 self.pinned = self.archived = False
-            case SessionRenamed():
+            case ev.SessionRenamed():
                 self.title, self.renamed = title_of(event.title, None), True
-            case ModelChanged():
+            case ev.ModelChanged():
                 self.model = event.model or self.model
 
     def _name(self, text: str) -> None:
@@ -192,14 +166,14 @@ class Tally(Struct):
             self.title = title_of(text)
 
 
-def passage_of(event: DurableEvent) -> tuple[str, str] | None:
+def passage_of(event: ev.DurableEvent) -> tuple[str, str] | None:
     """Return role and text of a message of the user or the model; None for any other event."""
     match event:
-        case InputReceived():
+        case ev.InputReceived():
             role, text = "user", event.message.text
-        case MessageAdded() if event.message.role == "assistant":
+        case ev.MessageAdded() if event.message.role == "assistant":
             role, text = "assistant", event.message.text
-        case MessageAdded() if event.origin in ("input", "steer") and event.input is None:
+        case ev.MessageAdded() if event.origin in ("input", "steer") and event.input is None:
             role, text = "user", event.message.text
         case _:
             return None

@@ -14,7 +14,7 @@ from lmagent.core import commands as core_commands
 from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.view import UserBlock, View, reduce
-from lmagent.engine.approvals import holder
+from lmagent.engine.session import holder
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.gateway import SURFACE, Gateway
 from lmagent.gateway.http.errors import Refusal

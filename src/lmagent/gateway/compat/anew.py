@@ -2,8 +2,8 @@
 
 The way of working belongs to the session, so deep work remains deep work.
 
-The old log is copied to its new id, whole and atomically, before a new log atomically takes its place (`store/anew`). A
-crash in between leaves both, and the conversation unchanged; nothing was answered yet. The numbers of the new log
+The old log is copied to its new id, whole and atomically, before a new log atomically takes its place (`store.fork`).
+A crash in between leaves both, and the conversation unchanged; nothing was answered yet. The numbers of the new log
 follow those of the old one, so a client that comes back receives all of it; the first event says that earlier events do
 not belong to it.
 """

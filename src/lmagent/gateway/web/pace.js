@@ -1,5 +1,5 @@
 // @ts-check
-// How fast the model reads and writes, and what makes a call slow: the twin of core/pace.py.
+// How fast the model reads and writes, and what makes a call slow: the twin of core/view.py.
 
 /** @typedef {import("./wire.js").Pace} Pace */
 

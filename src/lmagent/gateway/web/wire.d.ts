@@ -41,7 +41,7 @@ export type Approval = {
 
 export type Totals = { steps: number; prompt: number; completion: number; cached: number; context: number };
 
-/** core/pace.py: Pace */
+/** core/view.py: Pace */
 export type Pace = {
   read_per_s: number;
   write_per_s: number;
