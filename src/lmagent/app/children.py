@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from lmagent.agents.shares import ChildShares
     from lmagent.app.host import Host
 
-TIGHT = "4k"
-"""Profile of windows without sub-agents: half of the free tokens would be too few for their work."""
+TIGHT = "4k"  # profile of windows without sub-agents: half of the free tokens would be too few for their work
 
 NO_ROOM = "the window is too small for a sub-agent beside you. Do the work yourself."
 
-SIDE_BY_SIDE = 4
-"""Sub-agents of a session that work at once, if the server keeps as many prompts."""
+SIDE_BY_SIDE = 4  # sub-agents of a session that work at once, if the server keeps as many prompts
 
 
 def register(registry: Registry) -> None:

@@ -17,8 +17,8 @@ from lmagent.config.settings import Settings
 from lmagent.sandbox.environment import base_environment, toolchains
 from lmagent.tools.sanitize import one_line
 
+# The notes differ between machines and surfaces: a replay of a recorded run ignores them.
 ENVIRONMENT_NOTE = r"<(environment|approvals)>[^<]*</\1>"
-"""The notes differ between machines and surfaces: a replay of a recorded run ignores them."""
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _KEPT = {

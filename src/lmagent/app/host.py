@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from lmagent.store.log import JsonlLog
 
 
-WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
-"""Servers that are known to cache prompts."""
+WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")  # servers that are known to cache prompts
 
 
 class ReleasedSession(Struct, frozen=True):
@@ -143,9 +142,6 @@ class Host(Struct):
 
     def use_model(self, model: str) -> None:
         self.agent = replace(self.agent, model=model)
-
-    def use_mode(self, mode: PermissionMode) -> None:
-        self.settings = replace(self.settings, permission_mode=mode)
 
     async def sandbox(self) -> Sandbox:
         return await self.registry.confined.get()
@@ -281,8 +277,7 @@ class Host(Struct):
             from lmagent.app.notifying import Notifier  # few users have one
 
             named = lambda: (session.state.session, session.state.title)  # noqa: E731
-            after = self.settings.notify_after
-            session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
+            session.listen(Notifier(self.settings.notify_command, self.settings.notify_after, named, self.workspace))
         return session
 
     @property

@@ -23,14 +23,11 @@ T = TypeVar("T")
 
 TRAITS, MODES = "models.json", "modes.json"
 
+# Keys of a profile that are read back.
 CALLS, SCHEMA, VISION, READS = "tool calls", "JSON schema", "vision", "reads tokens/s"
-"""Keys of a profile that are read back."""
 
-NO_CALLS = "none"
-"""A profile's value for calls if the model made none."""
-
-MOST = 500
-"""Sessions whose mode is remembered."""
+NO_CALLS = "none"  # a profile's value for calls if the model made none
+MOST = 500  # sessions whose mode is remembered
 
 
 def _load(path: Path, kind: type[T]) -> T | None:

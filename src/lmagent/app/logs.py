@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
 FILE = Path(".lmagent", "logs", "lmagent.log")
 
-SIZE = 1_000_000
-"""Bytes of a file before it is set aside."""
-
-KEPT = 3
-"""Older files that are kept."""
+SIZE = 1_000_000  # bytes of a file before it is set aside
+KEPT = 3  # older files that are kept
 
 LOG = logging.getLogger("lmagent")
 

@@ -17,8 +17,7 @@ from lmagent.core import events as ev
 
 Kind = Literal["approval", "plan", "finished"]
 
-LONGEST = 500
-"""Characters of a text in the command's variables."""
+LONGEST = 500  # characters of a text in the command's variables
 
 
 class UserCall(Struct, frozen=True):

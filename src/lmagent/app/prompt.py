@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lmagent.engine.session import Session
 
 _CORE = ("read", "write", "edit", "grep", "ls", "shell")
+# Tools that do the same as a well-known command. Only `git_commit` does more: it has an author.
 _IN_SHELL = frozenset({"mkdir", "get_time", "git_status", "git_diff", "git_add", "git_branch"})
-"""Tools that do the same as a well-known command. Only `git_commit` does more: it has an author."""
 _RARE = _IN_SHELL | {"git_commit", "delegate", "decompose"}
 
 
@@ -46,13 +46,13 @@ class Profile(Struct, frozen=True):
     instructions: int = 8000
 
 
+# The smallest windows in use are 4,096 tokens; from 32k on there is room for everything.
 PROFILES = (
     Profile("4k", 6_000, "system-small.md", _CORE, _RARE, instructions=1000),
     Profile("8k", 12_000, "system-small.md", _CORE, _RARE, instructions=2000),
     Profile("16k", 24_000, instructions=4000),
     Profile("32k", 0),
 )
-"""The smallest windows in use are 4,096 tokens; from 32k on there is room for everything."""
 
 
 def profile_for(window: Window) -> Profile:
@@ -65,13 +65,12 @@ def system_text(profile: Profile = PROFILES[-1]) -> str:
 
 # --- notes ------------------------------------------------------------------------------------------------------------
 
+# Files of a project's own instructions; the first existing one counts. `/init` writes the second.
 INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
-"""Files of a project's own instructions; the first existing one counts. `/init` writes the second."""
 
 MOST = max(profile.instructions for profile in PROFILES)
 
-DATE_NOTE = r"<date>Today is [^<]*</date>"
-"""The note differs between days: a replay of a recorded run ignores it."""
+DATE_NOTE = r"<date>Today is [^<]*</date>"  # the note differs between days: a replay of a recorded run ignores it
 
 SESSION_NOTE = "instructions"
 

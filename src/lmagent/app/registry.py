@@ -47,6 +47,7 @@ class SlashCommand(Struct, frozen=True):
     picks: bool = False
 
 
+# The tools that a setting switches off.
 SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_shell": ("shell", "jobs"),
     "enable_files": ("read", "write", "edit", "glob", "grep", "ls", "mkdir", "vision"),
@@ -54,10 +55,9 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_data_view": ("data_view",),
     "enable_python": ("python",),
 }
-"""The tools that a setting switches off."""
 
+# The tools that read or report a session's own record; a list of allowed tools need not name them.
 OWN = ("read_artifact", "recall", "report_result")
-"""The tools that read or report a session's own record; a list of allowed tools need not name them."""
 
 
 SessionHook = Callable[[Session], Awaitable[None]]

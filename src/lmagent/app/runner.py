@@ -46,8 +46,7 @@ from lmagent.store.tally import PAGE
 if TYPE_CHECKING:
     from lmagent.app.records import WorkspaceRecords
 
-BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
-"""Commands after which a session may have a turn to run."""
+BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)  # commands after which a session may have a turn to run
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BUSY = "it is free when that has ended; interrupt it, or steer it"

@@ -112,11 +112,10 @@ def untrust_workspace(workspace: Path | None) -> str:
 
 # --- changes of a running program -------------------------------------------------------------------------------------
 
-KEPT = ("secret", "path", "rules", "url")
-"""Kinds that are never changed from the page."""
+KEPT = ("secret", "path", "rules", "url")  # kinds that are never changed from the page
 
+# Parts of the agent that sessions take over when they are opened.
 LIVE = ("temperature", "sampling", "max_tokens", "keep_thinking", "limits")
-"""Parts of the agent that sessions take over when they are opened."""
 
 
 class SettingRow(Struct, frozen=True):

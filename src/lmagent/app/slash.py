@@ -15,9 +15,9 @@ from lmagent.core.view import View
 from lmagent.engine.session import Session
 from lmagent.tools.plain import NotPlain, names_in, read_plain
 
-COMMANDS = (".lmagent", "commands")
-"""The folder of the workspace's own commands."""
+COMMANDS = (".lmagent", "commands")  # the folder of the workspace's own commands
 
+# Headings of `/help`, in order.
 CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
     "Conversation",
     "Changes of files",
@@ -25,18 +25,13 @@ CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
     "Model and settings",
     "Facts",
 )
-"""Headings of `/help`, in order."""
 
-OWN = "Of this workspace"
-"""The heading of the workspace's own commands."""
-
-FIRST_LINE = 80
-"""Characters of a command's first line that are shown."""
+OWN = "Of this workspace"  # the heading of the workspace's own commands
+FIRST_LINE = 80  # characters of a command's first line that are shown
 
 _LINE = re.compile(r"/([\w:?-]*)(?:\s+(.*))?", re.DOTALL)
 
-LONGEST = 50_000
-"""Characters of a command; a longer text is something else."""
+LONGEST = 50_000  # characters of a command; a longer text is something else
 
 
 class SlashContext(Struct, frozen=True):
@@ -114,11 +109,11 @@ async def dispatch(line: str, context: SlashContext) -> SlashResult:
 def _way_on(name: str, known: list[str]) -> str:
     from difflib import get_close_matches  # only a wrong name needs it
 
-    rest = "/help lists them; a space before the slash sends it as a message"
-    if name.lower() in ELSEWHERE:
-        return f"{ELSEWHERE[name.lower()]}. {rest}"
     near = [f"/{match}" for match in get_close_matches(name.lower(), [*known, *SYNONYMS], n=3)]
-    return f"did you mean {' or '.join(near)}? {rest}" if near else rest
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    if name.lower() in ELSEWHERE:
+        meant = f"{ELSEWHERE[name.lower()]}. "
+    return f"{meant}/help lists them; a space before the slash sends it as a message"
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
@@ -177,6 +172,7 @@ def _unusable(workspace: Path) -> str:
 
 # --- names in other agents and model runners --------------------------------------------------------------------------
 
+# Names of commands of ours that do the same.
 SYNONYMS = {
     "?": "help",
     "approvals": "permissions",
@@ -191,10 +187,10 @@ SYNONYMS = {
     "todos": "todo",
     "tokens": "context",
 }
-"""Names of commands of ours that do the same."""
 
 _MENTION = "write @PATH in your message to attach a file"
 
+# Our equivalent of another program's command.
 ELSEWHERE = {
     "add": _MENTION,
     "add-dir": "start lmagent with --workspace FOLDER to work elsewhere",
@@ -236,4 +232,3 @@ ELSEWHERE = {
     "test": "ask the agent, or type !COMMAND",
     "web": "run lmagent web in your shell for the page",
 }
-"""Our equivalent of another program's command."""

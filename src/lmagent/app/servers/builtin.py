@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from lmagent.modelserver.library.library import Library
     from lmagent.modelserver.spec import ModelEntry
 
-SMALLEST = 64 << 20
-"""Bytes below which a model is too small to work as an agent."""
+SMALLEST = 64 << 20  # bytes below which a model is too small to work as an agent
 
 
 def running_server(settings: Settings) -> Settings | None:

@@ -21,14 +21,10 @@ from lmagent.core.ids import new_id
 if TYPE_CHECKING:
     from lmagent.app.host import Host
 
-Into = Literal["library", "server"]
-"""Our own library, or the connected server."""
+Into = Literal["library", "server"]  # our own library, or the connected server
 
-FINISHED = 20
-"""Ended downloads that are still listed."""
-
-PARTS = "*/*/**/*.part"
-"""Partial files below the library's OWNER/REPOSITORY folders."""
+FINISHED = 20  # ended downloads that are still listed
+PARTS = "*/*/**/*.part"  # partial files below the library's OWNER/REPOSITORY folders
 
 
 class Download(Struct):

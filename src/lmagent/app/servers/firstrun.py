@@ -23,8 +23,7 @@ from lmagent.providers.discovery import FoundServer
 from lmagent.providers.transport import listens
 from lmagent.providers.urls import api_root, server_root
 
-PATIENCE = 3.0
-"""Seconds for a connection to the typed address."""
+PATIENCE = 3.0  # seconds for a connection to the typed address
 
 
 class Person(Struct, frozen=True):
@@ -37,8 +36,8 @@ class Person(Struct, frozen=True):
     demo: Callable[[], None]
 
 
+# A line of the menu, and a function that returns the resulting settings; None or empty asks again.
 Offer = tuple[str, Callable[[], dict[str, str] | None]]
-"""A line of the menu, and a function that returns the resulting settings; None or empty asks again."""
 
 
 def is_first_run(options: HostOptions) -> bool:

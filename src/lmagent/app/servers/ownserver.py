@@ -24,11 +24,8 @@ from msgspec import Struct
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 
-START = 30.0
-"""Seconds for the child's start; models are loaded later."""
-
-STOP = 15.0
-"""Seconds for its end."""
+START = 30.0  # seconds for the child's start; models are loaded later
+STOP = 15.0  # seconds for its end
 
 
 class ChildSpec(Struct, frozen=True):

@@ -21,8 +21,7 @@ from lmagent.providers.urls import api_root, is_near
 if TYPE_CHECKING:
     from lmagent.app.host import Host
 
-LOCAL = "lmstudio"
-"""Earlier clients' name for the usual server, of whatever dialect, if it is nearby."""
+LOCAL = "lmstudio"  # earlier clients' name for the usual server, of whatever dialect, if it is nearby
 
 TITLES = {
     "lmstudio": "LM Studio",
