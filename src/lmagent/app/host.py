@@ -14,11 +14,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
-from lmagent.app.environment import Environment, approvals_note
-from lmagent.app.kept import GivenModes, KeptTraits
-from lmagent.app.prompt import profile_for, system_text
+from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
+from lmagent.app.prompt import Environment, approvals_note, profile_for, system_text
 from lmagent.app.registry import Registry
-from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.changes import Snapshots

@@ -30,12 +30,6 @@ class OpenSession:
     Args:
         resumable: whether the next process resumes a turn that the end of this program cuts off. Otherwise the turn
             ends as interrupted.
-
-    Attributes:
-        opened_at: Unix seconds at which it was opened.
-        used_at: monotonic seconds at which a client last asked for it.
-        is_opening: the runner is still looking at work that an earlier process left in it.
-        jobs: the number of scheduled jobs that work in it or wait for their turn.
     """
 
     def __init__(
@@ -48,11 +42,11 @@ class OpenSession:
         resumable: bool = True,
     ) -> None:
         self.session = session
-        self.opened_at = host.clock.now()
-        self.used_at = host.clock.monotonic()
-        self.is_opening = False
+        self.opened_at = host.clock.now()  # Unix seconds at which it was opened
+        self.used_at = host.clock.monotonic()  # monotonic seconds at which a client last asked for it
+        self.is_opening = False  # the runner is still looking at work that an earlier process left in it
         self.is_closing = False
-        self.jobs = 0
+        self.jobs = 0  # the number of scheduled jobs that work in it or wait for their turn
         self.failure: LmagentError | None = None
         self._host = host
         self._tasks = tasks

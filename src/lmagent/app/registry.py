@@ -31,20 +31,15 @@ PLUGIN_GROUP = "lmagent.plugins"
 
 
 class SlashCommand(Struct, frozen=True):
-    """A command that every surface offers as `/name`, under the heading `group` in `/help`.
-
-    Attributes:
-        beside: it may take long and changes nothing, so a surface takes further input meanwhile.
-        picks: without arguments it only offers the arguments that it takes.
-    """
+    """A command that every surface offers as `/name`, under the heading `group` in `/help`."""
 
     name: str
     usage: str
     help: str
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
     group: str = "More"
-    beside: bool = False
-    picks: bool = False
+    beside: bool = False  # it may take long and changes nothing, so a surface takes further input meanwhile
+    picks: bool = False  # without arguments it only offers the arguments that it takes
 
 
 # The tools that a setting switches off.

@@ -119,16 +119,10 @@ LIVE = ("temperature", "sampling", "max_tokens", "keep_thinking", "limits")
 
 
 class SettingRow(Struct, frozen=True):
-    """A setting.
-
-    Attributes:
-        value: as text; of a secret only whether it is set.
-        pending: it differs from the running program's value; a restart applies it.
-        yours: your own `config.toml` sets it, so that it can be reset.
-    """
+    """A setting."""
 
     name: str
-    value: str
+    value: str  # as text; of a secret only whether it is set
     origin: str
     layer: str
     default: str
@@ -137,8 +131,8 @@ class SettingRow(Struct, frozen=True):
     kind: str
     choices: tuple[str, ...]
     changeable: bool
-    pending: bool
-    yours: bool
+    pending: bool  # it differs from the running program's value; a restart applies it
+    yours: bool  # your own `config.toml` sets it, so that it can be reset
 
 
 class Changed(Struct, frozen=True):

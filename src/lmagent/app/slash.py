@@ -57,25 +57,19 @@ class Choice(Struct, frozen=True):
 
 
 class SlashResult(Struct, frozen=True):
-    """The result of a command.
-
-    Attributes:
-        submit: sent to the model as if typed.
-        run: the session has a turn to run.
-        headed: lines of `text` that end with a colon are headings.
-    """
+    """The result of a command."""
 
     text: str = ""
     diff: bool = False
-    submit: str = ""
+    submit: str = ""  # sent to the model as if typed
     session: Session | None = None
     fresh: bool = False
     quit: bool = False
-    run: bool = False
+    run: bool = False  # the session has a turn to run
     copy: str = ""
     choices: tuple[Choice, ...] = ()
     theme: str = ""
-    headed: bool = False
+    headed: bool = False  # lines of `text` that end with a colon are headings
 
 
 def is_command(text: str) -> bool:

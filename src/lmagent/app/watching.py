@@ -27,18 +27,13 @@ _ENDED = re.compile(r"^(?:<jobs>)?(job\d+) ended: ([^<\n]*)", re.MULTILINE)
 
 
 class Node(Struct, frozen=True):
-    """A session in a tree; `step` and `tokens` include those of its sub-agents.
-
-    Attributes:
-        task: id of the task that it was begun for; empty for none.
-        status: running, interrupted, idle, or how its last turn ended.
-    """
+    """A session in a tree; `step` and `tokens` include those of its sub-agents."""
 
     session: str
     parent: str
-    task: str
+    task: str  # id of the task that it was begun for; empty for none
     objective: str
-    status: str
+    status: str  # running, interrupted, idle, or how its last turn ended
     step: int
     tokens: int
     title: str

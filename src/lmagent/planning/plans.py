@@ -41,14 +41,10 @@ _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
 class Unusable(Struct, frozen=True):
-    """The reason why a text is not a usable plan.
-
-    Attributes:
-        json: whether it contains a JSON object at all.
-    """
+    """The reason why a text is not a usable plan."""
 
     faults: tuple[str, ...]
-    json: bool = True
+    json: bool = True  # whether it contains a JSON object at all
 
     @property
     def words(self) -> str:

@@ -17,36 +17,24 @@ from lmagent.schedule.times import local_zone, parse_schedule
 
 
 class CronRow(Struct, frozen=True):
-    """A job in a list.
-
-    Attributes:
-        schedule: as written in the file.
-        catch_up: the treatment of missed times.
-        session_id: the session that all its runs use; empty for a new one each time.
-        next: Unix seconds; None for never, or not by the clock.
-        last: Unix seconds; None for never.
-        outcome: of the last run; empty while it runs.
-        runs: the number of runs in the ledger.
-        permission: empty for the settings' mode.
-        hands_over: it runs a command with its result, or posts that.
-    """
+    """A job in a list."""
 
     id: str
     name: str
     enabled: bool
-    schedule: str
+    schedule: str  # as written in the file
     timezone: str
-    catch_up: str
-    session_id: str
-    next: int | None
-    last: int | None
-    outcome: str
-    runs: int
+    catch_up: str  # the treatment of missed times
+    session_id: str  # the session that all its runs use; empty for a new one each time
+    next: int | None  # Unix seconds; None for never, or not by the clock
+    last: int | None  # Unix seconds; None for never
+    outcome: str  # of the last run; empty while it runs
+    runs: int  # the number of runs in the ledger
     file: str
     line: int
     prompt: str = ""
-    permission: str = ""
-    hands_over: bool = False
+    permission: str = ""  # empty for the settings' mode
+    hands_over: bool = False  # it runs a command with its result, or posts that
 
 
 class CronList(Struct, frozen=True):
@@ -55,24 +43,16 @@ class CronList(Struct, frozen=True):
 
 
 class HistoryRow(Struct, frozen=True):
-    """A time at which a job was due.
-
-    Attributes:
-        at: Unix seconds; the first time, if several were missed.
-        what: claimed (it runs, or was cut off), ran, missed, delivering, delivered.
-        delivery: the outcome of the delivery.
-        by: the client that started it; empty for the schedule.
-        missed: how many times were missed.
-    """
+    """A time at which a job was due."""
 
     job: str
-    at: int
-    what: str
+    at: int  # Unix seconds; the first time, if several were missed
+    what: str  # claimed (it runs, or was cut off), ran, missed, delivering, delivered
     session: str = ""
     outcome: str = ""
-    delivery: str = ""
-    by: str = ""
-    missed: int = 0
+    delivery: str = ""  # the outcome of the delivery
+    by: str = ""  # the client that started it; empty for the schedule
+    missed: int = 0  # how many times were missed
 
 
 def cron_list(workspace: Path) -> CronList:

@@ -37,17 +37,13 @@ _IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_
 
 
 class CronJob(Struct, frozen=True):
-    """One job.
-
-    Attributes:
-        session_id: the session that it continues; empty for a new one each time.
-    """
+    """One job."""
 
     id: str
     schedule: Schedule
     prompt: str
     name: str = ""
-    session_id: str = ""
+    session_id: str = ""  # the session that it continues; empty for a new one each time
     enabled: bool = True
     catch_up: CatchUp = "once"
     command: str = ""

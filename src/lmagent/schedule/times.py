@@ -42,15 +42,11 @@ _WINDOWS = (3600, 86400, 32 * 86400, 400 * 86400)
 
 
 class Schedule(Struct, frozen=True):
-    """When a job is due.
-
-    Attributes:
-        kind: `every` so many seconds, `calendar` by the fields of a cron line, `startup`.
-    """
+    """When a job is due."""
 
     text: str
     zone: str = "UTC"
-    kind: Kind = "startup"
+    kind: Kind = "startup"  # `every` so many seconds, `calendar` by the fields of a cron line, `startup`
     seconds: int = 0
     line: str = ""
 

@@ -28,30 +28,20 @@ PARTS = "*/*/**/*.part"  # partial files below the library's OWNER/REPOSITORY fo
 
 
 class Download(Struct):
-    """A download.
-
-    Attributes:
-        name: as requested; requesting it again resumes it.
-        provider: the provider whose server fetches it; empty for the usual one.
-        have: bytes that have arrived.
-        total: bytes in all, if known.
-        text: the current step.
-        model: the model's name, once it has arrived.
-        file: the partial file in our library.
-    """
+    """A download."""
 
     id: str
-    name: str
+    name: str  # as requested; requesting it again resumes it
     into: Into
-    provider: str = ""
+    provider: str = ""  # the provider whose server fetches it; empty for the usual one
     state: Literal["running", "done", "stopped", "failed"] = "running"
-    have: int = 0
-    total: int = 0
-    text: str = ""
-    model: str = ""
+    have: int = 0  # bytes that have arrived
+    total: int = 0  # bytes in all, if known
+    text: str = ""  # the current step
+    model: str = ""  # the model's name, once it has arrived
     problem: str = ""
     fix: str = ""
-    file: str = ""
+    file: str = ""  # the partial file in our library
 
 
 class Downloads:

@@ -91,7 +91,7 @@ class Children:
         return PromptPlace(inherits=state.tokens(state.conversation_bytes) <= room // 2, side_by_side=1)
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
-        from lmagent.app.child_session import open_child
+        from lmagent.app.subagents.child_session import open_child
 
         return await open_child(self._host, parent, started, self.bounds, await self.place(parent))
 
