@@ -54,7 +54,7 @@ class OpenSession:
         self._resumable = resumable
         self._has_failed = False
         self._scope = anyio.CancelScope()
-        self._is_working = False
+        self.is_working = False
         self._is_asleep = False
         self._is_stopped = False
         self._idle = anyio.Event()
@@ -67,10 +67,6 @@ class OpenSession:
         return self.session.state.session
 
     @property
-    def is_working(self) -> bool:
-        return self._is_working
-
-    @property
     def has_failed(self) -> bool:
         """Whether it must be opened again: its log takes no more events, or a defect ended its work."""
         return self._has_failed or self.session.has_failed
@@ -80,12 +76,12 @@ class OpenSession:
 
     @property
     def is_usable(self) -> bool:
-        return not (self.is_opening or self.is_closing) and (self._is_working or not self.has_failed)
+        return not (self.is_opening or self.is_closing) and (self.is_working or not self.has_failed)
 
     @property
     def is_needed(self) -> bool:
         """Whether releasing it now would lose or cut off work."""
-        if self._is_working or self.jobs or self.session.state.inputs:
+        if self.is_working or self.jobs or self.session.state.inputs:
             return True
         return self._host.registry.is_busy(self.id)
 
@@ -96,14 +92,14 @@ class OpenSession:
 
     def work(self) -> None:
         self.touch()
-        if not (self._is_working or self._is_stopped):
-            self._is_working = True
+        if not (self.is_working or self._is_stopped):
+            self.is_working = True
             self._idle = anyio.Event()
             self._tasks.start_soon(self._run)
 
     async def until_idle(self) -> ev.TurnFinished | None:
         """Wait until no turn is left to run; return how the last turn ended that ran here."""
-        while self._is_working:
+        while self.is_working:
             await self._idle.wait()
         return self._last
 
@@ -134,7 +130,7 @@ class OpenSession:
 
     async def close_left(self) -> ev.TurnFinished | None:
         """End a turn that is open in the log although nothing works on it; return its end."""
-        if self._is_working or not self.session.state.turn_open:
+        if self.is_working or not self.session.state.turn_open:
             return None
         return await close_turn(self.session, "interrupt", ev.BY_USER)
 
@@ -157,7 +153,7 @@ class OpenSession:
             with self._scope:
                 await self._run_turns()
         finally:
-            self._is_working = False
+            self.is_working = False
             self._scope = anyio.CancelScope()
             self.touch()
             self._idle.set()
@@ -192,7 +188,7 @@ class OpenSession:
             await self.session.send(Continue(by=SCHEDULER))
         self.work()
         while not self._is_over(job):
-            if not self._is_working:
+            if not self.is_working:
                 raise self.failure or Postponed(AGAIN)
             await self._moved.wait()
 

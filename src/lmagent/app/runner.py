@@ -86,7 +86,7 @@ class Runner:
         self._being_deleted: set[str] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
-        self._is_ending = False
+        self.is_ending = False
         self._upkeep = Upkeep(self)
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -118,15 +118,11 @@ class Runner:
             await self._upkeep.run(beside)
 
     async def end(self) -> None:
-        self._is_ending = True
+        self.is_ending = True
         await self._upkeep.stop()
         for known in list(self.sessions.values()):
             await known.stop()
             await self.release(known.id)
-
-    @property
-    def is_ending(self) -> bool:
-        return self._is_ending
 
     def unexpected(self, defect: Exception, back: str = "lmagent sessions") -> LmagentError:
         """Log an error that no caller foresaw; return it for the user, with the command that continues the work."""
@@ -135,7 +131,7 @@ class Runner:
     async def ready(self) -> anyio.abc.TaskGroup:
         """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
         await self._runs.wait()
-        if self._is_ending:
+        if self.is_ending:
             raise ShuttingDown("this program is about to end", fix="try again in a moment")
         assert self._tasks is not None
         return self._tasks

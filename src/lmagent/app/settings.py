@@ -41,12 +41,9 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
         return msgspec.json.encode(table).decode()
     name_width = max(len(row.name) for row in table)
     value_width = min(60, max(len(row.value) for row in table))
-    lines = [
-        f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}"
-        if origin
-        else f"{row.name:<{name_width}}  {row.value}"
-        for row in table
-    ]
+    lines = [f"{row.name:<{name_width}}  {row.value}" for row in table]
+    if origin:
+        lines = [f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}" for row in table]
     lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
     if origin:
         lines += [f"- {unused.name} ({unused.source}) is not used: {unused.why}" for unused in loaded.unused]
@@ -89,9 +86,8 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
     loaded = load_settings(HostOptions(workspace))
-    workspace_path = open_workspace(loaded.workspace).path
-    home = paths.home_dir(os.environ)
-    return import_file(file, Targets(loaded.config_file, loaded.env_file, workspace_path, home))
+    path, home = open_workspace(loaded.workspace).path, paths.home_dir(os.environ)
+    return import_file(file, Targets(loaded.config_file, loaded.env_file, path, home))
 
 
 def trust_workspace(workspace: Path | None) -> str:

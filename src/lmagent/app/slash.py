@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -115,44 +115,35 @@ def user_commands(workspace: Path) -> dict[str, SlashCommand]:
 
     A link or a special file is listed as skipped, and never opened.
     """
-    found: dict[str, SlashCommand] = {}
-    try:
-        names = names_in(workspace, COMMANDS)
-    except NotPlain:
-        return found
-    for name in names:
-        stem = name.removesuffix(".md")
-        if stem != name and re.fullmatch(r"[A-Za-z0-9_-]+", stem):
-            found[stem] = _command(workspace, stem)
-    return found
+    with suppress(NotPlain):
+        stems = (name.removesuffix(".md") for name in names_in(workspace, COMMANDS) if name.endswith(".md"))
+        return {stem: _command(workspace, stem) for stem in stems if re.fullmatch(r"[A-Za-z0-9_-]+", stem)}
+    return {}
 
 
 def _command(workspace: Path, name: str) -> SlashCommand:
-    try:
-        found = read_plain(workspace, (*COMMANDS, f"{name}.md"), FIRST_LINE)
-    except NotPlain as what:
-        return SlashCommand(name, "", f"skipped: its file is {what}", _sender(workspace, name), OWN)
-    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
-    return SlashCommand(name, "[arguments]", line, _sender(workspace, name), OWN)
+    file = (*COMMANDS, f"{name}.md")
+    path = "/".join(file)
 
-
-def _sender(workspace: Path, name: str) -> Callable[[SlashContext, str], Awaitable[SlashResult]]:
-    path = "/".join((*COMMANDS, f"{name}.md"))
-
-    async def run(context: SlashContext, argument: str) -> SlashResult:
+    async def run(_: SlashContext, argument: str) -> SlashResult:
         try:
-            found = read_plain(workspace, (*COMMANDS, f"{name}.md"), LONGEST)
+            found = read_plain(workspace, file, LONGEST)
         except NotPlain as what:
             raise ConfigError(f"/{name} cannot be used: {path} is {what}", fix="make it a regular file") from None
         if found is None:
             raise ConfigError(f"/{name} cannot be used: {path} is gone", fix="/help lists what there is")
         if found.more:
             raise ConfigError(f"/{name} cannot be used: {path} is longer than {LONGEST:,} characters", fix="shorten it")
-        text = found.text
-        filled = text.replace("$ARGUMENTS", argument) if "$ARGUMENTS" in text else f"{text}\n\n{argument}".strip()
-        return SlashResult(submit=filled)
+        if "$ARGUMENTS" in found.text:
+            return SlashResult(submit=found.text.replace("$ARGUMENTS", argument))
+        return SlashResult(submit=f"{found.text}\n\n{argument}".strip())
 
-    return run
+    try:
+        found = read_plain(workspace, file, FIRST_LINE)
+    except NotPlain as what:
+        return SlashCommand(name, "", f"skipped: its file is {what}", run, OWN)
+    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
+    return SlashCommand(name, "[arguments]", line, run, OWN)
 
 
 def _unusable(workspace: Path) -> str:
