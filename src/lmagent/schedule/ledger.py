@@ -151,10 +151,11 @@ class Ledger:
             return
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be read", self.path) from error
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(fd)
+            raise StoreError(f"{self.path} is no regular file", fix="move it away")
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise StoreError(f"{self.path} is no regular file", fix="move it away")
             same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._read_to
             if not same or file.read(len(self._head)) != self._head:
                 self._begin_anew((found.st_dev, found.st_ino))
