@@ -111,22 +111,12 @@ class OpenSession:
         """End the running turn for good; return its end, which is on disk then, or None if no turn runs."""
         if (left := await self.close_left()) is not None:
             return left
-        ended: list[ev.TurnFinished] = []
-        news = anyio.Event()
-
-        def listen(event: ev.Event) -> None:
-            if isinstance(event, ev.TurnFinished):
-                ended.append(event)
-                news.set()
-
-        unlisten = self.session.listen(listen)
-        try:
-            await self.session.send(command)
-            with anyio.move_on_after(ENDING if self.session.running else 0):
-                await news.wait()
-        finally:
-            unlisten()
-        return ended[0] if ended else None
+        before = self._last
+        await self.session.send(command)
+        with anyio.move_on_after(ENDING if self.session.running else 0):
+            while self._last is before:
+                await self._moved.wait()
+        return self._last if self._last is not before else None
 
     async def close_left(self) -> ev.TurnFinished | None:
         """End a turn that is open in the log although nothing works on it; return its end."""
@@ -165,23 +155,18 @@ class OpenSession:
 
     async def _run_turns(self) -> None:
         try:
-            self._last = await run_until_idle(self.session, resumable=self._resumable) or self._last
-        except LmagentError as failure:
-            self._has_failed, self.failure = True, failure
-            self._say(f"session {self.id}: {failure}")
+            await run_until_idle(self.session, resumable=self._resumable)
         except Exception as fault:  # noqa: BLE001 - the failure of one session must not end the others
-            back = f"lmagent --resume {self.id}"
-            self._has_failed, self.failure = True, unexpected(fault, self._host.workspace, self._host.settings, back)
+            self._has_failed, self.failure = True, fault if isinstance(fault, LmagentError) else None
+            if self.failure is None:
+                host, back = self._host, f"lmagent --resume {self.id}"
+                self.failure = unexpected(fault, host.workspace, host.settings, back)
             self._say(f"session {self.id}: {self.failure}")
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     async def run_job(self, job: str, *, is_open: bool, patient_until: float) -> None:
-        """Run the turn of a job whose input is in the log, to its end.
-
-        Args:
-            patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
-        """
+        """See `lmagent.schedule.port.JobSession`."""
         if patient_until:
             be_patient(self.session, job, patient_until)
         if is_open and not self.session.running:
@@ -203,6 +188,8 @@ class OpenSession:
         self._moved = anyio.Event()
 
     def _listen(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TurnFinished):
+            self._last = event
         if isinstance(event, ev.TurnFinished | ev.InputWithdrawn):
             self.wake_waiters()
 
