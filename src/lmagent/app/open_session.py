@@ -27,9 +27,8 @@ LOOK = 0.5  # longest pause between two looks at the wall clock, in seconds: the
 class OpenSession:
     """One session at work.
 
-    Args:
-        resumable: whether the next process resumes a turn that the end of this program cuts off. Otherwise the turn
-            ends as interrupted.
+    If it is `resumable`, the next process resumes a turn that the end of this program cuts off; otherwise the turn
+    ends as interrupted.
     """
 
     def __init__(

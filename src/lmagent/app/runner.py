@@ -111,8 +111,7 @@ class Runner:
     async def run(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run sessions until cancelled or ended: continue work that an earlier process left, release idle sessions.
 
-        Args:
-            beside: work to do at the same time, after the left work was continued; it ends before the sessions do.
+        `beside` runs at the same time, after the left work was continued, and ends before the sessions do.
         """
         async with self.running():
             await self._upkeep.run(beside)
@@ -146,10 +145,9 @@ class Runner:
             return await self._opened(id, self.host.new_session(id), tasks)
 
     async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
-        """Open a session for writing, if it is not open yet, and continue the work that an earlier process left in it.
+        """Open a session for writing, if it is not open yet.
 
-        Args:
-            take_up: False if the caller is about to end the left work.
+        Unless the caller is about to end it, `take_up` the work that an earlier process left in the session.
         """
         tasks = await self.ready()
         if (known := self.usable(session)) is not None:

@@ -54,8 +54,7 @@ class Unusable(Struct, frozen=True):
 def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
     """Read the plan in a text: bare JSON or in a fence, with or without text (`PLAN_APPROVED`) around it.
 
-    Args:
-        taken: ids of other tasks of the session, which no step may have.
+    `taken` are ids of other tasks of the session, which no step may have.
     """
     objects = list(_objects(text))
     plans = [value for value in objects if "steps" in value or isinstance(value.get("plan"), dict)]

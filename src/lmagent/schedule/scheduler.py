@@ -48,9 +48,8 @@ SETTLED = 2.0
 class Scheduler:
     """Runs the work of a workspace when it is due.
 
-    Args:
-        startup: run the jobs that are due at a start, unless another scheduler runs already.
-        single: run only the jobs of `run_now`.
+    At a `startup` it runs the jobs for that, unless another scheduler runs already. A `single` one runs only the job of
+    `run_now`.
     """
 
     def __init__(self, sessions: Sessions, *, startup: bool = False, single: bool = False) -> None:
