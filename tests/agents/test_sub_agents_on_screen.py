@@ -12,8 +12,8 @@ import anyio
 import pytest
 from agents_kit import a_host, by_brief, report, use
 
-from lmagent.app.nested import NestedLines
 from lmagent.app.slash import SlashContext, dispatch
+from lmagent.app.subagents.nested import NestedLines
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Submit
 from lmagent.core.errors import ConfigError

@@ -9,8 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lmagent.app.servers import builtin
-from lmagent.app.servers.builtin import best_of, builtin_server
+from lmagent.app.servers.found import best_of, builtin_server
 from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.settings import Settings
@@ -190,4 +189,4 @@ def test_the_largest_model_that_fits_is_taken_and_never_one_that_cannot_chat() -
     assert best_of(every, 64_000 << 20) is large
     assert best_of(every, 100 << 20) is small, "it may fit after all, or the server says why not"
     assert best_of(others, 64_000 << 20) is None
-    assert builtin.SMALLEST > 3 << 20, "the demo model is never taken by itself"
+    assert found.SMALLEST > 3 << 20, "the demo model is never taken by itself"

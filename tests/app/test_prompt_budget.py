@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from lmagent.app.environment import Environment, approvals_note
+from lmagent.app.prompt import Environment, approvals_note
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.settings import Settings
 from lmagent.core.commands import Submit

@@ -36,7 +36,7 @@ NEVER = {"httpx", "starlette", "mcp", "rich", "prompt_toolkit", "openai", "pydan
 LATER = {
     # what only a person types, or decides at a terminal
     *("lmagent.app.commands"),
-    *("lmagent.app.slash", "lmagent.app.nested", "lmagent.core.view", "lmagent.engine.aside"),
+    *("lmagent.app.slash", "lmagent.app.subagents.nested", "lmagent.core.view", "lmagent.engine.aside"),
     *("lmagent.headless.asker", "lmagent.headless.plandesk", "lmagent.headless.schema"),
     # what reads a reply: it is loaded while the server works on one
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
@@ -75,7 +75,7 @@ FEATURES = (
 )
 """Packages that bring features."""
 
-MOST = 162
+MOST = 156
 """Modules of our own before the first request. Each costs 0.1 ms to find and read, and what it does on top."""
 
 

@@ -20,12 +20,11 @@ from lmagent.tools.pictures import FORMATS, MAX_PIXELS, picture_of
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, kind_of_binary
 
+# Characters that the files of one message may have together; at most one for each free token of the window, which is
+# about a quarter of its room.
 LARGEST_TEXT = 100_000
-"""Characters that the files of one message may have together; at most one for each free token of the window, which
-is about a quarter of its room."""
 
-LARGEST_IMAGE = 20 << 20
-"""Bytes of the largest image; servers accept about as much in one request."""
+LARGEST_IMAGE = 20 << 20  # bytes of the largest image; servers accept about as much in one request
 
 _LARGEST_FILE = 50_000_000
 

@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 
 class Confined:
-    """Chooses the one sandbox of a workspace.
-
-    Attributes:
-        expected: the sandbox that `outlook` found; empty before that, and if it found none.
-    """
+    """Chooses the one sandbox of a workspace."""
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
         self.report: SandboxReport | None = None
-        self.expected = ""
+        self.expected = ""  # the sandbox that `outlook` found; empty before that, and if it found none
         self._settings = settings
         self._workspace = workspace
         self._sandbox: Sandbox | None = None

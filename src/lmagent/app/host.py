@@ -14,11 +14,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
-from lmagent.app.environment import Environment, approvals_note
-from lmagent.app.kept import GivenModes, KeptTraits
-from lmagent.app.prompt import profile_for, system_text
+from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
+from lmagent.app.prompt import Environment, approvals_note, profile_for, system_text
 from lmagent.app.registry import Registry
-from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.changes import Snapshots
@@ -47,8 +45,7 @@ if TYPE_CHECKING:
     from lmagent.store.log import JsonlLog
 
 
-WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
-"""Servers that are known to cache prompts."""
+WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")  # servers that are known to cache prompts
 
 
 class ReleasedSession(Struct, frozen=True):
@@ -142,9 +139,6 @@ class Host(Struct):
 
     def use_model(self, model: str) -> None:
         self.agent = replace(self.agent, model=model)
-
-    def use_mode(self, mode: PermissionMode) -> None:
-        self.settings = replace(self.settings, permission_mode=mode)
 
     async def sandbox(self) -> Sandbox:
         return await self.registry.confined.get()
@@ -280,8 +274,7 @@ class Host(Struct):
             from lmagent.app.notifying import Notifier  # few users have one
 
             named = lambda: (session.state.session, session.state.title)  # noqa: E731
-            after = self.settings.notify_after
-            session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
+            session.listen(Notifier(self.settings.notify_command, self.settings.notify_after, named, self.workspace))
         return session
 
     @property

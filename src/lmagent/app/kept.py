@@ -1,36 +1,38 @@
-"""Kept: facts in the user's data folder that outlive a session: traits of models, and modes given to sessions.
+"""Kept in the user's data folder: traits of models, modes given to sessions, and the contents behind /undo.
 
-Each file can be lost: traits are learned again, and a session is resumed in the mode of the settings.
+The files of traits and modes can be lost: traits are learned again, and a session resumes in the settings' mode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from lmagent.config.files import read_small, write_private
+from lmagent.config.settings import Settings
+from lmagent.core.changes import Snapshots
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.events import Event, ModeChanged, PermissionMode
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
+    from lmagent.undo.snapshots import WorkspaceSnapshots
 
 T = TypeVar("T")
 
 TRAITS, MODES = "models.json", "modes.json"
 
+# Keys of a profile that are read back.
 CALLS, SCHEMA, VISION, READS = "tool calls", "JSON schema", "vision", "reads tokens/s"
-"""Keys of a profile that are read back."""
 
-NO_CALLS = "none"
-"""A profile's value for calls if the model made none."""
-
-MOST = 500
-"""Sessions whose mode is remembered."""
+NO_CALLS = "none"  # a profile's value for calls if the model made none
+MOST = 500  # sessions whose mode is remembered
 
 
 def _load(path: Path, kind: type[T]) -> T | None:
@@ -46,15 +48,10 @@ def _save(path: Path, value: object) -> None:
 
 
 class Traits(msgspec.Struct, omit_defaults=True):
-    """One model on one server; it may behave differently on another. `lmagent doctor` measures the profile.
+    """One model on one server; it may behave differently on another. `lmagent doctor` measures the profile."""
 
-    Attributes:
-        constrain: it failed to call by itself, so that its calls are constrained.
-        join: its chat template refused a user message after results.
-    """
-
-    constrain: bool = False
-    join: bool = False
+    constrain: bool = False  # it failed to call by itself, so that its calls are constrained
+    join: bool = False  # its chat template refused a user message after results
     profile: dict[str, Any] = {}
 
 
@@ -161,3 +158,37 @@ class GivenModes:
 
     def _key(self, session: str) -> str:
         return f"{self._workspace} {session}"
+
+
+class KeptChanges:
+    """The store behind /undo, see `lmagent.core.changes.Snapshots`; the first call that changes something opens it."""
+
+    def __init__(self, workspace: Path, settings: Settings) -> None:
+        self._workspace = workspace
+        self._settings = settings
+
+    @cached_property
+    def _store(self) -> WorkspaceSnapshots:
+        import hashlib
+
+        from lmagent.undo.limits import UndoLimits
+        from lmagent.undo.snapshots import WorkspaceSnapshots
+
+        data = self._settings.agent_data_dir
+        key = hashlib.sha256(str(self._workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        limits = UndoLimits(total_max=self._settings.undo_mb << 20)
+        return WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def aclose(self, keep: Collection[str]) -> None:
+        """Shrink the store below its limit, except for `keep`, and close it; older sessions' contents go first."""
+        if "_store" in self.__dict__:
+            with suppress(StoreError):  # it keeps its size until the next time
+                await self._store.collect(keep)
+            self._store.close()
+
+
+def kept_changes(workspace: Path, settings: Settings) -> Snapshots | None:
+    return cast("Snapshots", KeptChanges(workspace, settings)) if settings.undo_mb else None

@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
 FILE = Path(".lmagent", "logs", "lmagent.log")
 
-SIZE = 1_000_000
-"""Bytes of a file before it is set aside."""
-
-KEPT = 3
-"""Older files that are kept."""
+SIZE = 1_000_000  # bytes of a file before it is set aside
+KEPT = 3  # older files that are kept
 
 LOG = logging.getLogger("lmagent")
 
@@ -99,11 +96,7 @@ def _add(handler: logging.Handler, prefix: str, settings: Settings) -> None:
 
 
 def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str = "lmagent sessions") -> Unexpected:
-    """Log an error that no caller foresaw, with its traceback; return the sentence for the user.
-
-    Args:
-        back: the command that continues the work.
-    """
+    """Log an error that no caller foresaw; return the sentence for the user, with the command that leads back."""
     if isinstance(defect, Unexpected):
         return defect  # it is logged already
     if not LOG.handlers:

@@ -17,8 +17,7 @@ from lmagent.core import events as ev
 
 Kind = Literal["approval", "plan", "finished"]
 
-LONGEST = 500
-"""Characters of a text in the command's variables."""
+LONGEST = 500  # characters of a text in the command's variables
 
 
 class UserCall(Struct, frozen=True):
@@ -30,13 +29,9 @@ class UserCall(Struct, frozen=True):
 
 
 class Attention(Struct):
-    """Decides from a session's events when to call its user.
+    """Decides from a session's events when to call its user."""
 
-    Attributes:
-        after: seconds since the user's last input that must have passed: a user who has just typed is still there.
-    """
-
-    after: float
+    after: float  # seconds since the user's last input that must have passed: a user who has just typed is still there
     _since: float = 0.0
     _asked: str = ""
 

@@ -20,28 +20,16 @@ from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import SCHEDULER, Session
 from lmagent.schedule.turns import turn_of, wake
 
-ENDING = 20.0
-"""Seconds within which an interrupted turn ends, if its tools let go."""
-
-AGAIN = 1.0
-"""Seconds after which a job is tried again whose session was closed before its turn could begin."""
-
-LOOK = 0.5
-"""Longest pause between two looks at the wall clock, in seconds: the clock may have been set."""
+ENDING = 20.0  # seconds within which an interrupted turn ends, if its tools let go
+AGAIN = 1.0  # seconds after which a job is tried again whose session was closed before its turn could begin
+LOOK = 0.5  # longest pause between two looks at the wall clock, in seconds: the clock may have been set
 
 
 class OpenSession:
     """One session at work.
 
-    Args:
-        resumable: whether the next process resumes a turn that the end of this program cuts off. Otherwise the turn
-            ends as interrupted.
-
-    Attributes:
-        opened_at: Unix seconds at which it was opened.
-        used_at: monotonic seconds at which a client last asked for it.
-        is_opening: the runner is still looking at work that an earlier process left in it.
-        jobs: the number of scheduled jobs that work in it or wait for their turn.
+    If it is `resumable`, the next process resumes a turn that the end of this program cuts off; otherwise the turn
+    ends as interrupted.
     """
 
     def __init__(
@@ -54,11 +42,11 @@ class OpenSession:
         resumable: bool = True,
     ) -> None:
         self.session = session
-        self.opened_at = host.clock.now()
-        self.used_at = host.clock.monotonic()
-        self.is_opening = False
+        self.opened_at = host.clock.now()  # Unix seconds at which it was opened
+        self.used_at = host.clock.monotonic()  # monotonic seconds at which a client last asked for it
+        self.is_opening = False  # the runner is still looking at work that an earlier process left in it
         self.is_closing = False
-        self.jobs = 0
+        self.jobs = 0  # the number of scheduled jobs that work in it or wait for their turn
         self.failure: LmagentError | None = None
         self._host = host
         self._tasks = tasks
@@ -66,7 +54,7 @@ class OpenSession:
         self._resumable = resumable
         self._has_failed = False
         self._scope = anyio.CancelScope()
-        self._is_working = False
+        self.is_working = False
         self._is_asleep = False
         self._is_stopped = False
         self._idle = anyio.Event()
@@ -79,10 +67,6 @@ class OpenSession:
         return self.session.state.session
 
     @property
-    def is_working(self) -> bool:
-        return self._is_working
-
-    @property
     def has_failed(self) -> bool:
         """Whether it must be opened again: its log takes no more events, or a defect ended its work."""
         return self._has_failed or self.session.has_failed
@@ -92,12 +76,12 @@ class OpenSession:
 
     @property
     def is_usable(self) -> bool:
-        return not (self.is_opening or self.is_closing) and (self._is_working or not self.has_failed)
+        return not (self.is_opening or self.is_closing) and (self.is_working or not self.has_failed)
 
     @property
     def is_needed(self) -> bool:
         """Whether releasing it now would lose or cut off work."""
-        if self._is_working or self.jobs or self.session.state.inputs:
+        if self.is_working or self.jobs or self.session.state.inputs:
             return True
         return self._host.registry.is_busy(self.id)
 
@@ -108,14 +92,14 @@ class OpenSession:
 
     def work(self) -> None:
         self.touch()
-        if not (self._is_working or self._is_stopped):
-            self._is_working = True
+        if not (self.is_working or self._is_stopped):
+            self.is_working = True
             self._idle = anyio.Event()
             self._tasks.start_soon(self._run)
 
     async def until_idle(self) -> ev.TurnFinished | None:
         """Wait until no turn is left to run; return how the last turn ended that ran here."""
-        while self._is_working:
+        while self.is_working:
             await self._idle.wait()
         return self._last
 
@@ -127,26 +111,16 @@ class OpenSession:
         """End the running turn for good; return its end, which is on disk then, or None if no turn runs."""
         if (left := await self.close_left()) is not None:
             return left
-        ended: list[ev.TurnFinished] = []
-        news = anyio.Event()
-
-        def listen(event: ev.Event) -> None:
-            if isinstance(event, ev.TurnFinished):
-                ended.append(event)
-                news.set()
-
-        unlisten = self.session.listen(listen)
-        try:
-            await self.session.send(command)
-            with anyio.move_on_after(ENDING if self.session.running else 0):
-                await news.wait()
-        finally:
-            unlisten()
-        return ended[0] if ended else None
+        before = self._last
+        await self.session.send(command)
+        with anyio.move_on_after(ENDING if self.session.running else 0):
+            while self._last is before:
+                await self._moved.wait()
+        return self._last if self._last is not before else None
 
     async def close_left(self) -> ev.TurnFinished | None:
         """End a turn that is open in the log although nothing works on it; return its end."""
-        if self._is_working or not self.session.state.turn_open:
+        if self.is_working or not self.session.state.turn_open:
             return None
         return await close_turn(self.session, "interrupt", ev.BY_USER)
 
@@ -169,7 +143,7 @@ class OpenSession:
             with self._scope:
                 await self._run_turns()
         finally:
-            self._is_working = False
+            self.is_working = False
             self._scope = anyio.CancelScope()
             self.touch()
             self._idle.set()
@@ -181,30 +155,25 @@ class OpenSession:
 
     async def _run_turns(self) -> None:
         try:
-            self._last = await run_until_idle(self.session, resumable=self._resumable) or self._last
-        except LmagentError as failure:
-            self._has_failed, self.failure = True, failure
-            self._say(f"session {self.id}: {failure}")
+            await run_until_idle(self.session, resumable=self._resumable)
         except Exception as fault:  # noqa: BLE001 - the failure of one session must not end the others
-            back = f"lmagent --resume {self.id}"
-            self._has_failed, self.failure = True, unexpected(fault, self._host.workspace, self._host.settings, back)
+            self._has_failed, self.failure = True, fault if isinstance(fault, LmagentError) else None
+            if self.failure is None:
+                host, back = self._host, f"lmagent --resume {self.id}"
+                self.failure = unexpected(fault, host.workspace, host.settings, back)
             self._say(f"session {self.id}: {self.failure}")
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     async def run_job(self, origin: InputOrigin, *, is_open: bool, patient_until: float) -> None:
-        """Run the turn of a job whose input is in the log, to its end.
-
-        Args:
-            patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
-        """
+        """See `lmagent.schedule.port.JobSession`."""
         if patient_until:
             be_patient(self.session, origin, patient_until)
         if is_open and not self.session.running:
             await self.session.send(Continue(by=SCHEDULER))
         self.work()
         while not self._is_over(origin):
-            if not self._is_working:
+            if not self.is_working:
                 raise self.failure or Postponed(AGAIN)
             await self._moved.wait()
 
@@ -219,6 +188,8 @@ class OpenSession:
         self._moved = anyio.Event()
 
     def _listen(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TurnFinished):
+            self._last = event
         if isinstance(event, ev.TurnFinished | ev.InputWithdrawn):
             self.wake_waiters()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,12 +51,10 @@ def session_rows(
     with SessionIndex(root) as index:
         index.refresh()
         rows = index.list(limit, search, children=children, after=after, shelf=shelf)
-    if not search.strip() and (after is not None or shelf != "all" or sum(not row.child for row in rows) >= limit):
-        rows = _below_listed(rows)
-    below: dict[str, list[SessionRow]] = {}
-    known = {row.id for row in rows}
-    for row in rows:
-        below.setdefault(row.parent if row.child and row.parent in known else "", []).append(row)
+    paged = not search.strip() and (after is not None or shelf != "all" or sum(not row.child for row in rows) >= limit)
+    known, below = {row.id for row in rows}, defaultdict[str, list[SessionRow]](list)
+    for row in rows:  # the sub-agents of sessions on another page are below a row that is not reached
+        below[row.parent if row.child and (paged or row.parent in known) else ""].append(row)
     ordered: list[SessionRow] = []
 
     def add(parent: str) -> None:
@@ -65,18 +64,6 @@ def session_rows(
 
     add("")
     return ordered
-
-
-def _below_listed(rows: Sequence[SessionRow]) -> list[SessionRow]:
-    """Return the rows without the sub-agents of sessions that are on another page."""
-    parents = {row.id: row.parent if row.child else "" for row in rows}
-
-    def top(id: str) -> str:
-        while parent := parents.get(id):
-            id = parent
-        return id
-
-    return [row for row in rows if top(row.id) in parents]
 
 
 def depths(rows: Sequence[SessionRow]) -> list[int]:
@@ -176,13 +163,12 @@ class WorkspaceRecords(Struct, frozen=True):
 
     def import_path(self, path: Path) -> Iterator[tuple[Path, ImportedReport | LmagentError]]:
         """Import a session of an older system, or each of a folder; yield each file with its report or error."""
-        files = (
-            sorted(file for file in path.iterdir() if file.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
-        )
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.iterdir() if file.suffix in (".json", ".jsonl"))
         if not files:
-            raise StoreError(
-                f"{path} has no sessions (.json, .jsonl)", fix="name the folder of the sessions, or a file"
-            )
+            text = f"{path} has no sessions (.json, .jsonl)"
+            raise StoreError(text, fix="name the folder of the sessions, or a file")
         for file in files:
             try:
                 yield file, self.import_file(file)

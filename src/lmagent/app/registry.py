@@ -31,22 +31,18 @@ PLUGIN_GROUP = "lmagent.plugins"
 
 
 class SlashCommand(Struct, frozen=True):
-    """A command that every surface offers as `/name`, under the heading `group` in `/help`.
-
-    Attributes:
-        beside: it may take long and changes nothing, so a surface takes further input meanwhile.
-        picks: without arguments it only offers the arguments that it takes.
-    """
+    """A command that every surface offers as `/name`, under the heading `group` in `/help`."""
 
     name: str
     usage: str
     help: str
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
     group: str = "More"
-    beside: bool = False
-    picks: bool = False
+    beside: bool = False  # it may take long and changes nothing, so a surface takes further input meanwhile
+    picks: bool = False  # without arguments it only offers the arguments that it takes
 
 
+# The tools that a setting switches off.
 SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_shell": ("shell", "jobs"),
     "enable_files": ("read", "write", "edit", "glob", "grep", "ls", "mkdir", "vision"),
@@ -54,10 +50,9 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_data_view": ("data_view",),
     "enable_python": ("python",),
 }
-"""The tools that a setting switches off."""
 
+# The tools that read or report a session's own record; a list of allowed tools need not name them.
 OWN = ("read_artifact", "recall", "report_result")
-"""The tools that read or report a session's own record; a list of allowed tools need not name them."""
 
 
 SessionHook = Callable[[Session], Awaitable[None]]

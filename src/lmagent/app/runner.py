@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -42,11 +43,7 @@ from lmagent.schedule.turns import input_of
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
 
-if TYPE_CHECKING:
-    from lmagent.app.records import WorkspaceRecords
-
-BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
-"""Commands after which a session may have a turn to run."""
+BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)  # commands after which a session may have a turn to run
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BUSY = "it is free when that has ended; interrupt it, or steer it"
@@ -84,11 +81,11 @@ class Runner:
         self.surface = surface
         self._attended = attended
         self._resumable = resumable
-        self._locks: dict[str, anyio.Lock] = {}
+        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._being_deleted: set[str] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
-        self._is_ending = False
+        self.is_ending = False
         self._upkeep = Upkeep(self)
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -113,22 +110,17 @@ class Runner:
     async def run(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run sessions until cancelled or ended: continue work that an earlier process left, release idle sessions.
 
-        Args:
-            beside: work to do at the same time, after the left work was continued; it ends before the sessions do.
+        `beside` runs at the same time, after the left work was continued, and ends before the sessions do.
         """
         async with self.running():
             await self._upkeep.run(beside)
 
     async def end(self) -> None:
-        self._is_ending = True
+        self.is_ending = True
         await self._upkeep.stop()
         for known in list(self.sessions.values()):
             await known.stop()
             await self.release(known.id)
-
-    @property
-    def is_ending(self) -> bool:
-        return self._is_ending
 
     def unexpected(self, defect: Exception, back: str = "lmagent sessions") -> LmagentError:
         """Log an error that no caller foresaw; return it for the user, with the command that continues the work."""
@@ -137,7 +129,7 @@ class Runner:
     async def ready(self) -> anyio.abc.TaskGroup:
         """Wait until the runner runs; return its task group. Raise ShuttingDown if it is about to end."""
         await self._runs.wait()
-        if self._is_ending:
+        if self.is_ending:
             raise ShuttingDown("this program is about to end", fix="try again in a moment")
         assert self._tasks is not None
         return self._tasks
@@ -149,14 +141,12 @@ class Runner:
         tasks = await self.ready()
         async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
             _require_free(self.host.store.root / id)
-            with self._opening(id):
-                return self._opened(await self.host.new_session(id), tasks)
+            return await self._opened(id, self.host.new_session(id), tasks)
 
     async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
-        """Open a session for writing, if it is not open yet, and continue the work that an earlier process left in it.
+        """Open a session for writing, if it is not open yet.
 
-        Args:
-            take_up: False if the caller is about to end the left work.
+        Unless the caller is about to end it, `take_up` the work that an earlier process left in the session.
         """
         tasks = await self.ready()
         if (known := self.usable(session)) is not None:
@@ -173,8 +163,7 @@ class Runner:
             here = self.host.sessions.get(session)
             if here is not None and (here.above is not None or not self._attended):
                 raise SessionBusy(f"session {session} is at work here for another session", fix=_BUSY)
-            with self._opening(session):
-                known = self._opened(await self.host.open_session(session), tasks)
+            known = await self._opened(session, self.host.open_session(session), tasks)
             known.is_opening = take_up  # other clients wait until the left work was looked at
             if take_up:
                 await self._upkeep.take_up(known)
@@ -184,7 +173,8 @@ class Runner:
     async def open_log(self, log: JsonlLog) -> OpenSession:
         """Open the session of a log that has just taken the place of another one. Call it with the session's lock."""
         self.host.left.pop(log.session, None)
-        return self._opened(await self.host.open_session(log.session, log), await self.ready())
+        tasks = await self.ready()
+        return await self._opened(log.session, self.host.open_session(log.session, log), tasks)
 
     def usable(self, session: str) -> OpenSession | None:
         known = self.sessions.get(session)
@@ -206,12 +196,10 @@ class Runner:
                 await self.release(session, unless=lambda it: it is not known or it.is_needed or watched)
 
     async def release(self, session: str, *, unless: Callable[[OpenSession], bool] = lambda known: False) -> None:
-        """Close a session unless `unless` returns True at that moment, so that other processes can open it. Its
-        watchers stay."""
+        """Close a session unless `unless` returns True at that moment; other processes can open it then."""
         async with self.lock(session):
             if session in self.sessions and not unless(self.sessions[session]):
                 await self.close(self.sessions[session])
-        self._forget_lock(session)
 
     async def close(self, known: OpenSession) -> None:
         """Close a session. Call it with the session's lock."""
@@ -225,7 +213,6 @@ class Runner:
 
     def unwatched(self, session: str) -> None:
         self._upkeep.unwatched_at[session] = self.host.clock.monotonic()
-        self._forget_lock(session)
 
     def require(self, session: str) -> None:
         """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
@@ -233,23 +220,17 @@ class Runner:
             raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
         require_readable(self.host.store, session)
 
-    @contextmanager
-    def _opening(self, session: str) -> Generator[None]:
-        """Make a session that opens in this context deny approvals at once, if the runner is not attended."""
+    async def _opened(
+        self, session: str, opening: Coroutine[Any, Any, Session], tasks: anyio.abc.TaskGroup
+    ) -> OpenSession:
+        """Open a session. It denies approvals at once if the runner is not attended."""
         if not self._attended:
             self.host.unattended.add(session)
         try:
-            yield
+            known = OpenSession(await opening, self.host, tasks, self.say, resumable=self._resumable)
         except BaseException:
             self.host.unattended.discard(session)
             raise
-
-    def _forget_lock(self, session: str) -> None:
-        if session not in self.sessions and (lock := self._locks.get(session)) is not None and not lock.locked():
-            del self._locks[session]
-
-    def _opened(self, session: Session, tasks: anyio.abc.TaskGroup) -> OpenSession:
-        known = OpenSession(session, self.host, tasks, self.say, resumable=self._resumable)
         self.sessions[known.id] = known
         opened, self.opened = self.opened, anyio.Event()
         opened.set()
@@ -357,7 +338,9 @@ class Runner:
 
     async def _delete_family(self, session: str) -> None:
         await self.end_work(session)
-        records = _records(self.host)
+        from lmagent.app.records import WorkspaceRecords  # rare, and not light
+
+        records = WorkspaceRecords(self.host.workspace, self.host.store, self.host.settings.agent_data_dir)
         family = await anyio.to_thread.run_sync(records.family, session)
         for member in family[:-1]:
             async with self.lock(member):  # a client may look after an earlier sub-agent
@@ -416,9 +399,3 @@ def _require_lock(store: JsonlStore, session: str) -> None:
 
 def _not_at_work(child: str) -> SessionBusy:
     return SessionBusy(f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
-
-
-def _records(host: Host) -> WorkspaceRecords:
-    from lmagent.app.records import WorkspaceRecords  # rare, and not light
-
-    return WorkspaceRecords(host.workspace, host.store, host.settings.agent_data_dir)

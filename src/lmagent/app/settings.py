@@ -41,12 +41,9 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
         return msgspec.json.encode(table).decode()
     name_width = max(len(row.name) for row in table)
     value_width = min(60, max(len(row.value) for row in table))
-    lines = [
-        f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}"
-        if origin
-        else f"{row.name:<{name_width}}  {row.value}"
-        for row in table
-    ]
+    lines = [f"{row.name:<{name_width}}  {row.value}" for row in table]
+    if origin:
+        lines = [f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}" for row in table]
     lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
     if origin:
         lines += [f"- {unused.name} ({unused.source}) is not used: {unused.why}" for unused in loaded.unused]
@@ -89,9 +86,8 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
     loaded = load_settings(HostOptions(workspace))
-    workspace_path = open_workspace(loaded.workspace).path
-    home = paths.home_dir(os.environ)
-    return import_file(file, Targets(loaded.config_file, loaded.env_file, workspace_path, home))
+    path, home = open_workspace(loaded.workspace).path, paths.home_dir(os.environ)
+    return import_file(file, Targets(loaded.config_file, loaded.env_file, path, home))
 
 
 def trust_workspace(workspace: Path | None) -> str:
@@ -112,24 +108,17 @@ def untrust_workspace(workspace: Path | None) -> str:
 
 # --- changes of a running program -------------------------------------------------------------------------------------
 
-KEPT = ("secret", "path", "rules", "url")
-"""Kinds that are never changed from the page."""
+KEPT = ("secret", "path", "rules", "url")  # kinds that are never changed from the page
 
+# Parts of the agent that sessions take over when they are opened.
 LIVE = ("temperature", "sampling", "max_tokens", "keep_thinking", "limits")
-"""Parts of the agent that sessions take over when they are opened."""
 
 
 class SettingRow(Struct, frozen=True):
-    """A setting.
-
-    Attributes:
-        value: as text; of a secret only whether it is set.
-        pending: it differs from the running program's value; a restart applies it.
-        yours: your own `config.toml` sets it, so that it can be reset.
-    """
+    """A setting."""
 
     name: str
-    value: str
+    value: str  # as text; of a secret only whether it is set
     origin: str
     layer: str
     default: str
@@ -138,8 +127,8 @@ class SettingRow(Struct, frozen=True):
     kind: str
     choices: tuple[str, ...]
     changeable: bool
-    pending: bool
-    yours: bool
+    pending: bool  # it differs from the running program's value; a restart applies it
+    yours: bool  # your own `config.toml` sets it, so that it can be reset
 
 
 class Changed(Struct, frozen=True):

@@ -27,12 +27,11 @@ from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Request, judge, sight
 from lmagent.policy.paths import located, through_links
 
-Ask = Callable[[str], bool]
-"""Asks the user whether a call may run; receives the call and the reason for the question."""
+Ask = Callable[[str], bool]  # asks the user whether a call may run; receives the call and the reason for the question
 
 
 class CallResult(Struct, frozen=True):
-    """How a call ended, and its text. A command that exits with another code than 0 counts as failed."""
+    """How a call ended. A command that exits with another code than 0 counts as failed."""
 
     status: Literal["done", "failed", "refused"]
     text: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,9 +15,9 @@ from lmagent.core.view import View
 from lmagent.engine.session import Session
 from lmagent.tools.plain import NotPlain, names_in, read_plain
 
-COMMANDS = (".lmagent", "commands")
-"""The folder of the workspace's own commands."""
+COMMANDS = (".lmagent", "commands")  # the folder of the workspace's own commands
 
+# Headings of `/help`, in order.
 CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
     "Conversation",
     "Changes of files",
@@ -25,18 +25,13 @@ CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
     "Model and settings",
     "Facts",
 )
-"""Headings of `/help`, in order."""
 
-OWN = "Of this workspace"
-"""The heading of the workspace's own commands."""
-
-FIRST_LINE = 80
-"""Characters of a command's first line that are shown."""
+OWN = "Of this workspace"  # the heading of the workspace's own commands
+FIRST_LINE = 80  # characters of a command's first line that are shown
 
 _LINE = re.compile(r"/([\w:?-]*)(?:\s+(.*))?", re.DOTALL)
 
-LONGEST = 50_000
-"""Characters of a command; a longer text is something else."""
+LONGEST = 50_000  # characters of a command; a longer text is something else
 
 
 class SlashContext(Struct, frozen=True):
@@ -62,25 +57,19 @@ class Choice(Struct, frozen=True):
 
 
 class SlashResult(Struct, frozen=True):
-    """The result of a command.
-
-    Attributes:
-        submit: sent to the model as if typed.
-        run: the session has a turn to run.
-        headed: lines of `text` that end with a colon are headings.
-    """
+    """The result of a command."""
 
     text: str = ""
     diff: bool = False
-    submit: str = ""
+    submit: str = ""  # sent to the model as if typed
     session: Session | None = None
     fresh: bool = False
     quit: bool = False
-    run: bool = False
+    run: bool = False  # the session has a turn to run
     copy: str = ""
     choices: tuple[Choice, ...] = ()
     theme: str = ""
-    headed: bool = False
+    headed: bool = False  # lines of `text` that end with a colon are headings
 
 
 def is_command(text: str) -> bool:
@@ -114,11 +103,11 @@ async def dispatch(line: str, context: SlashContext) -> SlashResult:
 def _way_on(name: str, known: list[str]) -> str:
     from difflib import get_close_matches  # only a wrong name needs it
 
-    rest = "/help lists them; a space before the slash sends it as a message"
-    if name.lower() in ELSEWHERE:
-        return f"{ELSEWHERE[name.lower()]}. {rest}"
     near = [f"/{match}" for match in get_close_matches(name.lower(), [*known, *SYNONYMS], n=3)]
-    return f"did you mean {' or '.join(near)}? {rest}" if near else rest
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    if name.lower() in ELSEWHERE:
+        meant = f"{ELSEWHERE[name.lower()]}. "
+    return f"{meant}/help lists them; a space before the slash sends it as a message"
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
@@ -126,44 +115,35 @@ def user_commands(workspace: Path) -> dict[str, SlashCommand]:
 
     A link or a special file is listed as skipped, and never opened.
     """
-    found: dict[str, SlashCommand] = {}
-    try:
-        names = names_in(workspace, COMMANDS)
-    except NotPlain:
-        return found
-    for name in names:
-        stem = name.removesuffix(".md")
-        if stem != name and re.fullmatch(r"[A-Za-z0-9_-]+", stem):
-            found[stem] = _command(workspace, stem)
-    return found
+    with suppress(NotPlain):
+        stems = (name.removesuffix(".md") for name in names_in(workspace, COMMANDS) if name.endswith(".md"))
+        return {stem: _command(workspace, stem) for stem in stems if re.fullmatch(r"[A-Za-z0-9_-]+", stem)}
+    return {}
 
 
 def _command(workspace: Path, name: str) -> SlashCommand:
-    try:
-        found = read_plain(workspace, (*COMMANDS, f"{name}.md"), FIRST_LINE)
-    except NotPlain as what:
-        return SlashCommand(name, "", f"skipped: its file is {what}", _sender(workspace, name), OWN)
-    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
-    return SlashCommand(name, "[arguments]", line, _sender(workspace, name), OWN)
+    file = (*COMMANDS, f"{name}.md")
+    path = "/".join(file)
 
-
-def _sender(workspace: Path, name: str) -> Callable[[SlashContext, str], Awaitable[SlashResult]]:
-    path = "/".join((*COMMANDS, f"{name}.md"))
-
-    async def run(context: SlashContext, argument: str) -> SlashResult:
+    async def run(_: SlashContext, argument: str) -> SlashResult:
         try:
-            found = read_plain(workspace, (*COMMANDS, f"{name}.md"), LONGEST)
+            found = read_plain(workspace, file, LONGEST)
         except NotPlain as what:
             raise ConfigError(f"/{name} cannot be used: {path} is {what}", fix="make it a regular file") from None
         if found is None:
             raise ConfigError(f"/{name} cannot be used: {path} is gone", fix="/help lists what there is")
         if found.more:
             raise ConfigError(f"/{name} cannot be used: {path} is longer than {LONGEST:,} characters", fix="shorten it")
-        text = found.text
-        filled = text.replace("$ARGUMENTS", argument) if "$ARGUMENTS" in text else f"{text}\n\n{argument}".strip()
-        return SlashResult(submit=filled)
+        if "$ARGUMENTS" in found.text:
+            return SlashResult(submit=found.text.replace("$ARGUMENTS", argument))
+        return SlashResult(submit=f"{found.text}\n\n{argument}".strip())
 
-    return run
+    try:
+        found = read_plain(workspace, file, FIRST_LINE)
+    except NotPlain as what:
+        return SlashCommand(name, "", f"skipped: its file is {what}", run, OWN)
+    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
+    return SlashCommand(name, "[arguments]", line, run, OWN)
 
 
 def _unusable(workspace: Path) -> str:
@@ -177,6 +157,7 @@ def _unusable(workspace: Path) -> str:
 
 # --- names in other agents and model runners --------------------------------------------------------------------------
 
+# Names of commands of ours that do the same.
 SYNONYMS = {
     "?": "help",
     "approvals": "permissions",
@@ -191,10 +172,10 @@ SYNONYMS = {
     "todos": "todo",
     "tokens": "context",
 }
-"""Names of commands of ours that do the same."""
 
 _MENTION = "write @PATH in your message to attach a file"
 
+# Our equivalent of another program's command.
 ELSEWHERE = {
     "add": _MENTION,
     "add-dir": "start lmagent with --workspace FOLDER to work elsewhere",
@@ -236,4 +217,3 @@ ELSEWHERE = {
     "test": "ask the agent, or type !COMMAND",
     "web": "run lmagent web in your shell for the page",
 }
-"""Our equivalent of another program's command."""

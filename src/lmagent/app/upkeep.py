@@ -19,23 +19,12 @@ from lmagent.store.index import Unattended
 if TYPE_CHECKING:
     from lmagent.app.runner import Runner
 
-TICK = 1.0
-"""Seconds between two looks at the open sessions."""
-
-LOOK = 5.0
-"""Seconds between two looks for left work of other processes."""
-
-LEFT = 10.0
-"""Seconds for which an idle session stays open after its last watcher has gone."""
-
-IDLE = 120.0
-"""Seconds for which an idle, watched session stays open; then a terminal may open it."""
-
-REFUSED = 60.0
-"""Seconds after which a session with an unwritable log is tried again."""
-
-SOON = 60.0
-"""Seconds before its time at which a waiting session is opened."""
+TICK = 1.0  # seconds between two looks at the open sessions
+LOOK = 5.0  # seconds between two looks for left work of other processes
+LEFT = 10.0  # seconds for which an idle session stays open after its last watcher has gone
+IDLE = 120.0  # seconds for which an idle, watched session stays open; then a terminal may open it
+REFUSED = 60.0  # seconds after which a session with an unwritable log is tried again
+SOON = 60.0  # seconds before its time at which a waiting session is opened
 
 
 class Upkeep:

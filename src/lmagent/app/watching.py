@@ -18,32 +18,22 @@ from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.state import SessionState
 from lmagent.store.jsonl import JsonlStore
 
-PAUSE = 0.1
-"""Seconds between two looks of a watcher: faster changes are shown together."""
-
-GONE = 1.0
-"""Seconds between two checks that the working process still lives."""
-
-SHOWN = 12
-"""Tasks, and latest background commands, that are shown; the rest is counted."""
+PAUSE = 0.1  # seconds between two looks of a watcher: faster changes are shown together
+GONE = 1.0  # seconds between two checks that the working process still lives
+SHOWN = 12  # tasks, and latest background commands, that are shown; the rest is counted
 
 _MARKS = {"completed": "✓", "in_progress": "▸", "failed": "✗", "blocked": "!", "skipped": "-"}
 _ENDED = re.compile(r"^(?:<jobs>)?(job\d+) ended: ([^<\n]*)", re.MULTILINE)
 
 
 class Node(Struct, frozen=True):
-    """A session in a tree; `step` and `tokens` include those of its sub-agents.
-
-    Attributes:
-        task: id of the task that it was begun for; empty for none.
-        status: running, interrupted, idle, or how its last turn ended.
-    """
+    """A session in a tree; `step` and `tokens` include those of its sub-agents."""
 
     session: str
     parent: str
-    task: str
+    task: str  # id of the task that it was begun for; empty for none
     objective: str
-    status: str
+    status: str  # running, interrupted, idle, or how its last turn ended
     step: int
     tokens: int
     title: str

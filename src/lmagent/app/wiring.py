@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from lmagent.app import children
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
-from lmagent.app.environment import ENVIRONMENT_NOTE, Environment
 from lmagent.app.host import Host
-from lmagent.app.prompt import DATE_NOTE, date_note, instructions_note, set_options, workspace_note
+from lmagent.app.kept import kept_changes
+from lmagent.app.prompt import (
+    DATE_NOTE,
+    ENVIRONMENT_NOTE,
+    Environment,
+    date_note,
+    instructions_note,
+    set_options,
+    workspace_note,
+)
 from lmagent.app.registry import Registry, load_plugins
-from lmagent.app.undoing import kept_changes
+from lmagent.app.subagents import children
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
@@ -108,7 +114,9 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     live = _logged(HttpTransport(), workspace.path, settings)
     own: OwnServer | None = None
     if not settings.given_endpoint and not split_name(settings.llm_model)[0] and options.replay is None:
-        settings, own = await _with_found_server(settings, live, say)
+        from lmagent.app.servers.found import with_found_server
+
+        settings, own = await with_found_server(settings, live, say)
     registry, replay = registry_of(workspace.path, settings), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
@@ -218,36 +226,13 @@ def checks_of_the_work(registry: Registry) -> None:
     registry.reviews.append(proof)
 
 
-async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
-    """Without a configured model server, use the first usual one that runs, else run our own."""
-    from lmagent.app.servers.builtin import builtin_server, in_library, running_server
-    from lmagent.app.servers.reach import lists, preferred
-    from lmagent.providers.discovery import discover, usual
-
-    found = await discover(transport, usual(os.environ))
-    chosen = preferred(found, settings.llm_model) if found else None
-    if chosen is not None and (not settings.llm_model or lists(chosen, settings.llm_model) or not in_library(settings)):
-        say(f"Found {chosen.name} at {chosen.base_url}" + _others([one.name for one in found if one is not chosen]))
-        return replace(settings, llm_url=chosen.base_url), None
-    if (running := running_server(settings)) is not None:
-        say(f"Found lmagent's model server at {running.llm_url}")
-        return running, None
-    built = await builtin_server(settings)
-    if built is None:
-        return settings, None
-    say(f"{built[0].llm_model} runs here, on the built-in engine")
-    return built
-
-
-def _others(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)} run too; choose with --base-url or LLM_URL)" if names else ""
-
-
 def _initial_commands(options: HostOptions, settings: Settings) -> tuple[SetMode | SetModel, ...]:
     """Return the commands for resumed sessions: the command line wins over their logs."""
-    mode = (SetMode(mode=settings.permission_mode, by="flag"),) if "permission_mode" in options.flags else ()
-    model = (SetModel(model=settings.llm_model, by="flag"),) if "llm_model" in options.flags else ()
-    return (*mode, *model)
+    commands = {
+        "permission_mode": SetMode(mode=settings.permission_mode, by="flag"),
+        "llm_model": SetModel(model=settings.llm_model, by="flag"),
+    }
+    return tuple(command for name, command in commands.items() if name in options.flags)
 
 
 def _agent(settings: Settings) -> Agent:

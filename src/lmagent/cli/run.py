@@ -20,7 +20,7 @@ from lmagent.core.errors import LmagentError, ungrouped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.app.servers.reach import StandIn
+    from lmagent.app.servers.found import StandIn
     from lmagent.app.wiring import HostOptions
     from lmagent.config.settings import Settings
 
@@ -237,7 +237,7 @@ def _stand_in(options: HostOptions) -> StandIn | None:
         return None
     import anyio
 
-    from lmagent.app.servers.reach import stand_in
+    from lmagent.app.servers.found import stand_in
 
     return anyio.run(stand_in, loaded)
 
@@ -247,7 +247,7 @@ def _with_answering_server(options: HostOptions) -> HostOptions:
     found = _stand_in(options)
     if found is None or not click.confirm(f"{found}. Use it?", default=True, err=True):
         return options
-    from lmagent.app.servers.reach import keep
+    from lmagent.app.servers.found import keep
     from lmagent.app.wiring import load_settings
 
     _say(keep(load_settings(options), found))

@@ -15,7 +15,7 @@ from lmagent.planning.proposing import PlanWords
 from lmagent.tools.sanitize import printable, visible
 
 if TYPE_CHECKING:
-    from lmagent.app.nested import NestedLines
+    from lmagent.app.subagents.nested import NestedLines
     from lmagent.headless.life import ActivityLine
 
 FLUSH_EVERY = 0.04
@@ -128,7 +128,7 @@ class TextPrinter:
 
     @cached_property
     def _nested(self) -> NestedLines:
-        from lmagent.app.nested import NestedLines  # most sessions have no sub-agent
+        from lmagent.app.subagents.nested import NestedLines  # most sessions have no sub-agent
 
         return NestedLines()
 

@@ -22,9 +22,8 @@ from lmagent.engine.work import WorkState
 from lmagent.planning.tasks import Store
 from lmagent.planning.tools import NoArgs, StateUpdate
 
-MOST_QUEUED = 500
-LONGEST = 12_000
-"""Items of the queue, and characters of the whole state: the prompt repeats it after every compaction."""
+# Items of the queue, and characters of the whole state: the prompt repeats it after every compaction.
+MOST_QUEUED, LONGEST = 500, 12_000
 
 
 async def update(store: Store, arguments: StateUpdate, ctx: ToolContext) -> ToolOutput:

@@ -26,19 +26,13 @@ if TYPE_CHECKING:
 
 
 class Choices(Struct, frozen=True):
-    """The user's settings for planning.
-
-    Attributes:
-        enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
-        approve: plans are approved unread.
-        small: says whether the window is too small for the tools of a batch.
-    """
+    """The user's settings for planning."""
 
     todos: bool = True
-    enforce: bool = True
+    enforce: bool = True  # a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`)
     deep: Budget = Budget(200, 1_500_000)
-    approve: bool = False
-    small: Callable[[], bool] = lambda: False
+    approve: bool = False  # plans are approved unread
+    small: Callable[[], bool] = lambda: False  # says whether the window is too small for the tools of a batch
 
 
 class Planning(Review):

@@ -14,8 +14,7 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.planning.batch import unmet
 
-TIMES = 2
-"""How often a model is sent back to work while the same things are open."""
+TIMES = 2  # how often a model is sent back to work while the same things are open
 
 SHOWN = 20
 

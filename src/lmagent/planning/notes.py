@@ -10,14 +10,9 @@ from lmagent.engine import budget
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import CATALOGUE_HEAD, catalogue_line
 
-ROUNDS = 10
-"""Rounds of calls in which a model may look around before it plans."""
-
-WARN_AT = 0.8
-"""Share of a budget after which the model gets a warning."""
-
-LONGEST = 8000
-"""Bytes of tasks after which the note shortens them."""
+ROUNDS = 10  # rounds of calls in which a model may look around before it plans
+WARN_AT = 0.8  # share of a budget after which the model gets a warning
+LONGEST = 8000  # bytes of tasks after which the note shortens them
 
 PLAN = (
     "<work>\nPlan mode: change nothing; only tools that read are allowed. Look around in at most "
@@ -79,8 +74,8 @@ def budget_note(state: SessionState) -> str:
 
 
 STEPS = ("plan_complete_step",)
+# Tools that most work does not need: the model learns of them once there is a plan, deep work or a batch.
 BATCH = ("task_state_update", "task_state_get", "task_reconcile", "manage_tasks")
-"""Tools that most work does not need: the model learns of them once there is a plan, deep work or a batch."""
 
 
 def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> str:

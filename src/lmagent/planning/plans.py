@@ -16,11 +16,8 @@ from lmagent.core.work import Plan, PlanStep, Task
 from lmagent.planning.tree import faults
 
 MOST_STEPS = 30
-LONGEST = 2000
-"""Characters of each text of a step."""
-
-LONGEST_PLAN = 24_000
-"""Characters of the whole plan as text."""
+LONGEST = 2000  # characters of each text of a step
+LONGEST_PLAN = 24_000  # characters of the whole plan as text
 
 LONGEST_ID = 64
 SHOWN_FAULTS = 8
@@ -35,24 +32,19 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 _STEP = _object(id=_TEXT, description=_TEXT, verification=_TEXT, risk=_TEXT, dependencies=_LIST)
 _STEPS = {"type": "array", "minItems": 1, "maxItems": MOST_STEPS, "items": _STEP}
+# JSON schema of a plan, for servers that can enforce one.
 SCHEMA = _object(title=_TEXT, goal=_TEXT, risk_areas=_LIST, steps=_STEPS)
-"""JSON schema of a plan, for servers that can enforce one."""
 
-_ITEM = re.compile(r"^(?:\*\*)?\d{1,2}[.)]\s+(?P<text>\S.*)$")
-"""A line of a numbered list, not indented."""
+_ITEM = re.compile(r"^(?:\*\*)?\d{1,2}[.)]\s+(?P<text>\S.*)$")  # a line of a numbered list, not indented
 
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
 class Unusable(Struct, frozen=True):
-    """The reason why a text is not a usable plan.
-
-    Attributes:
-        json: whether it contains a JSON object at all.
-    """
+    """The reason why a text is not a usable plan."""
 
     faults: tuple[str, ...]
-    json: bool = True
+    json: bool = True  # whether it contains a JSON object at all
 
     @property
     def words(self) -> str:
@@ -62,8 +54,7 @@ class Unusable(Struct, frozen=True):
 def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
     """Read the plan in a text: bare JSON or in a fence, with or without text (`PLAN_APPROVED`) around it.
 
-    Args:
-        taken: ids of other tasks of the session, which no step may have.
+    `taken` are ids of other tasks of the session, which no step may have.
     """
     objects = list(_objects(text))
     plans = [value for value in objects if "steps" in value or isinstance(value.get("plan"), dict)]

@@ -17,14 +17,11 @@ if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
     from lmagent.planning.plans import Unusable
 
-TRIES = 2
-"""How often a model gets the faults of its plan to correct them."""
+TRIES = 2  # how often a model gets the faults of its plan to correct them
+GRACE = 3  # rounds in which a model may learn that it has looked around enough
 
-GRACE = 3
-"""Rounds in which a model may learn that it has looked around enough."""
-
+# How a turn ends in which the decision was made.
 APPROVED = End("done", "plan", "the plan is approved; the work begins")
-"""How a turn ends in which the decision was made."""
 
 
 def fence(state: SessionState, tool: Tool) -> str:
@@ -121,8 +118,7 @@ def waits(session: Session, answer: str) -> End:
     return End("question", "plan", "the plan waits for your decision", answer, terminal=typed)
 
 
-_BEGINS = re.compile("[{`]")
-"""The beginning of a plan, or of the fence around it."""
+_BEGINS = re.compile("[{`]")  # the beginning of a plan, or of the fence around it
 
 
 class PlanWords:

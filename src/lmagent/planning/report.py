@@ -21,8 +21,7 @@ from lmagent.store.files import make_private, replace_whole
 FOLDER = (".lmagent", "reports")
 
 MOST_COMMANDS, MOST_FILES = 200, 500
-LONGEST = 300
-"""Characters of a command and of its result line."""
+LONGEST = 300  # characters of a command and of its result line
 
 
 class Gathered(Struct):

@@ -18,23 +18,18 @@ from lmagent.engine.session import Session
 from lmagent.engine.work import WorkState
 from lmagent.planning.tools import NoArgs, StepDone, TodoAdd, TodoComplete, TodoUpdate
 
-ROWS = 30
-"""Changed tasks that a result shows; the model has named the others itself."""
+ROWS = 30  # changed tasks that a result shows; the model has named the others itself
 
+# The part of the window, up to its trigger, that open tasks and the task state may take in their shortest form.
 WINDOW_SHARE = 0.4
-"""The part of the window, up to its trigger, that open tasks and the task state may take in their shortest form."""
 
-MOST_OPEN = 300
-"""Open tasks of a session: the prompt repeats each of them after a compaction."""
-
-LONGEST = 2000
-"""Characters of a title or a note."""
+MOST_OPEN = 300  # open tasks of a session: the prompt repeats each of them after a compaction
+LONGEST = 2000  # characters of a title or a note
 
 PREFIX: dict[TaskKind, str] = {"todo": "todo", "task": "t", "step": "s"}
 WORDS: dict[TaskKind, str] = {"todo": "todo", "task": "task", "step": "step of an approved plan"}
 
-Build = Callable[[WorkState], TasksChanged]
-"""Builds a change; raises ToolError to refuse it, and then nothing changes."""
+Build = Callable[[WorkState], TasksChanged]  # builds a change; raises ToolError to refuse it, and then nothing changes
 
 
 class Store:

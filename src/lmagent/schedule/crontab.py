@@ -11,42 +11,30 @@ from pathlib import Path
 from msgspec import Struct
 
 from lmagent.schedule.due import next_due
-from lmagent.schedule.jobs import find_job, read_jobs
-from lmagent.schedule.ledger import CronRun, Ledger
+from lmagent.schedule.jobs import CronJob, find_job, read_jobs
+from lmagent.schedule.ledger import Ledger
 from lmagent.schedule.times import local_zone, parse_schedule
 
 
 class CronRow(Struct, frozen=True):
-    """A job in a list.
-
-    Attributes:
-        schedule: as written in the file.
-        catch_up: the treatment of missed times.
-        session_id: the session that all its runs use; empty for a new one each time.
-        next: Unix seconds; None for never, or not by the clock.
-        last: Unix seconds; None for never.
-        outcome: of the last run; empty while it runs.
-        runs: the number of runs in the ledger.
-        permission: empty for the settings' mode.
-        hands_over: it runs a command with its result, or posts that.
-    """
+    """A job in a list."""
 
     id: str
     name: str
     enabled: bool
-    schedule: str
+    schedule: str  # as written in the file
     timezone: str
-    catch_up: str
-    session_id: str
-    next: int | None
-    last: int | None
-    outcome: str
-    runs: int
+    catch_up: str  # the treatment of missed times
+    session_id: str  # the session that all its runs use; empty for a new one each time
+    next: int | None  # Unix seconds; None for never, or not by the clock
+    last: int | None  # Unix seconds; None for never
+    outcome: str  # of the last run; empty while it runs
+    runs: int  # the number of runs in the ledger
     file: str
     line: int
     prompt: str = ""
-    permission: str = ""
-    hands_over: bool = False
+    permission: str = ""  # empty for the settings' mode
+    hands_over: bool = False  # it runs a command with its result, or posts that
 
 
 class CronList(Struct, frozen=True):
@@ -55,55 +43,46 @@ class CronList(Struct, frozen=True):
 
 
 class HistoryRow(Struct, frozen=True):
-    """A time at which a job was due.
-
-    Attributes:
-        at: Unix seconds; the first time, if several were missed.
-        what: claimed (it runs, or was cut off), ran, missed, delivering, delivered.
-        delivery: the outcome of the delivery.
-        by: the client that started it; empty for the schedule.
-        missed: how many times were missed.
-    """
+    """A time at which a job was due."""
 
     job: str
-    at: int
-    what: str
+    at: int  # Unix seconds; the first time, if several were missed
+    what: str  # claimed (it runs, or was cut off), ran, missed, delivering, delivered
     session: str = ""
     outcome: str = ""
-    delivery: str = ""
-    by: str = ""
-    missed: int = 0
+    delivery: str = ""  # the outcome of the delivery
+    by: str = ""  # the client that started it; empty for the schedule
+    missed: int = 0  # how many times were missed
 
 
 def cron_list(workspace: Path) -> CronList:
     """Return the jobs, disabled ones too."""
     found, ledger, now = read_jobs(workspace), _ledger(workspace), time.time()
-    rows: list[CronRow] = []
-    for job in found.jobs.values():
+
+    def row(job: CronJob) -> CronRow:
         history = ledger.history(job.id)
         runs = [run for run in history.runs.values() if run.stage != "missed"]
         last = runs[-1] if runs else None
-        rows.append(
-            CronRow(
-                id=job.id,
-                name=job.name,
-                enabled=job.enabled,
-                schedule=job.schedule.text,
-                timezone=job.schedule.zone,
-                catch_up=job.catch_up,
-                session_id=job.session_id,
-                next=next_due(job, history, now),
-                last=last.at if last else None,
-                outcome=last.outcome if last else "",
-                runs=len(runs),
-                file=job.file,
-                line=job.line,
-                prompt=job.prompt,
-                permission=job.rights.permission,
-                hands_over=bool(job.command or job.webhook),
-            )
+        return CronRow(
+            id=job.id,
+            name=job.name,
+            enabled=job.enabled,
+            schedule=job.schedule.text,
+            timezone=job.schedule.zone,
+            catch_up=job.catch_up,
+            session_id=job.session_id,
+            next=next_due(job, history, now),
+            last=last.at if last else None,
+            outcome=last.outcome if last else "",
+            runs=len(runs),
+            file=job.file,
+            line=job.line,
+            prompt=job.prompt,
+            permission=job.rights.permission,
+            hands_over=bool(job.command or job.webhook),
         )
-    return CronList(tuple(rows), found.problems)
+
+    return CronList(tuple(map(row, found.jobs.values())), found.problems)
 
 
 def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], str]:
@@ -117,8 +96,11 @@ def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[History
     ledger = _ledger(workspace)
     if id and id not in ledger.jobs():
         find_job(workspace, id)
-    names = [id] if id else ledger.jobs()
-    rows = [_history_row(name, run) for name in names for run in ledger.history(name).runs.values()]
+    rows: list[HistoryRow] = []
+    for job in [id] if id else ledger.jobs():
+        for run in ledger.history(job).runs.values():
+            missed = run.count if run.stage == "missed" else 0
+            rows.append(HistoryRow(job, run.at, run.stage, run.session, run.outcome, run.delivery, run.by, missed))
     return sorted(rows, key=lambda row: row.at, reverse=True)[:limit]
 
 
@@ -140,11 +122,6 @@ def _ledger(workspace: Path) -> Ledger:
     ledger = Ledger(workspace / ".lmagent", time.time)
     ledger.read()
     return ledger
-
-
-def _history_row(job: str, run: CronRun) -> HistoryRow:
-    missed = run.count if run.stage == "missed" else 0
-    return HistoryRow(job, run.at, run.stage, run.session, run.outcome, run.delivery, run.by, missed)
 
 
 def _line(row: CronRow) -> str:

@@ -20,14 +20,11 @@ from lmagent.sandbox.hosts import parse_pattern, parse_target
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.port import JobHost
 
-COMMAND_SECONDS = 300.0
-"""How long a command may take."""
+COMMAND_SECONDS = 300.0  # how long a command may take
+ANSWER_BYTES = 32_768  # bytes of the answer in the command's variable
 
-ANSWER_BYTES = 32_768
-"""Bytes of the answer in the command's variable."""
-
+# Attempts to reach a webhook; seconds before the second one (doubled for the third); seconds for each.
 TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
-"""Attempts to reach a webhook; seconds before the second one (doubled for the third); seconds for each."""
 
 
 class DeliveredResult(Struct, frozen=True):
@@ -45,9 +42,8 @@ class DeliveredResult(Struct, frozen=True):
 async def deliver(host: JobHost, job: CronJob, result: DeliveredResult, *, again: bool) -> str:
     """Deliver a result; return the outcome as text, the first failure if there is one.
 
-    Args:
-        again: an earlier process died during the delivery. A webhook is then called again, with the same
-            `Idempotency-Key`; a command is not, since it may have run.
+    If an earlier process died during the delivery, a webhook is called `again`, with the same `Idempotency-Key`; a
+    command is not, since it may have run.
     """
     said: list[str] = []
     if job.webhook:

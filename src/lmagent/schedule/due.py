@@ -5,14 +5,9 @@ from __future__ import annotations
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.ledger import WRONG_CLOCK, JobHistory, LedgerEntry
 
-GRACE = 60.0
-"""Seconds by which a time may be late and still not count as missed."""
-
-MOST = 100
-"""Times that `catch_up: all` makes up for; older ones are missed."""
-
-COUNTED = 1000
-"""Missed times that are counted; the rest is reported as "at least" this many."""
+GRACE = 60.0  # seconds by which a time may be late and still not count as missed
+MOST = 100  # times that `catch_up: all` makes up for; older ones are missed
+COUNTED = 1000  # missed times that are counted; the rest is reported as "at least" this many
 
 
 def decide(job: CronJob, history: JobHistory, now: float) -> list[LedgerEntry]:

@@ -25,23 +25,19 @@ from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_fold
 SUFFIX = ".task"
 CLAIMED, FAILED = "claimed", "failed"
 
-LARGEST = 1_000_000
-"""Bytes of a task; a larger file is not a task."""
+LARGEST = 1_000_000  # bytes of a task; a larger file is not a task
+SETTLED = 1.0  # seconds for which a file of unknown origin must be unchanged before it counts as whole
 
-SETTLED = 1.0
-"""Seconds for which a file of unknown origin must be unchanged before it counts as whole."""
-
+# Seconds after which a file that is no task is put aside; before that, a program may be about to rename it.
 STRAY = 60.0
-"""Seconds after which a file that is no task is put aside; before that, a program may be about to rename it."""
 
+# Tasks claimed at one look, to keep it short; and claimed unfinished tasks at most, which leaves the rest to others.
 AT_A_LOOK, HELD = 100, 1000
-"""Tasks claimed at one look, to keep it short; and claimed unfinished tasks at most, which leaves the rest to others.
-"""
 
 LONGEST_NAME = 120
 
+# Names that `submit` gives: these files were whole when they got them.
 _OURS = re.compile(r"\d{8}_\d{6}_[0-9a-f]{16}\.task")
-"""Names that `submit` gives: these files were whole when they got them."""
 
 
 class Claimed(Struct, frozen=True):
@@ -68,9 +64,8 @@ class Inbox:
             raise StoreError("there is no task to submit", terminal='lmagent submit "what to do"')
         content = written(task, rights).encode("utf-8", "replace")
         if len(content) > LARGEST:
-            raise StoreError(
-                f"the task has {len(content):,} bytes, more than {LARGEST:,}", fix="put it into a file and name that"
-            )
+            text = f"the task has {len(content):,} bytes, more than {LARGEST:,}"
+            raise StoreError(text, fix="put it into a file and name that")
         name = f"{new_session_id(now)}{os.urandom(5).hex()}{SUFFIX}"
         beside, target = self.folder / f".{name}.new", self.folder / name
         try:
@@ -95,17 +90,16 @@ class Inbox:
         try:
             self._require_real()
             held = self._claimed(problems)
-            room = min(AT_A_LOOK, HELD - len(held))
-            for entry in self._entries(self.folder) if room > 0 else ():
+            most = min(HELD, len(held) + AT_A_LOOK)
+            for entry in self._entries(self.folder):
+                if len(held) >= most:
+                    break
                 if (why := _misfit(entry, now)) is not None:
                     problems += self._put_aside(Path(entry.path), why) if why else []
                     continue
                 session = f"{new_session_id(now)}{os.urandom(3).hex()}"  # thousands may be claimed in one second
                 taken = self._move(Path(entry.path), CLAIMED, f"{session}~{_plain(entry.name)}{SUFFIX}")
                 held += [Claimed(taken, session)] if taken is not None else []
-                room -= 1
-                if not room:
-                    break
             return held, problems
         except OSError as error:
             raise store_error(error, "the inbox could not be read", self.folder) from error

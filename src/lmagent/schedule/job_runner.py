@@ -32,14 +32,11 @@ from lmagent.schedule.port import JobSession, Sessions
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart
 from lmagent.schedule.turns import input_of, turn_of, unattended, wake
 
-KINDS = ("wait", "inbox", "cron")
-"""The kinds of origins whose turns are jobs."""
+KINDS = ("wait", "inbox", "cron")  # the kinds of origins whose turns are jobs
+BUSY = 1.0  # seconds after which a session that another process has open is tried again
 
-BUSY = 1.0
-"""Seconds after which a session that another process has open is tried again."""
-
+# Seconds after a job was given for which its turn waits for a model server; then the turn ends as an error.
 PATIENCE = 86_400.0
-"""Seconds after a job was given for which its turn waits for a model server; then the turn ends as an error."""
 
 T = TypeVar("T")
 

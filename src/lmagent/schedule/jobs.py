@@ -9,7 +9,6 @@ A bad job is reported with its line and does not stop others. Every change keeps
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,31 +23,27 @@ from lmagent.schedule.ledger import locked
 from lmagent.schedule.rights import Rights, read_rights
 from lmagent.schedule.times import Schedule, local_zone, parse_schedule
 
+# Files with jobs, relative to the workspace: the place that earlier agents used, and our own.
 FILES = ("cron.json", ".lmagent/cron.json")
-"""Files with jobs, relative to the workspace: the place that earlier agents used, and our own."""
 
+# For times that passed while no scheduler ran: run the last one, none, or each.
 CatchUp = Literal["once", "skip", "all"]
-"""For times that passed while no scheduler ran: run the last one, none, or each."""
 
 _PLAIN = re.compile("[^\\0\ud800-\udfff]*")
 _TEXTS = ("id", "name", "schedule", "prompt", "session_id", "timezone", "catch_up", "command", "webhook")
 _OTHERS = ("enabled", "permission", "allow")
+# Keys that other programs write and nothing here uses.
 _IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_count", "last_status"})
-"""Keys that other programs write and nothing here uses."""
 
 
 class CronJob(Struct, frozen=True):
-    """One job.
-
-    Attributes:
-        session_id: the session that it continues; empty for a new one each time.
-    """
+    """One job."""
 
     id: str
     schedule: Schedule
     prompt: str
     name: str = ""
-    session_id: str = ""
+    session_id: str = ""  # the session that it continues; empty for a new one each time
     enabled: bool = True
     catch_up: CatchUp = "once"
     command: str = ""
@@ -99,14 +94,19 @@ def read_jobs(workspace: Path) -> JobList:
 
 def stamps(workspace: Path) -> tuple[tuple[int, int] | None, ...]:
     """Return values that change with the files: their times of change (ns) and sizes."""
-    return tuple(_stamp(workspace / file) for file in FILES)
+
+    def stamp(path: Path) -> tuple[int, int] | None:
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    return tuple(stamp(workspace / file) for file in FILES)
 
 
 def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
-    """Add a job to the file.
-
-    Raises ConfigError: it is wrong, its id is taken, or the file cannot be read or written; nothing was changed.
-    """
+    """Add a job to the file. If it is wrong, or its id is taken, nothing is changed."""
     file = FILES[0] if (workspace / FILES[0]).exists() else FILES[1]
     try:
         job = _job(dict(fields), file, 0)
@@ -124,15 +124,12 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
 
 
 def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJob:
-    """Change fields of a job in its file; an empty text removes a field, and the rest of its entry stays.
-
-    Raises ConfigError if the job does not exist or would be wrong, or the file cannot be read or written.
-    """
+    """Change fields of a job in its file; an empty text removes a field, and the rest of its entry stays."""
     job = find_job(workspace, id)
 
     def change(rows: list[Any]) -> None:
         row = _row_of(rows, id)
-        changed = {name: value for name, value in {**row, **fields}.items() if value != ""}
+        changed = {name: value for name, value in {**row, **fields}.items() if name not in fields or value != ""}
         try:
             _job(changed, job.file, 0)
         except ValueError as error:
@@ -145,20 +142,16 @@ def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJo
 
 
 def remove_job(workspace: Path, id: str) -> None:
-    """Remove a job from its file. Raises ConfigError if it does not exist, or the file cannot be written."""
     job = find_job(workspace, id)
     _rewrite(workspace, job.file, lambda rows: rows.remove(_row_of(rows, id)))
 
 
 def set_enabled(workspace: Path, id: str, enabled: bool) -> CronJob:
-    """Switch a job on or off in its file. Raises ConfigError if it does not exist, or the file cannot be written."""
-    job = find_job(workspace, id)
-    _rewrite(workspace, job.file, lambda rows: _row_of(rows, id).update(enabled=enabled))
-    return find_job(workspace, id)
+    return change_job(workspace, id, {"enabled": enabled})
 
 
 def find_job(workspace: Path, id: str) -> CronJob:
-    """Return a job. Raises ConfigError: it does not exist; the message includes problems of the files."""
+    """Return a job. If it does not exist, the error includes problems of the files."""
     found = read_jobs(workspace)
     if id not in found.jobs:
         known = ", ".join(found.jobs) or "no jobs exist"
@@ -175,16 +168,12 @@ def _text(path: Path) -> str | None:
     try:
         return None if content is None else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not UTF-8: {error.reason} at byte {error.start}", fix="save it as UTF-8"
-        ) from None
+        where = f"{error.reason} at byte {error.start}"
+        raise ConfigError(f"{path} is not UTF-8: {where}", fix="save it as UTF-8") from None
 
 
 def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
-    """Return the entries of the list, each with its line; empty if the file does not exist.
-
-    Raises ConfigError: it is not a list in JSON. An empty file has no entries: a program may be about to write it.
-    """
+    """Return the entries of the list, each with its line; empty if the file does not exist."""
     if text is None:
         return []
     if not text.strip():
@@ -192,8 +181,8 @@ def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
     try:
         document: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        is_located = isinstance(error, json.JSONDecodeError)
+        where, why = (f" line {error.lineno}", error.msg) if is_located else ("", str(error))
         raise ConfigError(f"{file}{where}: this is no JSON: {why}", fix="correct it; its jobs do not run") from None
     if not isinstance(document, list):
         raise ConfigError(f"{file} line 1: it must be a list of jobs: [ … ]", fix="put the jobs into [ and ]")
@@ -260,14 +249,6 @@ def _check(texts: Mapping[str, str]) -> None:
 def _named(row: Any) -> str:
     id = cast("dict[str, Any]", row).get("id") if isinstance(row, dict) else None
     return f"job {id!r}: " if id else ""
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -32,23 +32,12 @@ from lmagent.store.files import (
 )
 from lmagent.store.lock import hold
 
-HISTORY = 500
-"""Times of a job that are remembered; older ones are covered by the horizon."""
-
-WRONG_CLOCK = 600.0
-"""Seconds a horizon may lie in the future; beyond that the clock must have been wrong."""
-
-LATEST = 253402300799
-"""The last second of the year 9999; no ledger has later times."""
-
-LARGE = 2 << 20
-"""Bytes of the file after which it is shortened, if that at least halves it."""
-
-HEAD = 128
-"""Bytes of the beginning that identify a file."""
-
-PATIENCE, PAUSE = 10.0, 0.01
-"""Seconds to wait for a lock, and between two tries."""
+HISTORY = 500  # times of a job that are remembered; older ones are covered by the horizon
+WRONG_CLOCK = 600.0  # seconds a horizon may lie in the future; beyond that the clock must have been wrong
+LATEST = 253402300799  # the last second of the year 9999; no ledger has later times
+LARGE = 2 << 20  # bytes of the file after which it is shortened, if that at least halves it
+HEAD = 128  # bytes of the beginning that identify a file
+PATIENCE, PAUSE = 10.0, 0.01  # seconds to wait for a lock, and between two tries
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered", "history"]
 
@@ -136,8 +125,7 @@ class Ledger:
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         self.path = home / "cron-history.jsonl"
-        self.damaged = 0
-        """Lines that could not be read."""
+        self.damaged = 0  # lines that could not be read
         self._lock = home / "cron-history.lock"
         self._now = now
         self._held = False
@@ -163,10 +151,11 @@ class Ledger:
             return
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be read", self.path) from error
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(fd)
+            raise StoreError(f"{self.path} is no regular file", fix="move it away")
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise StoreError(f"{self.path} is no regular file", fix="move it away")
             same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._read_to
             if not same or file.read(len(self._head)) != self._head:
                 self._begin_anew((found.st_dev, found.st_ino))

@@ -75,8 +75,7 @@ def taken_apart(text: str) -> tuple[str, Rights]:
 
 # --- trust ------------------------------------------------------------------------------------------------------------
 
-SIGNS = ("cron.json", ".lmagent/cron.json", ".lmagent/inbox")
-"""The files of a workspace that may hold jobs."""
+SIGNS = ("cron.json", ".lmagent/cron.json", ".lmagent/inbox")  # the files of a workspace that may hold jobs
 
 WAIT = "the jobs of this folder (cron.json, inbox) wait until you trust it"
 TRUST = "lmagent config trust"

@@ -36,26 +36,20 @@ from lmagent.store.files import make_private, store_error
 from lmagent.store.index import Unattended
 from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
 
-NOTHING = "nothing"
-"""The id of an empty job."""
+NOTHING = "nothing"  # the id of an empty job
+TICK = 0.5  # longest pause between two looks at the wall clock, in seconds: the clock may have been set
+REVIVAL = 900.0  # seconds after which jobs that were given up get another chance: a full disk may have room again
 
-TICK = 0.5
-"""Longest pause between two looks at the wall clock, in seconds: the clock may have been set."""
-
-REVIVAL = 900.0
-"""Seconds after which jobs that were given up get another chance: a full disk may have room again."""
-
+# Seconds for which the files must be unchanged before a job that is in none of them counts as removed: some programs
+# write a file by emptying or removing it first.
 SETTLED = 2.0
-"""Seconds for which the files must be unchanged before a job that is in none of them counts as removed: some
-programs write a file by emptying or removing it first."""
 
 
 class Scheduler:
     """Runs the work of a workspace when it is due.
 
-    Args:
-        startup: run the jobs that are due at a start, unless another scheduler runs already.
-        single: run only the jobs of `run_now`.
+    At a `startup` it runs the jobs for that, unless another scheduler runs already. A `single` one runs only the job of
+    `run_now`.
     """
 
     def __init__(self, sessions: Sessions, *, startup: bool = False, single: bool = False) -> None:

@@ -33,24 +33,20 @@ _DAILY = re.compile(r"daily\s+([01]?\d|2[0-3]):([0-5]\d)", re.IGNORECASE)
 _HOURLY = re.compile(r"hourly\s+:([0-5]\d)", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+# An iteration starts this much earlier, before any jump of the clocks that could matter: so due times do not depend on
+# the start.
 _RUN_UP = timedelta(hours=4)
-"""An iteration starts this much earlier, before any jump of the clocks that could matter: so due times do not depend on
-the start."""
 
+# Seconds in which the latest due time is looked for; the first window that contains one contains few.
 _WINDOWS = (3600, 86400, 32 * 86400, 400 * 86400)
-"""Seconds in which the latest due time is looked for; the first window that contains one contains few."""
 
 
 class Schedule(Struct, frozen=True):
-    """When a job is due.
-
-    Attributes:
-        kind: `every` so many seconds, `calendar` by the fields of a cron line, `startup`.
-    """
+    """When a job is due."""
 
     text: str
     zone: str = "UTC"
-    kind: Kind = "startup"
+    kind: Kind = "startup"  # `every` so many seconds, `calendar` by the fields of a cron line, `startup`
     seconds: int = 0
     line: str = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lmagent.app.nested import NestedLines
+from lmagent.app.subagents.nested import NestedLines
 from lmagent.core import events as ev
 from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
 from lmagent.core.messages import NO_WORDS, Thinking

@@ -14,8 +14,7 @@ from lmagent.core.tool import Tool
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.store.spent import UsageSums
 
-DAYS = 14
-"""Days that the bars of `/usage` show, today included."""
+DAYS = 14  # days that the bars of `/usage` show, today included
 
 _CELLS = 36
 _BAR = 20
@@ -97,8 +96,8 @@ def _note_bytes(state: SessionState) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
+# Tools whose description for the model begins with its arguments.
 _ABOUT = {"todo_update": "Change the text or the status of a todo."}
-"""Tools whose description for the model begins with its arguments."""
 
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
-from textwrap import wrap
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from lmagent.app.registry import SlashCommand
@@ -46,11 +46,8 @@ Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
 
 PATHS_SHOWN = 20
 
-OFFERED = 20
-"""Sessions that `/resume` offers."""
-
-_HELP_WIDTH = 80
-"""Columns of a terminal of the usual width; `/help` fits into it."""
+OFFERED = 20  # sessions that `/resume` offers
+_HELP_WIDTH = 80  # columns of a terminal of the usual width; `/help` fits into it
 
 _USAGE_WIDTH = 25
 
@@ -103,25 +100,17 @@ def commands() -> Iterator[SlashCommand]:
 async def _help(context: SlashContext, _: str) -> SlashResult:
     groups = dict[str, list[str]]()
     for item in all_commands(context.host).values():
-        groups.setdefault(item.group, []).extend(_help_rows(f"/{item.name} {item.usage}", item.help))
-    parts = ("\n".join((f"{group}:", *groups[group])) for group in sorted(groups, key=_place))
+        groups.setdefault(item.group, []).append(_help_rows(f"/{item.name} {item.usage}", item.help))
+    places = (*GROUPS, *(group for group in groups if group not in (*GROUPS, OWN)), OWN)
+    parts = ("\n".join((f"{group}:", *groups[group])) for group in sorted(groups, key=places.index))
     return SlashResult("\n\n".join((*parts, KEYS)), headed=True)
 
 
-def _place(group: str) -> int:
-    """Return the position of a group in `/help`; groups of plugins and of the workspace come last."""
-    return GROUPS.index(group) if group in GROUPS else len(GROUPS) + (group == OWN)
-
-
-def _help_rows(usage: str, text: str) -> list[str]:
+def _help_rows(usage: str, text: str) -> str:
     """Return a command and its description in rows of 80 columns; a long usage has a row of its own."""
-    first, *more = wrap(text, _HELP_WIDTH - _USAGE_WIDTH) or [""]
-    begin = (
-        [usage, f"{'':<{_USAGE_WIDTH}}{first}"]
-        if len(usage) > _USAGE_WIDTH - 2
-        else [f"{usage:<{_USAGE_WIDTH}}{first}"]
-    )
-    return [*begin, *(f"{'':<{_USAGE_WIDTH}}{part}" for part in more)]
+    pad = " " * _USAGE_WIDTH
+    rows = fill(text, _HELP_WIDTH, initial_indent=pad, subsequent_indent=pad) or pad
+    return f"{usage}\n{rows}" if len(usage) > _USAGE_WIDTH - 2 else f"{usage:<{_USAGE_WIDTH}}{rows[_USAGE_WIDTH:]}"
 
 
 async def _sessions(context: SlashContext, words: str) -> SlashResult:
@@ -152,14 +141,14 @@ async def _resume(context: SlashContext, name: str) -> SlashResult:
 def _offered_sessions(context: SlashContext) -> SlashResult:
     from lmagent.app.records import session_rows  # opens the index
 
-    here = context.session.state.session if context.session else ""
-    choices = [
-        Choice(f"/resume {row.id}", f"{age(context.host.clock.now() - row.updated):>6}  {row.title or '(no title)'}")
+    now, here = context.host.clock.now(), context.session.state.session if context.session else ""
+    choices = tuple(
+        Choice(f"/resume {row.id}", f"{age(now - row.updated):>6}  {row.title or '(no title)'}")
         for row in session_rows(context.host.store.root, OFFERED, "", shelf="open")
         if row.id != here
-    ]
+    )
     listed = "\n".join(f"{choice.line}  {choice.label}" for choice in choices)
-    return SlashResult(listed or "there is no session to resume yet", choices=tuple(choices))
+    return SlashResult(listed or "there is no session to resume yet", choices=choices)
 
 
 async def _fork(context: SlashContext, seq: str) -> SlashResult:
@@ -195,17 +184,16 @@ def _count(which: str, command: str) -> int:
 
 
 async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
-    event = await need_session(context).send(command)
+    session = need_session(context)
+    event = await session.send(command)
     assert isinstance(event, FilesRestored)
-    did = "Undone" if event.to == "before" else "Redone"
-    lines = [f"{did}: {_listed(event.paths) or 'nothing'}"]
-    lines += [
-        f"{'in part' if refusal.path in event.paths else 'left alone'}: {refusal.path}: {refusal.reason}"
-        for refusal in event.refused[:PATHS_SHOWN]
-    ]
+    lines = [f"{'Undone' if event.to == 'before' else 'Redone'}: {_listed(event.paths) or 'nothing'}"]
+    for refusal in event.refused[:PATHS_SHOWN]:
+        how = "in part" if refusal.path in event.paths else "left alone"
+        lines.append(f"{how}: {refusal.path}: {refusal.reason}")
     if len(event.refused) > PATHS_SHOWN:
         lines.append(f"left alone: {len(event.refused) - PATHS_SHOWN} more")
-    return SlashResult("\n".join([*lines, *_tasks_with(need_session(context), event)]))
+    return SlashResult("\n".join([*lines, *_tasks_with(session, event)]))
 
 
 def _tasks_with(session: Session, event: FilesRestored) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from msgspec import ValidationError
 from msgspec.structs import replace
@@ -59,13 +59,13 @@ async def _mode(context: SlashContext, mode: str) -> SlashResult:
     if not mode:
         choices = (Choice(f"/mode {name}", f"{name:<8}{MODES[name]}", name == current) for name in known)
         return SlashResult(f"mode {current}; one of {', '.join(known)}", choices=tuple(choices))
-    for wanted in known:
-        if wanted == mode:
-            context.host.use_mode(wanted)
-            if context.session:
-                await context.session.send(SetMode(mode=wanted, by="slash"))
-            return SlashResult(f"mode {wanted}")
-    raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+    if mode not in known:
+        raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+    wanted = cast("PermissionMode", mode)
+    context.host.settings = replace(context.host.settings, permission_mode=wanted)
+    if context.session:
+        await context.session.send(SetMode(mode=wanted, by="slash"))
+    return SlashResult(f"mode {wanted}")
 
 
 async def _model(context: SlashContext, name: str) -> SlashResult:
@@ -118,11 +118,9 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
     seconds = f", {tokens / speed:,.0f} s at {speed:,.0f} tokens/s" if speed else ""
     text = f"re-reads the conversation: about {tokens:,} tokens{seconds}"
     window = await context.host.served.window(name) if name else None
-    return (
-        f"{text}; its window is {window:,}, so the conversation is shortened first"
-        if window and window < tokens
-        else text
-    )
+    if window and window < tokens:
+        return f"{text}; its window is {window:,}, so the conversation is shortened first"
+    return text
 
 
 async def _theme(context: SlashContext, theme: str) -> SlashResult:
@@ -167,8 +165,8 @@ async def _init(_: SlashContext, __: str) -> SlashResult:
 
 # --- /set -------------------------------------------------------------------------------------------------------------
 
+# The settings that options override.
 FIELDS = {name: BY_NAME[f"llm_{name}"] for name in SessionOptions.__struct_fields__ if name != "instructions"}
-"""The settings that options override."""
 
 NAMES = (*FIELDS, "instructions")
 SET = "[NAME VALUE|NAME default|default]"

@@ -58,11 +58,11 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
         await session.send(ChangeTasks(state=TaskState(), by=BY))
         return SlashResult("dropped the task state")
     ids = tuple(dict.fromkeys(rest.split()))
-    if unknown := [id for id in ids if id not in work.tasks]:
-        raise ConfigError(f"there is no task {', '.join(unknown)}", fix="/todo lists them")
     if verb == "drop":
         await session.send(ChangeTasks(removed=ids, by=BY))
         return SlashResult(f"dropped {', '.join(ids)}")
+    if unknown := [id for id in ids if id not in work.tasks]:
+        raise ConfigError(f"there is no task {', '.join(unknown)}", fix="/todo lists them")
     status = "completed" if verb == "done" else "pending"
     await session.send(ChangeTasks(items=tuple(replace(work.tasks[id], status=status) for id in ids), by=BY))
     return SlashResult(f"{status}: {', '.join(ids)}")

@@ -30,35 +30,30 @@ PROBE = ToolSpec(
 )
 NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
 
+# Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window.
 PROMPT_LINES = 80
-"""Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window."""
 
+# Tokens of the prompt that tests the window: more than 4,096, where most servers cut, but at most this share of it.
 PROOF, SHARE = 6000, 0.7
-"""Tokens of the prompt that tests the window: more than 4,096, where most servers cut, but at most this share of it."""
 
+# Least and most tokens of one line in known tokenizers; a server with another figure does not really count.
 LEAST, MOST = 6.0, 50.0
-"""Least and most tokens of one line in known tokenizers; a server with another figure does not really count."""
 
-SHORT = 0.75
-"""A prompt was cut if the server counts less than this share of the tokens expected from its first lines."""
+SHORT = 0.75  # a prompt was cut if the server counts less than this share of the tokens expected from its first lines
+PATIENCE = 120.0  # seconds that reading the prompt may take, by the measured speed; a slower machine skips the test
+KEPT = 0.5  # a prompt sent twice is cached if at least this share of it comes from the cache, by count or by time
 
-PATIENCE = 120.0
-"""Seconds that reading the prompt may take, by the measured speed; a slower machine skips the test."""
-
-KEPT = 0.5
-"""A prompt sent twice is cached if at least this share of it comes from the cache, by count or by time."""
-
+# Some servers say with a 500 that the model takes no images.
 _NO_IMAGES = re.compile(
     r"images?\b.{0,60}\bnot (be )?(supported|accepted|allowed)|(not|n't) (support|accept)\w* .{0,40}\bimage|mmproj",
     re.IGNORECASE | re.DOTALL,
 )
-"""Some servers say with a 500 that the model takes no images."""
 
+# A PNG of 32 × 32 pixels.
 _RED_SQUARE = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP"
     "7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
 )
-"""A PNG of 32 × 32 pixels."""
 
 
 class Finding(Struct, frozen=True):
@@ -77,8 +72,7 @@ class Battery:
         self._assumed = assumed
         self._line_tokens = 0.0
         self._reading = 0.0
-        self.measured: dict[str, Any] = {}
-        """The model's profile, without values that could not be examined."""
+        self.measured: dict[str, Any] = {}  # the model's profile, without values that could not be examined
         self.answered = False
 
     async def run(self) -> AsyncIterator[Finding]:

@@ -21,41 +21,27 @@ from lmagent.core.ids import new_id
 if TYPE_CHECKING:
     from lmagent.app.host import Host
 
-Into = Literal["library", "server"]
-"""Our own library, or the connected server."""
+Into = Literal["library", "server"]  # our own library, or the connected server
 
-FINISHED = 20
-"""Ended downloads that are still listed."""
-
-PARTS = "*/*/**/*.part"
-"""Partial files below the library's OWNER/REPOSITORY folders."""
+FINISHED = 20  # ended downloads that are still listed
+PARTS = "*/*/**/*.part"  # partial files below the library's OWNER/REPOSITORY folders
 
 
 class Download(Struct):
-    """A download.
-
-    Attributes:
-        name: as requested; requesting it again resumes it.
-        provider: the provider whose server fetches it; empty for the usual one.
-        have: bytes that have arrived.
-        total: bytes in all, if known.
-        text: the current step.
-        model: the model's name, once it has arrived.
-        file: the partial file in our library.
-    """
+    """A download."""
 
     id: str
-    name: str
+    name: str  # as requested; requesting it again resumes it
     into: Into
-    provider: str = ""
+    provider: str = ""  # the provider whose server fetches it; empty for the usual one
     state: Literal["running", "done", "stopped", "failed"] = "running"
-    have: int = 0
-    total: int = 0
-    text: str = ""
-    model: str = ""
+    have: int = 0  # bytes that have arrived
+    total: int = 0  # bytes in all, if known
+    text: str = ""  # the current step
+    model: str = ""  # the model's name, once it has arrived
     problem: str = ""
     fix: str = ""
-    file: str = ""
+    file: str = ""  # the partial file in our library
 
 
 class Downloads:

@@ -9,8 +9,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.servers.builtin import best_here, is_installed, running_server
-from lmagent.app.servers.reach import answering
+from lmagent.app.servers.found import answering, best_here, is_installed, running_server
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.files import save_env, write_private
 from lmagent.config.installed import install_command
@@ -23,8 +22,7 @@ from lmagent.providers.discovery import FoundServer
 from lmagent.providers.transport import listens
 from lmagent.providers.urls import api_root, server_root
 
-PATIENCE = 3.0
-"""Seconds for a connection to the typed address."""
+PATIENCE = 3.0  # seconds for a connection to the typed address
 
 
 class Person(Struct, frozen=True):
@@ -37,8 +35,8 @@ class Person(Struct, frozen=True):
     demo: Callable[[], None]
 
 
+# A line of the menu, and a function that returns the resulting settings; None or empty asks again.
 Offer = tuple[str, Callable[[], dict[str, str] | None]]
-"""A line of the menu, and a function that returns the resulting settings; None or empty asks again."""
 
 
 def is_first_run(options: HostOptions) -> bool:
@@ -53,16 +51,14 @@ def is_first_run(options: HostOptions) -> bool:
     ours = [path for path in loaded.files if path == loaded.env_file or path.suffix == ".toml"]
     if ours or running_server(loaded.settings) is not None:
         return False
-    return not _declined(loaded).exists() or not _finds_a_model(loaded)
+    if not _declined(loaded).exists():
+        return True
+    finds_a_model = anyio.run(answering) or (is_installed() and best_here(loaded.settings) is not None)
+    return not finds_a_model
 
 
 def _declined(loaded: Loaded) -> Path:
     return loaded.settings.agent_data_dir / "first-run-declined"
-
-
-def _finds_a_model(loaded: Loaded) -> bool:
-    """Return whether a session can begin without a question: a server answers, or a local model can run."""
-    return bool(anyio.run(answering)) or (is_installed() and best_here(loaded.settings) is not None)
 
 
 def first_run(options: HostOptions, person: Person) -> HostOptions:
@@ -97,12 +93,10 @@ def _ask_model(person: Person, loaded: Loaded) -> dict[str, str]:
             person.say(f"Type a number from 1 to {len(offers)}.")
             continue
         try:
-            answer = offers[int(chosen) - 1][1]()
+            if answer := offers[int(chosen) - 1][1]():
+                return answer
         except LmagentError as failure:
             person.say(str(failure))
-        else:
-            if answer:
-                return answer
 
 
 def _offers(person: Person, loaded: Loaded) -> list[Offer]:
@@ -133,10 +127,9 @@ def _ask_server(person: Person, found: list[FoundServer]) -> str:
         url = person.ask("Model server", found[0].base_url if found else server_root(DEFAULT_URL))
         try:
             api_root(url)
+            return url
         except ConfigError as wrong:
             person.say(str(wrong))
-        else:
-            return url
 
 
 def _ask_workspace(person: Person, loaded: Loaded) -> Path:
@@ -150,20 +143,15 @@ def _ask_workspace(person: Person, loaded: Loaded) -> Path:
         if person.confirm(f"{path} does not exist. Make it?"):
             try:
                 path.mkdir(parents=True)
+                return path
             except OSError as error:
                 person.say(f"{path} cannot be made: {error.strerror}")
-            else:
-                return path
 
 
 def _offer_to_save(person: Person, loaded: Loaded, values: dict[str, str], workspace: Path | None) -> None:
-    if workspace is not None and workspace.resolve() not in (
-        loaded.workspace.path,
-        loaded.workspace.home,
-        Path(workspace.anchor),
-    ):
-        # Only a named folder: otherwise every later start, in any folder, would use this one.
-        values = {**values, "WORKSPACE": str(workspace)}
+    unnamed = (loaded.workspace.path, loaded.workspace.home)
+    if workspace is not None and workspace.resolve() not in (*unnamed, Path(workspace.anchor)):
+        values = {**values, "WORKSPACE": str(workspace)}  # an unnamed one would hold for a start in any folder
     if not values:
         return
     declined = _declined(loaded)

@@ -24,11 +24,8 @@ from msgspec import Struct
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 
-START = 30.0
-"""Seconds for the child's start; models are loaded later."""
-
-STOP = 15.0
-"""Seconds for its end."""
+START = 30.0  # seconds for the child's start; models are loaded later
+STOP = 15.0  # seconds for its end
 
 
 class ChildSpec(Struct, frozen=True):
@@ -120,7 +117,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
 
         async def end_with_parent(server: RouterServer) -> None:
-            await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(_wait_for_end, abandon_on_cancel=True)
             server.should_exit = True
 
         def started(server: RouterServer) -> None:
@@ -130,6 +127,11 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
 
         await serve(router, listener, started=started)
         group.cancel_scope.cancel()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 4096):
+        pass
 
 
 def _say(up: Up) -> None:

@@ -21,8 +21,7 @@ from lmagent.providers.urls import api_root, is_near
 if TYPE_CHECKING:
     from lmagent.app.host import Host
 
-LOCAL = "lmstudio"
-"""Earlier clients' name for the usual server, of whatever dialect, if it is nearby."""
+LOCAL = "lmstudio"  # earlier clients' name for the usual server, of whatever dialect, if it is nearby
 
 TITLES = {
     "lmstudio": "LM Studio",
@@ -37,7 +36,7 @@ TITLES = {
 def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.environ) -> Endpoint:
     """Return the address and the key of a provider."""
     if provider == "own":
-        from lmagent.app.servers.builtin import running_server  # reads its state
+        from lmagent.app.servers.found import running_server  # reads its state
 
         running = running_server(replace(settings, llm_api_key=""))
         if running is None:
@@ -83,7 +82,7 @@ async def full_name(host: Host, provider: str, model: str) -> str:
 
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the providers to switch to: OpenRouter needs its key; of the local ones, only our own must run."""
-    from lmagent.app.servers.builtin import running_server
+    from lmagent.app.servers.found import running_server
 
     ready = {"openrouter": bool(settings.openrouter_api_key), "own": running_server(settings) is not None}
     return tuple(name for name in PROVIDER_NAMES if ready.get(name, True))

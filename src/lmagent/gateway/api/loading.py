@@ -10,8 +10,8 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from lmagent.app.host import Host
-from lmagent.app.servers.builtin import running_server
 from lmagent.app.servers.downloads import Download, Into
+from lmagent.app.servers.found import running_server
 from lmagent.core.errors import LmagentError, ProviderError
 from lmagent.core.model import split_name
 from lmagent.gateway.api.models import provider_of

@@ -9,7 +9,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from lmagent.app.host import Host
-from lmagent.app.servers.builtin import best_here, is_installed, running_server
+from lmagent.app.servers.found import best_here, is_installed, running_server
 from lmagent.config.installed import install_command
 from lmagent.core.errors import ProviderError
 from lmagent.core.model import split_name

@@ -5,8 +5,7 @@ from __future__ import annotations
 from lmagent.core import events as ev
 from lmagent.core.lines import command_end
 
-OBJECTIVE = 80
-"""Characters of an objective or a summary in a line."""
+OBJECTIVE = 80  # characters of an objective or a summary in a line
 
 
 class NestedLines:

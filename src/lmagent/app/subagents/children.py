@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from lmagent.agents.shares import ChildShares
     from lmagent.app.host import Host
 
-TIGHT = "4k"
-"""Profile of windows without sub-agents: half of the free tokens would be too few for their work."""
+TIGHT = "4k"  # profile of windows without sub-agents: half of the free tokens would be too few for their work
 
 NO_ROOM = "the window is too small for a sub-agent beside you. Do the work yourself."
 
-SIDE_BY_SIDE = 4
-"""Sub-agents of a session that work at once, if the server keeps as many prompts."""
+SIDE_BY_SIDE = 4  # sub-agents of a session that work at once, if the server keeps as many prompts
 
 
 def register(registry: Registry) -> None:
@@ -93,7 +91,7 @@ class Children:
         return PromptPlace(inherits=state.tokens(state.conversation_bytes) <= room // 2, side_by_side=1)
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
-        from lmagent.app.child_session import open_child
+        from lmagent.app.subagents.child_session import open_child
 
         return await open_child(self._host, parent, started, self.bounds, await self.place(parent))
 

@@ -22,12 +22,10 @@ from lmagent.engine.state import SessionState
 from lmagent.providers.cache_slot import slot_number
 from lmagent.providers.served import SessionProvider
 
-TITLE = 100
-"""Characters of an objective that become the session's title."""
+TITLE = 100  # characters of an objective that become the session's title
 
 BEGINS = "A sub-agent does this; its brief follows."
-LATER = "Not run yet."
-"""Result of calls that have none when a sub-agent begins."""
+LATER = "Not run yet."  # result of calls that have none when a sub-agent begins
 
 
 async def open_child(

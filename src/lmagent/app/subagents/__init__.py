@@ -1,0 +1,1 @@
+"""Sub-agents as sessions of the host, and the lines about them."""
