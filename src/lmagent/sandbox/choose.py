@@ -23,11 +23,7 @@ from lmagent.sandbox.git.guarded import Guarded
 
 
 async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, SandboxReport]:
-    """Return the first sandbox that works, guarded, and its report.
-
-    Raises:
-        SandboxError: none works; the text gives the reason for each, and a fix.
-    """
+    """Return the first sandbox that works, guarded, and its report; raises SandboxError."""
     refused: list[SandboxReport] = []
     for sandbox in _candidates(workspace, request):
         report = await sandbox.probe()

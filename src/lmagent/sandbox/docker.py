@@ -374,11 +374,7 @@ def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -
 
 
 def archive(root: Path = Path("/")) -> bytes:
-    """Return the image's files, as a tar, with the links of `root`.
-
-    Raises:
-        SandboxError: programs of this host are not in /usr alone.
-    """
+    """Return the image's files, as a tar, with the links of `root`; raises SandboxError."""
     if sys.platform != "linux":
         raise SandboxError(
             "the local image uses the /usr of a Linux host, and this host has another system", fix=_OTHER

@@ -113,11 +113,7 @@ def accounts() -> dict[str, str]:
 
 
 def inside(workspace: Path, command: Exec) -> Path:
-    """Return the folder of a command.
-
-    Raises:
-        SandboxError: the command cannot be run, or its folder is outside the workspace or does not exist.
-    """
+    """Return the folder of a command; raises SandboxError."""
     if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
         raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
     if workspace == Path(workspace.anchor):

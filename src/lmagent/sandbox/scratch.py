@@ -34,11 +34,7 @@ class Scratch:
         self._swept = False
 
     def folders(self, session: str) -> tuple[Path, Path]:
-        """Return the /tmp and the home of a session; its first command makes them.
-
-        Raises:
-            SandboxError: they cannot be made.
-        """
+        """Return the /tmp and the home of a session; its first command makes them; raises SandboxError."""
         own = self._root / session
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
