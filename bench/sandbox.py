@@ -30,7 +30,8 @@ from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.sandbox import Exec
 from lmagent.core.tool import ToolContext
-from lmagent.sandbox.docker import Docker, DockerOptions, build_local_image
+from lmagent.sandbox.docker import Docker, build_local_image
+from lmagent.sandbox.environment import SandboxRequest
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 from lmagent.tools.shell import Shell, ShellRunner
@@ -71,7 +72,7 @@ async def docker(workspace: Path, runs: int) -> dict[str, Any]:
         started, env["DOCKER_HOST"] = True, begun.stdout.strip()
     try:
         build_local_image(IMAGE, env)
-        sandbox = Docker(workspace, DockerOptions(env=env, image=IMAGE))
+        sandbox = Docker(workspace, SandboxRequest(env=env, image=IMAGE))
         inside, plain = list[float](), list[float]()
         for _ in range(runs + 3):
             begin = time.perf_counter()

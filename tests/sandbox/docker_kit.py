@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox.docker import Docker, DockerOptions, build_local_image
+from lmagent.sandbox.docker import Docker, build_local_image
+from lmagent.sandbox.environment import SandboxRequest
 
 IMAGE = "lmagent-sandbox-test"
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "dockerd.sh"
@@ -45,7 +46,7 @@ def engine() -> Iterator[dict[str, str]]:
 
 
 def docker(workspace: Path, env: dict[str, str], **more) -> Docker:
-    return Docker(workspace, DockerOptions(env=env, **{"image": IMAGE, **more}))
+    return Docker(workspace, SandboxRequest(env=env, **{"image": IMAGE, **more}))
 
 
 def _docker(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

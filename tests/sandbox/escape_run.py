@@ -62,16 +62,20 @@ def sandbox_for(plan: Plan, workspace: Path, limits: Limits | None) -> Sandbox:
     if plan.backend == "docker":
         from docker_kit import IMAGE
 
-        from lmagent.sandbox.docker import Docker, DockerOptions
+        from lmagent.sandbox.docker import Docker
+        from lmagent.sandbox.environment import SandboxRequest
 
         engine = {**plan.engine, KEY: plan.key, "http_proxy": told["http_proxy"]}
         guard = GitGuard(workspace, inside="/workspace")
-        options = DockerOptions(engine, IMAGE, limits or Limits(1024, 200, 2), protected=guard.protected)
+        options = SandboxRequest(
+            env=engine, image=IMAGE, limits=limits or Limits(1024, 200, 2), protected=guard.protected
+        )
         return Guarded(Docker(workspace, options), guard)
-    from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+    from lmagent.sandbox.bubblewrap import Bubblewrap
+    from lmagent.sandbox.environment import SandboxRequest
 
     guard = GitGuard(workspace)
-    return Guarded(Bubblewrap(workspace, BubblewrapOptions(told, limits or Limits(), protected=guard.protected)), guard)
+    return Guarded(Bubblewrap(workspace, SandboxRequest(env=told, limits=limits, protected=guard.protected)), guard)
 
 
 @contextlib.asynccontextmanager

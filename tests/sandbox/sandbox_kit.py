@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap
+from lmagent.sandbox.environment import SandboxRequest
 
 
 def bubblewrap(workspace: Path, **more) -> Bubblewrap:
-    return Bubblewrap(workspace, BubblewrapOptions(env=dict(os.environ), **more))
+    return Bubblewrap(workspace, SandboxRequest(env=dict(os.environ), **more))

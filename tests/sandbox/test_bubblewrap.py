@@ -16,7 +16,8 @@ from sandbox_kit import bubblewrap
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions, _Status
+from lmagent.sandbox.bubblewrap import Bubblewrap, _Status
+from lmagent.sandbox.environment import SandboxRequest
 from lmagent.testing.conformance import SandboxConformance
 
 pytestmark = pytest.mark.usefixtures("works")
@@ -131,9 +132,10 @@ def test_a_sigkill_of_the_agent_leaves_nothing_running(tmp_path):
 import anyio, os
 from pathlib import Path
 from lmagent.core.sandbox import Exec
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap
+from lmagent.sandbox.environment import SandboxRequest
 async def main():
-    box = Bubblewrap(Path({str(tmp_path)!r}), BubblewrapOptions(env=dict(os.environ)))
+    box = Bubblewrap(Path({str(tmp_path)!r}), SandboxRequest(env=dict(os.environ)))
     script = "(setsid sh -c 'while :; do date > beat; sleep 0.05; done' &); sleep 60"
     await (await box.start(Exec(("bash", "-c", script)), lambda *_: None)).wait()
 anyio.run(main)
@@ -185,7 +187,7 @@ def test_a_folder_outside_or_missing_is_refused(tmp_path, cwd):
 
 
 def test_without_bubblewrap_on_the_path_nothing_is_run(tmp_path):
-    box = Bubblewrap(tmp_path, BubblewrapOptions(env={"PATH": str(tmp_path)}))
+    box = Bubblewrap(tmp_path, SandboxRequest(env={"PATH": str(tmp_path)}))
     report = anyio.run(box.probe)
     assert not report.works
     assert "apt install bubblewrap" in report.fix
@@ -201,7 +203,7 @@ def test_a_bubblewrap_that_may_not_make_namespaces_is_refused_with_the_fix(tmp_p
     fake.chmod(0o755)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    report = anyio.run(Bubblewrap(workspace, BubblewrapOptions(env={"PATH": f"{programs}:/usr/bin"})).probe)
+    report = anyio.run(Bubblewrap(workspace, SandboxRequest(env={"PATH": f"{programs}:/usr/bin"})).probe)
     assert not report.works
     assert "uid map" in report.reason
     assert "sysctl" in report.fix
@@ -211,7 +213,7 @@ def test_a_bubblewrap_that_lies_in_the_workspace_is_not_taken(tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\ntouch ran\n")
     fake.chmod(0o755)
-    report = anyio.run(Bubblewrap(tmp_path, BubblewrapOptions(env={"PATH": str(tmp_path)})).probe)
+    report = anyio.run(Bubblewrap(tmp_path, SandboxRequest(env={"PATH": str(tmp_path)})).probe)
     assert not report.works
     assert not (tmp_path / "ran").exists()
 

@@ -14,7 +14,8 @@ from docker_kit import IMAGE, docker, engine
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec
-from lmagent.sandbox.docker import Docker, DockerOptions, archive
+from lmagent.sandbox.docker import Docker, archive
+from lmagent.sandbox.environment import SandboxRequest
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,14 @@ def test_an_image_without_python_is_named_so(tmp_path, env):
 
 
 def test_without_the_docker_program_nothing_runs(tmp_path):
-    error = refused(Docker(tmp_path, DockerOptions(env={"PATH": str(tmp_path)}, image=IMAGE)))
+    error = refused(Docker(tmp_path, SandboxRequest(env={"PATH": str(tmp_path)}, image=IMAGE)))
     assert "not installed" in error.message
 
 
 def test_a_docker_program_that_lies_in_the_workspace_is_not_used(tmp_path):
     (tmp_path / "docker").write_text("#!/bin/sh\ntouch pwned\n")
     (tmp_path / "docker").chmod(0o755)
-    refused(Docker(tmp_path, DockerOptions(env={"PATH": str(tmp_path)}, image=IMAGE)))
+    refused(Docker(tmp_path, SandboxRequest(env={"PATH": str(tmp_path)}, image=IMAGE)))
     assert not (tmp_path / "pwned").exists()
 
 
@@ -71,7 +72,7 @@ def test_what_docker_says_becomes_an_error_with_a_fix(words, message, tmp_path):
     bin.mkdir()
     (bin / "docker").write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
     (bin / "docker").chmod(0o755)
-    error = refused(Docker(tmp_path / "ws", DockerOptions(env={"PATH": f"{bin}:{os.environ['PATH']}"}, image=IMAGE)))
+    error = refused(Docker(tmp_path / "ws", SandboxRequest(env={"PATH": f"{bin}:{os.environ['PATH']}"}, image=IMAGE)))
     assert message in error.message
     assert error.fix
 
@@ -79,7 +80,7 @@ def test_what_docker_says_becomes_an_error_with_a_fix(words, message, tmp_path):
 @pytest.mark.parametrize("command", [Exec(("a\0b",)), Exec(()), Exec(("true",), env={"A": "\0"})])
 def test_a_command_with_a_nul_is_refused(command, tmp_path):
     with pytest.raises(SandboxError, match="nothing was run"):
-        anyio.run(Docker(tmp_path, DockerOptions(env={})).start, command, print)
+        anyio.run(Docker(tmp_path, SandboxRequest(env={})).start, command, print)
 
 
 def host(root, *, merged: bool = True, python: bool = True):
@@ -117,7 +118,7 @@ def test_a_docker_program_without_an_engine_is_told_in_words_of_ours(tmp_path):
     (programs / "docker").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
     (programs / "docker").chmod(0o755)
     (tmp_path / "work").mkdir()
-    error = refused(Docker(tmp_path / "work", DockerOptions(env={"PATH": str(programs)}, image=IMAGE)))
+    error = refused(Docker(tmp_path / "work", SandboxRequest(env={"PATH": str(programs)}, image=IMAGE)))
     assert error.message.startswith("the docker engine does not run; nothing was run")
     assert "template" not in error.message
     assert "systemctl start docker" in error.fix

@@ -23,7 +23,7 @@ def run(workspace: Path, data: Path, session: str, script: str, **more) -> str:
     workspace.mkdir(exist_ok=True)
 
     async def main() -> None:
-        box = bubblewrap(workspace, scratch=Scratch(scratch_root(data, workspace)), **more)
+        box = bubblewrap(workspace, scratch=scratch_root(data, workspace), **more)
         command = Exec(("bash", "-c", script), merge=True, timeout=30, session=session)
         end = await (await box.start(command, lambda _, piece: shown.extend(piece))).wait()
         assert end.reason == "exit", (end, bytes(shown))

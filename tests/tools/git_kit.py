@@ -13,7 +13,8 @@ from python_kit import need_bubblewrap
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap
+from lmagent.sandbox.environment import SandboxRequest
 from lmagent.tools.git import git_tools
 
 
@@ -24,7 +25,7 @@ class Repo:
         if sandbox is None:
             need_bubblewrap()
         self.workspace = workspace
-        self.sandbox = sandbox or Bubblewrap(workspace, BubblewrapOptions(env=dict(os.environ)))
+        self.sandbox = sandbox or Bubblewrap(workspace, SandboxRequest(env=dict(os.environ)))
         self.tools: dict[str, Tool] = {tool.name: tool for tool in git_tools(self.get)}
         self.hidden = ""
 

@@ -14,7 +14,8 @@ import pytest
 
 from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext, ToolOutput
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap
+from lmagent.sandbox.environment import SandboxRequest
 from lmagent.tools.python import Python, python_tool
 from lmagent.tools.python.kernel import Kernels
 
@@ -22,7 +23,7 @@ from lmagent.tools.python.kernel import Kernels
 @functools.cache
 def why_no_bubblewrap() -> str:
     with TemporaryDirectory() as folder:
-        report = anyio.run(Bubblewrap(Path(folder), BubblewrapOptions(env=dict(os.environ))).probe)
+        report = anyio.run(Bubblewrap(Path(folder), SandboxRequest(env=dict(os.environ))).probe)
     return "" if report.works else report.reason
 
 
@@ -37,7 +38,7 @@ class Cells:
     def __init__(self, workspace: Path, *, grace: float = 30.0, **options: Any) -> None:
         need_bubblewrap()
         self.workspace = workspace
-        self.sandbox = Bubblewrap(workspace, BubblewrapOptions(env=dict(os.environ), **options))
+        self.sandbox = Bubblewrap(workspace, SandboxRequest(env=dict(os.environ), **options))
         self.kernels = Kernels(grace=grace)
         self.tool = python_tool(self.get, self.kernels, memory_mb=options.get("limits", Limits()).memory_mb)
         self.live: list[str] = []

@@ -11,7 +11,8 @@ from python_kit import Cells, is_gone_soon, processes_with
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap
+from lmagent.sandbox.environment import SandboxRequest
 from lmagent.testing.fakes import FakeClock, FakeSandbox
 from lmagent.tools.python import Python, kernel_main, python_tool
 from lmagent.tools.python.kernel import Kernels
@@ -223,7 +224,7 @@ def test_a_cancelled_call_leaves_none_of_its_processes(workspace: Path, stubborn
 def test_a_sandbox_that_was_replaced_gets_a_new_python(cells: Cells, workspace: Path) -> None:
     async def main() -> None:
         await cells.call("x = 1")
-        cells.sandbox = Bubblewrap(workspace, BubblewrapOptions(env=dict(os.environ)))
+        cells.sandbox = Bubblewrap(workspace, SandboxRequest(env=dict(os.environ)))
         assert (await cells.call("1")).content == "[a new Python: the earlier variables are gone]\n=> 1"
         await cells.kernels.aclose()
 

@@ -13,7 +13,7 @@ from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 
 if TYPE_CHECKING:
-    from lmagent.sandbox.choose import SandboxRequest
+    from lmagent.sandbox.environment import SandboxRequest
 
 
 class Confined:
@@ -65,7 +65,7 @@ class Confined:
 
 
 def request(settings: Settings, workspace: Path) -> SandboxRequest:
-    from lmagent.sandbox.choose import SandboxRequest
+    from lmagent.sandbox.environment import SandboxRequest
     from lmagent.sandbox.scratch import scratch_root
 
     data = settings.agent_data_dir

@@ -40,10 +40,7 @@ _UNCLEAR = "the commands of the line cannot be determined for certain"
 class Rules(Struct, frozen=True):
     """Rules by verdict, as written in the configuration.
 
-    With a `workspace`, an absolute path, the shipped rules apply too.
-
-    Raises:
-        ConfigError: a rule is not valid; to ignore a denial would be to allow the call.
+    With a `workspace`, an absolute path, the shipped rules apply too. Raises ConfigError.
     """
 
     allow: tuple[str, ...] = ()

@@ -61,11 +61,7 @@ class Rule(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def parse(text: str, root: str = "") -> Rule:
-    """Parse a rule. Absolute patterns need the workspace, `root`.
-
-    Raises:
-        ConfigError: it is not valid, or could never match.
-    """
+    """Parse a rule. Absolute patterns need the workspace, `root`. Raises ConfigError."""
     name, pattern = _split(text)
     command = _runs_commands(name)
     if pattern is None:

@@ -13,18 +13,18 @@ import re
 import select
 import signal
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
+from lmagent.sandbox.environment import HOME, SandboxRequest, accounts, base_environment, find_program, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.limits import IN_MEMORY, MEGABYTE, Group, limited, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
@@ -63,33 +63,15 @@ _FORBIDDEN = ("namespace", "uid map", "RTM_NEWADDR", "not permitted", "Permissio
 INSTALL = "install it: sudo apt install bubblewrap (or dnf, pacman, zypper). Or use docker: SANDBOX=docker"
 
 
-class BubblewrapOptions(Struct, frozen=True):
-    """The setup of a bubblewrap.
-
-    Attributes:
-        env: environment of this process, of which little is passed on.
-        read: folders outside /usr that are readable inside.
-        protected: the paths that are mounted onto themselves, from the guard's latest look; None looks again.
-        own: this program's own folders and files, relative to the workspace: they are hidden.
-        scratch: keeps the /tmp and home of a session between its commands; None for new ones with each command.
-    """
-
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
-    read: tuple[Path, ...] = ()
-    group: bool = True
-    protected: Callable[[], Sequence[Protected]] | None = None
-    own: tuple[Path, ...] = ()
-    scratch: Scratch | None = None
-
-
 class Bubblewrap:
     """See `lmagent.core.sandbox.Sandbox`."""
 
-    def __init__(self, workspace: Path, options: BubblewrapOptions) -> None:
+    def __init__(self, workspace: Path, options: SandboxRequest) -> None:
         self.workspace = workspace
         self.root = str(workspace)
         self._options = options
+        self._limits = options.limited(Limits())
+        self._scratch = Scratch(options.scratch) if options.scratch is not None else None
         self.environment: Mapping[str, str] = base_environment(
             options.env, (*options.read, workspace), home=_home(workspace)
         )
@@ -101,19 +83,17 @@ class Bubblewrap:
         if not seccomp.supported():
             return SandboxReport("bubblewrap", works=False, reason="there is no system call filter for this processor")
         version = (await anyio.run_process([binary, "--version"], check=False)).stdout.decode().split()
-        group = make_group(self._options.limits) if self._options.group else None
+        group = make_group(self._limits) if self._options.group else None
         if group:
             group.remove()
         how = "control group" if group else "limits of the process and a watch over the tree"
-        return await attack(
-            self, SandboxReport("bubblewrap", version[-1] if version else ""), self._options.limits, how
-        )
+        return await attack(self, SandboxReport("bubblewrap", version[-1] if version else ""), self._limits, how)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
         binary = find_program("bwrap", self._options.env, self.workspace)
         if binary is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; nothing was run", fix=INSTALL)
-        folder, limits, scratch = inside(self.workspace, command), self._options.limits, self._options.scratch
+        folder, limits, scratch = inside(self.workspace, command), self._limits, self._scratch
         kept = scratch.folders(command.session) if scratch is not None and command.session else None
         own: list[int] = []  # descriptors that only the command needs
         held = ExitStack()  # released when the command has ended
@@ -154,7 +134,7 @@ class Bubblewrap:
         """Do nothing: no resources are held between commands."""
 
     def _folders(self, kept: tuple[Path, Path] | None) -> list[str]:
-        limits, home = self._options.limits, _home(self.workspace)
+        limits, home = self._limits, _home(self.workspace)
         size = str(limits.tmp_mb * MEGABYTE)
         tmp = ["--size", size, "--perms", "1777", "--tmpfs", "/tmp"]
         shm = ["--size", str(64 * MEGABYTE), "--perms", "1777", "--tmpfs", "/dev/shm"]

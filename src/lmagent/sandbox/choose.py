@@ -10,49 +10,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
-from lmagent.sandbox.environment import toolchains
+from lmagent.sandbox.environment import SandboxRequest, toolchains
 from lmagent.sandbox.git.guard import GitGuard
 from lmagent.sandbox.git.guarded import Guarded
 
-Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
-
-
-class SandboxRequest(Struct, frozen=True):
-    """The user's options for a sandbox.
-
-    Attributes:
-        memory_mb: MiB; 0 is the backend's own limit, as for `pids`.
-        read: more folders that are readable inside.
-        own: this program's own folders and files, relative to the workspace: they are hidden.
-        scratch: folder for the /tmp and home of each session; None for new ones with each command.
-    """
-
-    backend: Wanted = "auto"
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    memory_mb: int = 0
-    pids: int = 0
-    read: tuple[Path, ...] = ()
-    image: str = "lmagent-sandbox"
-    network: str = "none"
-    own: tuple[Path, ...] = ()
-    scratch: Path | None = None
-
 
 async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, SandboxReport]:
-    """Return the first sandbox that works, guarded, and its report.
-
-    Raises:
-        SandboxError: none works; the text gives the reason for each, and a fix.
-    """
+    """Return the first sandbox that works, guarded, and its report; raises SandboxError."""
     refused: list[SandboxReport] = []
     for sandbox in _candidates(workspace, request):
         report = await sandbox.probe()
@@ -75,7 +46,7 @@ async def reports(workspace: Path, request: SandboxRequest) -> list[SandboxRepor
 
 
 def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
-    wanted, env, limits, guard = request.backend, request.env, _limited(Limits(), request), GitGuard(workspace)
+    wanted, env, limits, guard = request.backend, request.env, request.limited(Limits()), GitGuard(workspace)
     if wanted == "off":
         from lmagent.sandbox.unconfined import Unconfined
 
@@ -83,12 +54,9 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
         return
     read = toolchains(Path(env.get("HOME", os.sep)), request.read)
     if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
-        from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
-        from lmagent.sandbox.scratch import Scratch
+        from lmagent.sandbox.bubblewrap import Bubblewrap
 
-        scratch = Scratch(request.scratch) if request.scratch is not None else None
-        options = BubblewrapOptions(env, limits, read, protected=guard.protected, own=request.own, scratch=scratch)
-        yield Guarded(Bubblewrap(workspace, options), guard)
+        yield Guarded(Bubblewrap(workspace, replace(request, read=read, protected=guard.protected)), guard)
     if request.own:
         if wanted not in ("auto", "bubblewrap"):
             where = ", ".join(map(str, request.own))
@@ -98,12 +66,10 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
             )
         return
     if wanted in ("auto", "docker"):
-        from lmagent.sandbox import docker
+        from lmagent.sandbox.docker import ROOT, Docker
 
-        inner = GitGuard(workspace, inside=docker.ROOT)
-        own = _limited(docker.LIMITS, request)
-        choices = docker.DockerOptions(env, request.image, own, request.network, request.read, inner.protected)
-        yield Guarded(docker.Docker(workspace, choices), inner)
+        inner = GitGuard(workspace, inside=ROOT)
+        yield Guarded(Docker(workspace, replace(request, protected=inner.protected)), inner)
     if wanted == "auto" and sys.platform == "darwin":
         from lmagent.sandbox.seatbelt import Seatbelt
 
@@ -112,7 +78,3 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
         from lmagent.sandbox.landlock import Landlock
 
         yield Guarded(Landlock(workspace, env, limits, read), guard)
-
-
-def _limited(own: Limits, request: SandboxRequest) -> Limits:
-    return replace(own, memory_mb=request.memory_mb or own.memory_mb, pids=request.pids or own.pids)

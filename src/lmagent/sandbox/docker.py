@@ -23,18 +23,18 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
-from lmagent.sandbox.environment import HOME, accounts, base_environment, find_program, inside
+from lmagent.sandbox.environment import HOME, SandboxRequest, accounts, base_environment, find_program, inside
 from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.inside import program
 from lmagent.sandbox.limits import MEGABYTE
@@ -60,26 +60,6 @@ ETC = ("ld.so.cache", "alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certif
 
 _ANSWER = 20.0
 _TRIES = 3
-
-
-class DockerOptions(Struct, frozen=True):
-    """The setup of a docker sandbox.
-
-    Attributes:
-        env: environment of this process, with docker's own settings; little of it is passed on.
-        image: it must have a python3.
-        limits: of all commands of the container together.
-        network: on any docker network but `none`, all of its hosts can be reached.
-        read: folders outside the workspace that are readable inside, at their own paths.
-        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
-    """
-
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    image: str = LOCAL
-    limits: Limits = LIMITS
-    network: str = "none"
-    read: tuple[Path, ...] = ()
-    protected: Callable[[], Sequence[Protected]] | None = None
 
 
 class Mount(Struct, frozen=True):
@@ -111,11 +91,12 @@ class _Setup(Struct, frozen=True):
 class Docker:
     """See `lmagent.core.sandbox.Sandbox`."""
 
-    def __init__(self, workspace: Path, options: DockerOptions) -> None:
+    def __init__(self, workspace: Path, options: SandboxRequest) -> None:
         self.workspace = workspace
         self.root = ROOT
         self.environment: Mapping[str, str] = base_environment(options.env, options.read)
         self._options = options
+        self._limits = options.limited(LIMITS)
         self._real = os.path.realpath(workspace)
         self._lock = anyio.Lock()
         self._engine: _Engine | None = None
@@ -128,9 +109,7 @@ class Docker:
             engine = await anyio.to_thread.run_sync(self._look)
         except SandboxError as failure:
             return SandboxReport("docker", works=False, reason=failure.message, fix=failure.fix)
-        return await attack(
-            self, SandboxReport("docker", engine.version), self._options.limits, "the container's group"
-        )
+        return await attack(self, SandboxReport("docker", engine.version), self._limits, "the container's group")
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
         folder = os.path.relpath(inside(self.workspace, command), self.workspace)
@@ -197,7 +176,7 @@ class Docker:
             mounts = _mounts(self._real, protected, options.read, shared=engine.shared)
         except OSError as error:
             raise SandboxError(f"the workspace cannot be opened: {error}; nothing was run") from error
-        limits, memory = options.limits, f"{options.limits.memory_mb}m"
+        limits, memory = self._limits, f"{self._limits.memory_mb}m"
         tmp = f"rw,nosuid,nodev,exec,size={limits.tmp_mb}m,nr_inodes=100000"
         # Without root, the engine's own user is 0 inside, and any other user has no rights over the workspace.
         user = "0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}"
@@ -395,11 +374,7 @@ def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -
 
 
 def archive(root: Path = Path("/")) -> bytes:
-    """Return the image's files, as a tar, with the links of `root`.
-
-    Raises:
-        SandboxError: programs of this host are not in /usr alone.
-    """
+    """Return the image's files, as a tar, with the links of `root`; raises SandboxError."""
     if sys.platform != "linux":
         raise SandboxError(
             "the local image uses the /usr of a Linux host, and this host has another system", fix=_OTHER

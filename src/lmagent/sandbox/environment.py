@@ -6,14 +6,18 @@ Almost no variable of this process is passed on, so that no key can leak.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import Exec, Limits
 
 if TYPE_CHECKING:
-    from lmagent.core.sandbox import Exec
+    from lmagent.sandbox.git.guard import Protected
 
 HOME = "/home/agent"
 """The home folder inside: empty at the beginning of every command."""
@@ -30,6 +34,40 @@ TOOLCHAINS = (
 """Folders under the home folder that hold installed programs and no secrets; they are readable inside."""
 
 SYSTEM_TOOLCHAINS = ("/opt", "/nix/store", "/home/linuxbrew/.linuxbrew", "/snap")
+
+
+class SandboxRequest(Struct, frozen=True):
+    """The options of a sandbox.
+
+    Attributes:
+        env: environment of this process, of which little is passed on.
+        limits: None is the backend's own; `memory_mb` (MiB) and `pids` change these, unless they are 0.
+        read: more folders that are readable inside, at their own paths.
+        image: of docker; it must have a python3.
+        network: of docker; on any docker network but `none`, all of its hosts can be reached.
+        own: this program's own folders and files, relative to the workspace: they are hidden.
+        scratch: folder for the /tmp and home of each session; None for new ones with each command.
+        group: whether control groups are used where that is possible.
+        protected: git's paths that commands must not change, from the guard's latest look; None looks again.
+    """
+
+    backend: Literal["off", "landlock", "auto", "docker", "bubblewrap"] = "auto"
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: Limits | None = None
+    memory_mb: int = 0
+    pids: int = 0
+    read: tuple[Path, ...] = ()
+    image: str = "lmagent-sandbox"
+    network: str = "none"
+    own: tuple[Path, ...] = ()
+    scratch: Path | None = None
+    group: bool = True
+    protected: Callable[[], Sequence[Protected]] | None = None
+
+    def limited(self, own: Limits) -> Limits:
+        """Return the limits, which are `own` of the backend if no others are set."""
+        memory, pids = self.memory_mb or own.memory_mb, self.pids or own.pids
+        return self.limits or replace(own, memory_mb=memory, pids=pids)
 
 
 def toolchains(home: Path, extra: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -75,11 +113,7 @@ def accounts() -> dict[str, str]:
 
 
 def inside(workspace: Path, command: Exec) -> Path:
-    """Return the folder of a command.
-
-    Raises:
-        SandboxError: the command cannot be run, or its folder is outside the workspace or does not exist.
-    """
+    """Return the folder of a command; raises SandboxError."""
     if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
         raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
     if workspace == Path(workspace.anchor):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Literal
 
 from msgspec import Struct
@@ -28,9 +28,6 @@ Address = IPv4Address | IPv6Address
 Reach = Literal["public", "local", "any"]
 """The addresses that a host may resolve to: public; also those of this machine or network; only the listed one."""
 
-DEFAULT_PORTS = (80, 443)
-TUNNEL_PORT = 443
-
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
@@ -39,29 +36,29 @@ _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 _IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\]", re.ASCII)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@/?#\\\s]+)(?::([1-9][0-9]{0,4}))?", re.ASCII)
 
-_IPV4_SPECIAL = tuple(
-    IPv4Network(network)
+_SPECIAL = tuple(
+    ip_network(network)
     for network in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
         *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
         "168.63.129.16/32",  # Azure's metadata server has a public address
+        # IETF assignments (Teredo, ORCHID), documentation, 6to4, direct delegation.
+        *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
     )
 )
 """IANA's special-purpose registry, without the networks that are reached like any other host."""
 
 _IPV6_GLOBAL = IPv6Network("2000::/3")
-_IPV6_SPECIAL = tuple(
-    IPv6Network(network)
-    # IETF assignments (Teredo, ORCHID), documentation, 6to4, direct delegation. NAT64, mapped, link-local, unique-local
-    # and multicast addresses are all outside 2000::/3.
-    for network in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")
+"""Without NAT64, mapped, link-local, unique-local and multicast addresses."""
+
+_LOCAL = tuple(
+    map(
+        ip_network,
+        ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"),
+    )
 )
-_LOCAL = (
-    *map(IPv4Network, ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")),
-    *map(IPv6Network, ("::1/128", "fc00::/7")),
-)
-_METADATA = tuple(map(IPv4Address, ("100.100.100.200",))) + tuple(map(IPv6Address, ("fd00:ec2::254", "fd20:ce::254")))
+_METADATA = tuple(map(ip_address, ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
 """Metadata servers of clouds in ranges that count as local; the others are link-local."""
 
 
@@ -84,19 +81,17 @@ class HostPattern(Struct, frozen=True):
 
     Attributes:
         host: a name or an address; for a wildcard, the part after `*.`.
+        port: None is 80 and 443; in a tunnel, whose content is opaque, it is 443.
         wildcard: it matches the names below `host`, and not `host`.
-        explicit: whether the port was written down.
     """
 
     host: str
-    ports: tuple[int, ...] = DEFAULT_PORTS
+    port: int | None = None
     wildcard: bool = False
-    explicit: bool = False
     reach: Reach = "public"
 
     def matches(self, target: Target, *, tunnel: bool = False) -> bool:
-        """Return whether it matches; in a tunnel, whose content is opaque, a pattern without a port means 443."""
-        if target.port not in (self.ports if self.explicit or not tunnel else (TUNNEL_PORT,)):
+        if target.port not in ((self.port,) if self.port else (443,) if tunnel else (80, 443)):
             return False
         return target.host.endswith(f".{self.host}") if self.wildcard else target.host == self.host
 
@@ -104,10 +99,7 @@ class HostPattern(Struct, frozen=True):
 def parse_target(authority: str, default_port: int | None = None) -> Target:
     """Return host and port of a request, which is untrusted input.
 
-    `authority` is `host:port`, or `host` if there is a default port.
-
-    Raises:
-        ValueError: it is not in the one accepted spelling; the text says why.
+    `authority` is `host:port`, or `host` if there is a default port. Raises ValueError.
     """
     if not authority.isascii():
         raise ValueError("the host is not ASCII")
@@ -119,11 +111,7 @@ def parse_target(authority: str, default_port: int | None = None) -> Target:
 
 
 def parse_pattern(text: str) -> HostPattern:
-    """Return the pattern that the user wrote.
-
-    Raises:
-        ConfigError: the text is no pattern; says what to write instead.
-    """
+    """Return the pattern that the user wrote; raises ConfigError."""
     try:
         return _pattern(text.strip())
     except ValueError as error:
@@ -142,9 +130,8 @@ def reach_of(patterns: Sequence[HostPattern], target: Target, *, tunnel: bool = 
 
 def is_public(address: Address) -> bool:
     """Return whether an address is that of an ordinary server on the internet."""
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _IPV4_SPECIAL)
-    return address in _IPV6_GLOBAL and not any(address in network for network in _IPV6_SPECIAL)
+    is_global = isinstance(address, IPv4Address) or address in _IPV6_GLOBAL
+    return is_global and not any(address in network for network in _SPECIAL)
 
 
 def is_reachable(address: Address, reach: Reach) -> bool:
@@ -177,7 +164,7 @@ def _pattern(text: str) -> HostPattern:
     if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
         raise ValueError("the address is no host's")
     reach: Reach = "any" if address and private else "local" if local or private else "public"
-    return HostPattern(host, (port,) if port else DEFAULT_PORTS, wildcard, port is not None, reach)
+    return HostPattern(host, port, wildcard, reach)
 
 
 def _split(authority: str) -> tuple[str, int | None]:

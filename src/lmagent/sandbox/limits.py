@@ -20,7 +20,7 @@ from lmagent.sandbox.environment import HOME
 MEGABYTE = 1024 * 1024
 CGROUP = Path("/sys/fs/cgroup")
 NAMES = 100_000
-"""Files that a command may have in memory, as in `container`."""
+"""Files that a command may have in memory, as in `docker`."""
 
 IN_MEMORY = ("/tmp", "/dev/shm", HOME)
 """Folders inside whose files are in memory, for a command that shares none of them."""

@@ -177,11 +177,7 @@ class Link:
         return bool(self._jobs)
 
     async def greet(self, setup: Mapping[str, object], seconds: float) -> dict[str, Any]:
-        """Send our requirements, and return the facts about the container.
-
-        Raises:
-            SandboxError: no answer came; the text is docker's.
-        """
+        """Send our requirements, and return the facts about the container; raises SandboxError."""
         job = self._jobs[0] = Remote(self, 0, Exec(()), _ignore)
         self.post(HELLO, 0, json.dumps(setup).encode())
         with anyio.move_on_after(seconds):

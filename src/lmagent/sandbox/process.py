@@ -20,9 +20,6 @@ from lmagent.core.errors import SandboxError, ungrouped
 from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Exit, Limits, OnOutput, Stream
 from lmagent.sandbox.limits import over_limit
 
-DRAIN = 0.2
-"""Seconds in which output that was written before the end is still read."""
-
 GONE = 2.0
 """Seconds that a killed tree has to be gone."""
 
@@ -30,6 +27,7 @@ WATCH = 0.1
 """Seconds between checks of a command's use of resources."""
 
 _PIECE = 256 * 1024
+_MOST_LEFT = 1 << 20  # the largest pipe
 
 
 class Process:
@@ -93,8 +91,6 @@ class Process:
                 theirs.close()
         if self._channel:
             self._channel.setblocking(False)
-        self._open = len(self._pipes) + (self._channel is not None)
-        self._drained = anyio.Event()
 
     def kill_all(self) -> None:
         """Kill it, with all processes that it started."""
@@ -147,16 +143,14 @@ class Process:
         try:
             with ungrouped():
                 async with anyio.create_task_group() as readers:
-                    for stream, descriptor in self._pipes.items():
+                    for stream, descriptor in self._ends():
                         readers.start_soon(self._pump, stream, descriptor)
-                    if self._channel is not None:
-                        readers.start_soon(self._pump, "channel", self._channel.fileno())
                     readers.start_soon(self._watch)
                     readers.start_soon(self.serve)
                     await self._until_end()
-                    with anyio.move_on_after(DRAIN):
-                        await self._drained.wait()
                     readers.cancel_scope.cancel()
+            for stream, descriptor in self._ends():
+                self._drain(stream, descriptor)
         finally:
             self._end("killed")
             with anyio.CancelScope(shield=True):
@@ -213,25 +207,36 @@ class Process:
                 self._end(reason)
                 return
 
+    def _ends(self) -> list[tuple[Stream, int]]:
+        return [*self._pipes.items(), *([("channel", self._channel.fileno())] if self._channel else [])]
+
     async def _pump(self, stream: Stream, descriptor: int) -> None:
+        while True:
+            await anyio.wait_readable(descriptor)
+            with contextlib.suppress(BlockingIOError):
+                if not self._read(stream, descriptor):
+                    return
+
+    def _drain(self, stream: Stream, descriptor: int) -> None:
+        """Read the output that was written before the end."""
+        read = 0
+        with contextlib.suppress(BlockingIOError):
+            while read < _MOST_LEFT and (length := self._read(stream, descriptor)):
+                read += length
+
+    def _read(self, stream: Stream, descriptor: int) -> int:
+        """Pass a piece on and return its length, 0 at the end; raises BlockingIOError."""
         try:
-            while True:
-                await anyio.wait_readable(descriptor)
-                try:
-                    piece = os.read(descriptor, _PIECE)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    return
-                if not piece:
-                    return
-                if len(self._first) < 512 and stream != "channel":
-                    self._first += piece[:512]
-                self._output(stream, piece)
-        finally:
-            self._open -= 1
-            if not self._open:
-                self._drained.set()
+            piece = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return 0
+        if piece:
+            if len(self._first) < 512 and stream != "channel":
+                self._first += piece[:512]
+            self._output(stream, piece)
+        return len(piece)
 
 
 async def _ended(popen: subprocess.Popen[bytes]) -> None:

@@ -119,11 +119,7 @@ class AllowListProxy:
         return self._folder / "s"
 
     async def start(self) -> None:
-        """Make the socket. Connections wait until `serve` runs.
-
-        Raises:
-            SandboxError: it cannot be made.
-        """
+        """Make the socket. Connections wait until `serve` runs. Raises SandboxError."""
         try:
             # Short, since the path of a socket must fit into 108 bytes; mkdtemp makes it for this user only.
             parent = tempfile.gettempdir()
@@ -203,11 +199,7 @@ class AllowListProxy:
         return request
 
     async def _admit(self, request: ProxyRequest) -> Sequence[Address]:
-        """Return the addresses that a request may be sent to, in order.
-
-        Raises:
-            ProxyRefusal: the request is denied, or the name has no allowed address.
-        """
+        """Return the addresses that a request may be sent to, in order; raises ProxyRefusal."""
         target = request.target
         reach = reach_of(self._patterns, target, tunnel=request.is_tunnel)
         if reach is None:
@@ -223,11 +215,7 @@ class AllowListProxy:
         return allowed
 
     async def _ask(self, target: Target) -> None:
-        """Return if a target that is not listed is allowed.
-
-        Raises:
-            ProxyRefusal: it is denied.
-        """
+        """Return if a target that is not listed is allowed; raises ProxyRefusal."""
         if is_private(target):
             raise _denied(
                 f"{target} is not on the internet and not on the allow list of this command", ADVICE.format(target)

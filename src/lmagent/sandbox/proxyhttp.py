@@ -101,11 +101,7 @@ class ProxyRequest(Struct, frozen=True):
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    """Read a request from its head, without the empty line.
-
-    Raises:
-        ProxyRefusal: it is malformed, or two programs could read it differently.
-    """
+    """Read a request from its head, without the empty line; raises ProxyRefusal."""
     first, *lines = head.decode("latin-1").split("\r\n")
     if len(lines) > _HEADERS:
         raise ProxyRefusal(431, "There are too many header fields.")
@@ -187,11 +183,7 @@ class ProxyExchange:
         self._refusal = ProxyRefusal(504, f"{request.target} does not answer")
 
     async def carry(self, idle: float) -> None:
-        """Carry all bytes, until no data passes for `idle` seconds.
-
-        Raises:
-            ProxyRefusal: it failed before an answer had begun.
-        """
+        """Carry all bytes, until no data passes for `idle` seconds; raises ProxyRefusal."""
         self._idle = idle
         if self._request.is_tunnel:
             await self._client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")

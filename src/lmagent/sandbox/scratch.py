@@ -30,15 +30,15 @@ class Scratch:
     """The scratch folders of a workspace's sessions; for `root`, see `scratch_root`."""
 
     def __init__(self, root: Path) -> None:
+        """Remove the folders of sessions that ran no command for a while."""
         self._root = root
-        self._swept = False
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(root):
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - UNUSED:
+                    _remove(Path(entry.path))
 
     def folders(self, session: str) -> tuple[Path, Path]:
-        """Return the /tmp and the home of a session; its first command makes them.
-
-        Raises:
-            SandboxError: they cannot be made.
-        """
+        """Return the /tmp and the home of a session; its first command makes them; raises SandboxError."""
         own = self._root / session
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,18 +53,7 @@ class Scratch:
                 f"no /tmp can be made for this session: {error}; nothing was run",
                 fix=f"make {self._root} writable, or name another data folder: AGENT_DATA_DIR",
             ) from error
-        self._sweep()
         return own / "tmp", own / "home"
-
-    def _sweep(self) -> None:
-        if self._swept:
-            return
-        self._swept = True
-        oldest = time.time() - UNUSED
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self._root):
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    _remove(Path(entry.path))
 
 
 def make_private(folder: Path) -> None:

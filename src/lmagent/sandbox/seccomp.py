@@ -72,11 +72,7 @@ def supported(machine: str = "") -> bool:
 
 
 def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
-    """Return the filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
-
-    Raises:
-        KeyError: no filter exists for the machine; see `supported`.
-    """
+    """Return the filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it; raises KeyError."""
     machine = machine or platform.machine()
     column = list(_ARCHES).index(machine)
     code = [_op(_LOAD, _ARCH), *_unless_equal(_ARCHES[machine], errno.EPERM), _op(_LOAD, _NR)]

@@ -55,11 +55,7 @@ class HeldFile(Struct, frozen=True):
 
 
 class Root:
-    """The workspace, open; `path` is absolute, with links resolved.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """The workspace, open; `path` is absolute, with links resolved; raises OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -84,11 +80,7 @@ class Root:
 
     @contextlib.contextmanager
     def folder(self, rel: str) -> Generator[int]:
-        """Open a folder and yield its descriptor.
-
-        Raises:
-            OSError: it does not exist, or a link is on the way.
-        """
+        """Open a folder and yield its descriptor; raises OSError."""
         fd = os.dup(self._fd)
         try:
             for part in rel.split("/") if rel else ():

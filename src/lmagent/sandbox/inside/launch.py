@@ -101,23 +101,13 @@ def abi() -> int:
     return max(0, _call(CREATE_RULESET, None, 0, 1, check=False))
 
 
-def handled(version: int) -> int:
-    """Return the rights over files that this version can withhold."""
-    return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-
-
 def restrict(read: list[str], write: list[str], devices: list[str]) -> None:
     """Confine this process, and all processes that it starts, to these paths, without TCP.
 
-    Paths in `read` are executable too; in `write`, everything is allowed but making devices.
-
-    Raises:
-        OSError: the kernel lacks Landlock, or a needed part of it.
+    Paths in `read` are executable too; in `write`, everything is allowed but making devices. Raises OSError.
     """
     version = abi()
-    if version < 4:
-        raise OSError(f"Landlock {version} is too old: 4 is needed")
-    rights = handled(version)
+    rights = (1 << (15 if version == 4 else 16)) - 1  # over files, as many as this version can withhold
     attributes = struct.pack("QQQ", rights, NET, SCOPES)[: 24 if version >= 6 else 16]
     ruleset = _call(CREATE_RULESET, attributes, len(attributes), 0)
     reading = EXECUTE | READ_FILE | READ_DIR
