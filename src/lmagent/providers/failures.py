@@ -102,14 +102,10 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
     payload = None if html else _payload(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)
     wait = retry_after(headers)
-    if status not in _NOT_THE_PROMPT and (status == 413 or is_overflow(text, payload)):
-        return _overflow(text, payload)
-    if status in (401, 403):
-        return _auth(status, text, url)
+    if failure := _of_text(status, text, payload, url=url, model=model):
+        return failure
     if 300 <= status < 400:
         return _moved(headers.get("location", ""), url)
-    if status in (400, 404, 422) and _NO_MODEL.search(text):
-        return _no_model(model, text, url)
     if status in (404, 405) or (html and status < 500):
         page = "with a web page" if html else f"HTTP {status}"
         return wrong_address(
@@ -122,16 +118,21 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
     """Return the error that a server reports inside an answer with status 200."""
     text = describe(error)
     code = _code(error)
-    if code not in _NOT_THE_PROMPT and is_overflow(text, error):
-        return _overflow(text, error)
-    if code in (401, 403):
-        return _auth(code, text, url)
-    if code in (0, 400, 404, 422) and _NO_MODEL.search(text):
-        return _no_model(model, text, url)
+    if failure := _of_text(code, text, error, url=url, model=model):
+        return failure
     if code == 0:  # no reason to believe that the request itself is at fault
         fix = "look at the server's log, or try another model"
         return ServerFailure(f"{authority(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
+
+
+def _of_text(code: int, text: str, payload: Any, *, url: str, model: str) -> ProviderError | None:
+    """Return the error that only the text, or the key, tells from others."""
+    if code not in _NOT_THE_PROMPT and (code == 413 or is_overflow(text, payload)):
+        return _overflow(text, payload)
+    if code in (401, 403):
+        return _auth(code, text, url)
+    return _no_model(model, text, url) if code in (0, 400, 404, 422) and _NO_MODEL.search(text) else None
 
 
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:

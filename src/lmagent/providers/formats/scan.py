@@ -7,7 +7,6 @@ whether it is a call.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 
 from lmagent.providers.formats import fences
 from lmagent.providers.formats.base import Found, FoundCall, Source, Toolset, end_of
@@ -27,7 +26,7 @@ from lmagent.providers.formats.markup import (
     quiet,
 )
 from lmagent.providers.formats.place import MarkupPlace, belongs
-from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, quoted, unopened
+from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, ends_template_thought, quoted
 
 _WINDOW = 2000
 _EFFORT = 8
@@ -123,13 +122,14 @@ class Scanner:
         self._said_since = self._over = self._doubt = False
         self._closed_thoughts = False
         self._since_thought = self._spent = 0
-        self._unopened: list[tuple[int, int]] | None = None
         self._fence: re.Pattern[str] | None = None
         self._examples: set[str] = set()
 
     def read(self) -> None:
         if not self._with_calls and self._text.lstrip().startswith("{"):
             self._say(len(self._text))  # requested JSON: tags in its strings are text
+        elif place := ends_template_thought(self._text):
+            self._end_thought(self._text[: place[0]], place[1])
         while self._at < len(self._text) and not self._over:
             self._step()
 
@@ -287,8 +287,6 @@ class Scanner:
     def _result(self, closing: str, end: int) -> None:
         """Read a block of a result: it is invented if a call precedes it; a call quoted in it never counts."""
         close = self._source.find(closing, end)
-        if close < 0 and self.calls and self._is_thought():
-            return
         if self.calls:
             self._drop(close + len(closing) if close >= 0 else len(self._text))
         else:
@@ -352,9 +350,6 @@ class Scanner:
         return inner is not None and bool(inner.items)
 
     def _take(self, found: Found) -> None:
-        whole = found.cut is None and not (found.last or found.code or any(call.fault for call in found.calls))
-        if not whole and self._is_thought():
-            return
         begin = self._at
         self._drop(found.end)
         for item in found.items:
@@ -424,20 +419,6 @@ class Scanner:
             self.thoughts.append(thought.strip())
         self._drop(end)
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
-
-    def _is_thought(self) -> bool:
-        """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
-        if self._closed_thoughts:
-            return False
-        if self._unopened is None:
-            self._unopened = unopened(self._text)
-        number = bisect_left(self._unopened, (self._at, 0))
-        if number >= len(self._unopened):
-            return False
-        begin, end = self._unopened[number]
-        self._say(begin)
-        self._close_thought(end)
-        return True
 
     def _mentioned(self, end: int) -> bool:
         before = self._before(self._at)
