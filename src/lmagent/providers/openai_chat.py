@@ -335,4 +335,5 @@ async def _until_complete(chunks: AsyncIterator[bytes], assembler: Assembler) ->
 
 def _is_whole(payload: bytes) -> bool:
     """Return whether a last payload is complete, rather than cut in half by the end of the stream."""
-    return payload.strip() == b"[DONE]" or bool(jsontext.loads_or_none(payload))
+    parts = (payload, payload.rpartition(b"\n")[2])  # some servers leave out the blank lines between events
+    return any(part.strip() == b"[DONE]" or bool(jsontext.loads_or_none(part)) for part in parts)

@@ -43,9 +43,6 @@ WORTH_KEEPING = 1000
 LATE = ("lmstudio", "llamacpp")
 """Dialects that state a model's window only once the first request has loaded it."""
 
-LOOKS = 3
-"""How often such a server is asked again."""
-
 PAUSE = 30.0
 """Seconds until a server that was too slow to identify itself is asked again; doubled each time."""
 
@@ -90,7 +87,7 @@ class Served:
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
         self._slots: dict[tuple[str, int], CacheSlot] = {}
         self._no_files: set[str] = set()
-        self._looks: dict[str, int] = {}
+        self._looked: set[str] = set()
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
         conceal(endpoint.key, endpoint.url)
@@ -126,11 +123,9 @@ class Served:
     async def has_answered(self, model: str) -> None:
         """Ask again after a reply: the model is loaded now, so the server may state more of it."""
         known = self._facts.get(model)
-        looks = self._looks.get(model, 0)
-        if known is None or known.dialect not in LATE or (known.model and known.model.trusted) or looks >= LOOKS:
-            return
-        self._looks[model] = looks + 1
-        await self.look_again(model)
+        if known and known.dialect in LATE and not (known.model and known.model.trusted) and model not in self._looked:
+            self._looked.add(model)
+            await self.look_again(model)
 
     async def _probe(self, model: str, known: ServerFacts | None, *, deep: bool) -> ServerFacts:
         from lmagent.providers.dialects.base import ServerFacts

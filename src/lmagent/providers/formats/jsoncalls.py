@@ -41,7 +41,6 @@ _FENCE = re.compile(r"```[\w-]*")
 _MARKS = re.compile(r'(?<!\\)"')
 _JUNK = 200
 _MARKUP = re.compile(r"[<{\[]")
-_CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
 """The name of a call with an unreadable name: servers reject an empty one."""
 
@@ -188,15 +187,12 @@ def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
     """Return the value at `at` and its end; raise `Cut` if the text ends inside it, or `_Damaged`."""
     try:
         return source.value(at, stops)
-    except Cut as cut:
-        end, inside = _own_end(source, cut.at, stops), True
-        if end < 0:
-            raise
     except Broken as broken:
         place, _ = source.first(stops, broken.at)
-        end, inside = place if place >= 0 else source.end, broken.inside
-    raw = source.text[at:end].strip()
-    raise _Damaged(raw, end, spills=inside or len(_MARKS.findall(raw)) % 2 == 1)  # its quotation marks are not even
+        end = place if place >= 0 else source.end
+        raw = source.text[at:end].strip()
+        uneven = len(_MARKS.findall(raw)) % 2 == 1  # it ends in a string
+        raise _Damaged(raw, end, spills=broken.inside or uneven) from broken
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) -> bool:
@@ -234,16 +230,6 @@ def _damaged(name: str, text: str, damage: _Damaged, id: str = "") -> FoundCall:
     return FoundCall(name=name, arguments=text, raw=damage.raw, id=id, fault=fault, spills=damage.spills)
 
 
-def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
-    """Return the end of a call with an unfinished string at `at`: at markup that ends its line; -1 if it was cut."""
-    place, stop = source.first(stops, at)
-    if place < 0:
-        return -1
-    line = source.text.find("\n", place)
-    after = source.text[place + len(stop) : line if line >= 0 else source.end]
-    return place if _CLOSES.search(stop) and not after.strip() else -1
-
-
 def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = "") -> Found:
     """Return the call of a tool whose name precedes its arguments, which begin at `at`; cut or damaged ones too."""
     if at >= source.end:
@@ -269,7 +255,7 @@ def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
     """Return the calls with the markup that ends them, and leftovers before that."""
     if found.cut is not None or not closers:
         return found
-    at = _leftovers(source, found.end)
+    at = source.skip(found.end)
     if size := source.closer(at, *closers):
         found.end = at + size
         return found
@@ -280,13 +266,6 @@ def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
     else:
         found.end = end_of(source.text, found.end)
     return found
-
-
-def _leftovers(source: Source, at: int) -> int:
-    text = source.text
-    while at < source.end and (text[at].isspace() or text[at] in "]}),;`"):
-        at += 1
-    return source.skip(at) if at >= source.end else at
 
 
 def between(closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:

@@ -22,7 +22,6 @@ from lmagent.providers.formats.markup import (
     after_calls,
     after_row,
     native,
-    opens_at_end,
     quiet,
 )
 from lmagent.providers.formats.place import MarkupPlace, belongs
@@ -122,14 +121,13 @@ class Scanner:
         self._said_since = self._over = self._doubt = False
         self._closed_thoughts = False
         self._since_thought = self._spent = 0
+        self._closer = (-1, -1)
         self._fence: re.Pattern[str] | None = None
         self._examples: set[str] = set()
 
     def read(self) -> None:
         if not self._with_calls and self._text.lstrip().startswith("{"):
             self._say(len(self._text))  # requested JSON: tags in its strings are text
-        elif place := ends_template_thought(self._text):
-            self._end_thought(self._text[: place[0]], place[1])
         while self._at < len(self._text) and not self._over:
             self._step()
 
@@ -143,12 +141,7 @@ class Scanner:
                 self._fence, self._fresh = None, False
             return
         found = self._next()
-        begin = found.start() if found else len(self._text)
-        size = opens_at_end(self._text) if found is None and self._with_calls else 0
-        self._say(begin - size)
-        if size and self._apart():
-            self._take(Found(end=begin, cut=""))
-        self._say(begin)
+        self._say(found.start() if found else len(self._text))
         if found is None:
             return
         if found.lastgroup == "mark":
@@ -287,6 +280,8 @@ class Scanner:
     def _result(self, closing: str, end: int) -> None:
         """Read a block of a result: it is invented if a call precedes it; a call quoted in it never counts."""
         close = self._source.find(closing, end)
+        if close < 0 and self.calls and self._is_thought():
+            return
         if self.calls:
             self._drop(close + len(closing) if close >= 0 else len(self._text))
         else:
@@ -350,6 +345,9 @@ class Scanner:
         return inner is not None and bool(inner.items)
 
     def _take(self, found: Found) -> None:
+        whole = found.cut is None and not (found.last or found.code or any(call.fault for call in found.calls))
+        if not whole and self._is_thought():
+            return
         begin = self._at
         self._drop(found.end)
         for item in found.items:
@@ -419,6 +417,18 @@ class Scanner:
             self.thoughts.append(thought.strip())
         self._drop(end)
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
+
+    def _is_thought(self) -> bool:
+        """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
+        if self._closed_thoughts:
+            return False
+        if self._closer[0] < self._at:
+            self._closer = ends_template_thought(self._text, self._at)
+        begin, end = self._closer
+        if begin < len(self._text):
+            self._say(begin)
+            self._close_thought(end)
+        return begin < len(self._text)
 
     def _mentioned(self, end: int) -> bool:
         before = self._before(self._at)

@@ -67,14 +67,14 @@ def unbalanced(text: str) -> bool:
     return any(bisect_left(fences, place) % 2 for place in closing)
 
 
-def ends_template_thought(text: str) -> tuple[int, int] | None:
-    """Return the first tag if it closes a thought at a line's beginning: the template opened the thought."""
+def ends_template_thought(text: str, at: int) -> tuple[int, int]:
+    """Return the first tag from `at` if it closes a thought at a line's beginning; else the end of the text, twice."""
     fences = _fences(text, 0)
-    for tag in TAG.finditer(text):
+    for tag in TAG.finditer(text, at):
         if bisect_left(fences, tag.start()) % 2 == 0 and not quoted(text, *tag.span()):
             line = text[text.rfind("\n", max(0, tag.start() - _NEAR), tag.start()) + 1 : tag.start()]
-            return None if tag[0] in OPENS or line.strip() else tag.span()
-    return None
+            return (len(text), len(text)) if tag[0] in OPENS or line.strip() else tag.span()
+    return len(text), len(text)
 
 
 def _fences(text: str, at: int) -> list[int]:
