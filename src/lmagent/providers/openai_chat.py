@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from lmagent.providers.assemble import Assembler
     from lmagent.providers.sse import LineReader, SseReader
 
-__all__ = ["OpenAIChat", "chat_url"]
-
 TAIL = 5.0
 """Seconds after the finish reason for usage, `[DONE]` or the end: some servers send none, and stay connected."""
 LONG_TAIL = 30.0

@@ -21,10 +21,10 @@ from lmagent.core.errors import ContextOverflow, ModelNotFound, ProviderError
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Usage, split_name
 from lmagent.core.ports import Clock
 from lmagent.providers.concealed import conceal
-from lmagent.providers.openai_chat import OpenAIChat, chat_url
+from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
-from lmagent.providers.urls import is_near
+from lmagent.providers.urls import chat_url, is_near
 
 if TYPE_CHECKING:
     from lmagent.providers.cache_slot import CachedConversation, CacheSlot
