@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from lmagent.core.model import ToolSpec
 from lmagent.providers.assemble import Assembler
 from lmagent.providers.textcalls import parse_text
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
-TOOL = {"name": "read", "parameters": SCHEMA}
+TOOL = ToolSpec("read", "Read.", SCHEMA)
 
 
 def native(arguments: str, finish: str | None = "tool_calls") -> tuple[str, bool]:

@@ -7,12 +7,12 @@ It accepts many variants: content as text or parts; thoughts as `reasoning_conte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from lmagent.core.errors import BadReply
-from lmagent.core.messages import CUT_OFF, Message, Part, Text, Thinking
+from lmagent.core.messages import CUT_OFF, Message, Text, Thinking, ToolCall
 from lmagent.core.model import FinishReason, ModelEvent, ModelReply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
@@ -84,8 +84,8 @@ class Assembler:
         self._content: list[str] = []
         self._content_size = 0
         self._thought: list[str] = []
-        self._said: list[str] = []
-        self._mused: list[str] = []
+        self._kind: Literal["text", "thinking"] = "text"
+        self._fresh: list[str] = []
         self._meter = EndlessMeter(min(longest or MAX_REPLY, MAX_REPLY))
         self._deltas = False
         self._odd = False
@@ -164,14 +164,9 @@ class Assembler:
             finish = "tool_calls"
         elif not calls and named == "tool_calls":
             finish = "stop"
-        parts: list[Part] = []
-        if thought:
-            parts.append(Thinking(jsontext.mend(thought)))
-        if text.strip():
-            parts.append(Text(jsontext.mend(text)))
         size = len(text) + len(thought) + sum(len(call.name) + len(call.arguments) for call in calls)
         return ModelReply(
-            message=Message("assistant", (*parts, *calls)),
+            message=_message(thought, text, calls),
             finish_reason=finish,
             usage=complete_usage(self.usage, prompt_bytes, size),
             model=self._model,
@@ -184,12 +179,9 @@ class Assembler:
     def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> ModelReply:
         """Return the beginning of an endless reply. It has no calls: one that is cut off never runs."""
         parsed = self._parse(calls=False)
-        text = parsed.content
         thought = f"{''.join(self._thought)}{parsed.thinking}"[:BEGINNING]
-        thoughts = (Thinking(jsontext.mend(thought)),) if thought.strip() else ()
-        begun = Text(jsontext.mend(f"{text[:BEGINNING].strip()}\n{CUT_OFF}".strip()))
         return ModelReply(
-            message=Message("assistant", (*thoughts, begun)),
+            message=_message(thought.strip(), f"{parsed.content[:BEGINNING].strip()}\n{CUT_OFF}".strip()),
             finish_reason="endless",
             usage=complete_usage(self.usage, prompt_bytes, self._meter.size),
             model=self._model,
@@ -322,29 +314,29 @@ class Assembler:
                 self._say(text, events)
 
     def _say(self, text: str, events: list[ModelEvent]) -> None:
-        self._meter.add(text)
         self._content.append(text)
         self._content_size += len(text)
-        if self._mused:
-            self._show_news(events)
-        self._said.append(text)
+        self._add("text", text, events)
 
     def _think(self, text: str, events: list[ModelEvent]) -> None:
         if text:
-            self._meter.add(text)
             self._thought.append(text)
-            if self._said:
-                self._show_news(events)
-            self._mused.append(text)
+            self._add("thinking", text, events)
+
+    def _add(self, kind: Literal["text", "thinking"], text: str, events: list[ModelEvent]) -> None:
+        self._meter.add(text)
+        if kind != self._kind:
+            self._show_news(events)
+            self._kind = kind
+        self._fresh.append(text)
 
     def _show_news(self, events: list[ModelEvent]) -> None:
         """Show the latest text or thought: only one of the two exists."""
-        said, mused = "".join(self._said), "".join(self._mused)
-        self._said.clear()
-        self._mused.clear()
-        if said or mused:
-            for kind, text in [("thinking", mused)] if mused else self._read_text(said):
-                self._show(kind, text, events)
+        if self._fresh:
+            text = "".join(self._fresh)
+            self._fresh.clear()
+            for kind, piece in [(self._kind, text)] if self._kind == "thinking" else self._read_text(text):
+                self._show(kind, piece, events)
 
     def _show(self, kind: str, text: str, events: list[ModelEvent]) -> None:
         if text:
@@ -358,6 +350,12 @@ class Assembler:
 
             self._reader = TextCallParser(self._tools, calls=bool(self._tools))
         return self._reader.read(text)
+
+
+def _message(thought: str, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+    thoughts = (Thinking(jsontext.mend(thought)),) if thought else ()
+    texts = (Text(jsontext.mend(text)),) if text.strip() else ()
+    return Message("assistant", (*thoughts, *texts, *calls))
 
 
 def _plain(content: Any) -> str:

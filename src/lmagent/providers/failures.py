@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
 from lmagent.core.errors import (
@@ -99,17 +99,13 @@ def wrong_address(message: str) -> BadReply:
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
     html = is_html(body)
-    payload = None if html else _payload(body)
+    payload = None if html else jsontext.loads_or_none(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)
     wait = retry_after(headers)
-    if status not in _NOT_THE_PROMPT and (status == 413 or is_overflow(text, payload)):
-        return _overflow(text, payload)
-    if status in (401, 403):
-        return _auth(status, text, url)
+    if failure := _of_text(status, text, payload, url=url, model=model):
+        return failure
     if 300 <= status < 400:
         return _moved(headers.get("location", ""), url)
-    if status in (400, 404, 422) and _NO_MODEL.search(text):
-        return _no_model(model, text, url)
     if status in (404, 405) or (html and status < 500):
         page = "with a web page" if html else f"HTTP {status}"
         return wrong_address(
@@ -122,16 +118,21 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
     """Return the error that a server reports inside an answer with status 200."""
     text = describe(error)
     code = _code(error)
-    if code not in _NOT_THE_PROMPT and is_overflow(text, error):
-        return _overflow(text, error)
-    if code in (401, 403):
-        return _auth(code, text, url)
-    if code in (0, 400, 404, 422) and _NO_MODEL.search(text):
-        return _no_model(model, text, url)
+    if failure := _of_text(code, text, error, url=url, model=model):
+        return failure
     if code == 0:  # no reason to believe that the request itself is at fault
         fix = "look at the server's log, or try another model"
         return ServerFailure(f"{authority(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
+
+
+def _of_text(code: int, text: str, payload: Any, *, url: str, model: str) -> ProviderError | None:
+    """Return the error that only the text, or the key, tells from others."""
+    if code not in _NOT_THE_PROMPT and (code == 413 or is_overflow(text, payload)):
+        return _overflow(text, payload)
+    if code in (401, 403):
+        return _auth(code, text, url)
+    return _no_model(model, text, url) if code in (0, 400, 404, 422) and _NO_MODEL.search(text) else None
 
 
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
@@ -285,30 +286,28 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
     )
 
 
+def _levels(error: Any) -> list[dict[str, Any]]:
+    """Return an error object and the errors inside it."""
+    levels: list[dict[str, Any]] = []
+    while isinstance(error, dict):
+        levels.append(cast("dict[str, Any]", error))
+        error = levels[-1].get("error")
+    return levels
+
+
 def _code(error: Any) -> int:
     """Return the HTTP status in an error object, at any depth; 0 without one."""
-    if not isinstance(error, dict):
-        return 0
-    found: dict[str, Any] = error  # pyright: ignore[reportUnknownVariableType]
-    for key in ("code", "status", "status_code"):
-        value = found.get(key)
-        if isinstance(value, str) and value.isdigit():
-            value = int(value)
-        if isinstance(value, int) and 400 <= value < 600:
-            return value
-    kind = str(found.get("type", ""))
-    if "rate_limit" in kind or "overloaded" in kind:
-        return 429
-    if "invalid_request" in kind:
-        return 400
-    return _code(found.get("error"))
-
-
-def _payload(body: bytes) -> Any:
-    try:
-        return jsontext.loads(body)
-    except ValueError:
-        return None
+    for level in _levels(error):
+        for value in (level.get("code"), level.get("status"), level.get("status_code")):
+            code = int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else 0
+            if 400 <= code < 600:
+                return code
+        kind = str(level.get("type", ""))
+        if "rate_limit" in kind or "overloaded" in kind:
+            return 429
+        if "invalid_request" in kind:
+            return 400
+    return 0
 
 
 def _plain(body: bytes, *, html: bool = False) -> str:
@@ -331,37 +330,19 @@ def _short(text: str) -> str:
 
 
 def is_overflow(text: str, payload: Any = None) -> bool:
-    return _has_code(payload) or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
+    coded = any(level.get(key) in _CODES for level in _levels(payload) for key in ("code", "type", "reason"))
+    return coded or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
 
 
 def read_window(text: str, payload: Any = None) -> int | None:
     """Return the window in tokens that an overflow error names, in a field or in its text."""
-    named = _field(payload)
-    if named:
-        return named
+    for level in _levels(payload):
+        for value in map(level.get, _FIELDS):
+            if isinstance(value, int) and value >= 16:
+                return value
     for pattern in _WINDOWS:
         if found := pattern.search(text):
             tokens = int(re.sub(r"\D", "", found[1]))
             if 16 <= tokens <= 100_000_000:
                 return tokens
     return None
-
-
-def _has_code(payload: Any) -> bool:
-    if isinstance(payload, dict):
-        found: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
-        if any(found.get(key) in _CODES for key in ("code", "type", "reason")):
-            return True
-        return _has_code(found.get("error"))
-    return False
-
-
-def _field(payload: Any) -> int | None:
-    if not isinstance(payload, dict):
-        return None
-    found: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
-    for key in _FIELDS:
-        value = found.get(key)
-        if isinstance(value, int) and value >= 16:
-            return value
-    return _field(found.get("error"))

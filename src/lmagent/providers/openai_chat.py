@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from lmagent.providers.assemble import Assembler
     from lmagent.providers.sse import LineReader, SseReader
 
-__all__ = ["OpenAIChat", "chat_url"]
-
 TAIL = 5.0
 """Seconds after the finish reason for usage, `[DONE]` or the end: some servers send none, and stay connected."""
 LONG_TAIL = 30.0
@@ -264,9 +262,9 @@ class OpenAIChat:
                     yield reader.feed(head)
         if reader is not None:
             last = reader.finish()
-            whole = _whole(last)
-            yield whole
-            if last and not whole and not assembler.chunks and not assembler.ended:
+            if all(map(_is_whole, last)):
+                yield last
+            elif not assembler.ended:
                 raise _unfinished(assembler, last[-1])
         if reader is None or (assembler.chunks == 0 and not assembler.done and b"data:" not in head):
             raise self._no_reply(head, response)
@@ -333,16 +331,7 @@ async def _until_complete(chunks: AsyncIterator[bytes], assembler: Assembler) ->
         yield chunk
 
 
-def _whole(payloads: list[bytes]) -> list[bytes]:
-    """Return the payloads without a last one, or its last line, that the end of the stream cut in half."""
-    if not payloads or _complete(payloads[-1]):
-        return payloads
-    lines = payloads[-1].splitlines()
-    return payloads[:-1] + (lines if _complete(lines[-1]) else lines[:-1])
-
-
-def _complete(payload: bytes) -> bool:
-    try:
-        return payload.strip() == b"[DONE]" or bool(jsontext.loads(payload))
-    except ValueError:
-        return False
+def _is_whole(payload: bytes) -> bool:
+    """Return whether a last payload is complete, rather than cut in half by the end of the stream."""
+    parts = (payload, payload.rpartition(b"\n")[2])  # some servers leave out the blank lines between events
+    return any(part.strip() == b"[DONE]" or bool(jsontext.loads_or_none(part)) for part in parts)

@@ -20,20 +20,22 @@ _SYSTEM = (
 _ORDER = re.compile(r"jinja|template|\broles?\b|alternat", re.IGNORECASE)
 
 
+LONGEST = 120.0
+"""Seconds; a longer wait that a server asks for is reported instead."""
+LOCAL_DELAY = 0.25
+"""Seconds before the second and last try if no server listens on this machine."""
+
+
 class RetryPolicy(Struct, frozen=True):
     """Number of tries and delays.
 
     Attributes:
         tries: tries in all, the first included (`LLM_MAX_RETRIES`).
         delay: seconds before the second try; doubled for each further one (`LLM_RETRY_DELAY`).
-        longest: seconds; a longer wait that a server asks for is reported instead.
-        local_delay: seconds before the second and last try if no server listens on this machine.
     """
 
     tries: int = 3
     delay: float = 3.0
-    longest: float = 120.0
-    local_delay: float = 0.25
 
 
 def next_delay(
@@ -50,10 +52,10 @@ def next_delay(
         return None
     if failure.retry_after is not None:
         wait = failure.retry_after * (1 + random() / 10)  # never earlier than the server asks
-        return wait if wait <= policy.longest else None
+        return wait if wait <= LONGEST else None
     if local and isinstance(failure, Unreachable):
-        return policy.local_delay if attempt < 2 else None
-    return min(policy.longest, policy.delay * 2 ** (attempt - 1)) * (0.75 + random() / 2)
+        return LOCAL_DELAY if attempt < 2 else None
+    return min(LONGEST, policy.delay * 2 ** (attempt - 1)) * (0.75 + random() / 2)
 
 
 def joined(request: ModelRequest) -> ModelRequest:

@@ -21,10 +21,10 @@ from lmagent.core.errors import ContextOverflow, ModelNotFound, ProviderError
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress, Usage, split_name
 from lmagent.core.ports import Clock
 from lmagent.providers.concealed import conceal
-from lmagent.providers.openai_chat import OpenAIChat, chat_url
+from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
-from lmagent.providers.urls import is_near
+from lmagent.providers.urls import chat_url, is_near
 
 if TYPE_CHECKING:
     from lmagent.providers.cache_slot import CachedConversation, CacheSlot
@@ -42,9 +42,6 @@ WORTH_KEEPING = 1000
 
 LATE = ("lmstudio", "llamacpp")
 """Dialects that state a model's window only once the first request has loaded it."""
-
-LOOKS = 3
-"""How often such a server is asked again."""
 
 PAUSE = 30.0
 """Seconds until a server that was too slow to identify itself is asked again; doubled each time."""
@@ -90,7 +87,7 @@ class Served:
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
         self._slots: dict[tuple[str, int], CacheSlot] = {}
         self._no_files: set[str] = set()
-        self._looks: dict[str, int] = {}
+        self._looked: set[str] = set()
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
         conceal(endpoint.key, endpoint.url)
@@ -126,11 +123,9 @@ class Served:
     async def has_answered(self, model: str) -> None:
         """Ask again after a reply: the model is loaded now, so the server may state more of it."""
         known = self._facts.get(model)
-        looks = self._looks.get(model, 0)
-        if known is None or known.dialect not in LATE or (known.model and known.model.trusted) or looks >= LOOKS:
-            return
-        self._looks[model] = looks + 1
-        await self.look_again(model)
+        if known and known.dialect in LATE and not (known.model and known.model.trusted) and model not in self._looked:
+            self._looked.add(model)
+            await self.look_again(model)
 
     async def _probe(self, model: str, known: ServerFacts | None, *, deep: bool) -> ServerFacts:
         from lmagent.providers.dialects.base import ServerFacts

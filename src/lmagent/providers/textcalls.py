@@ -47,12 +47,7 @@ class ParsedText(Struct, frozen=True):
 
 
 def parse_text(text: str, tools: Iterable[Any], *, calls: bool = True) -> ParsedText:
-    """Parse a whole reply.
-
-    Args:
-        tools: the tools of the request: `ToolSpec`s, tools, or objects in OpenAI's shape; with `aliases`, those too.
-        calls: whether to look for calls; otherwise only thoughts are taken out.
-    """
+    """Parse a whole reply; without `calls`, only thoughts are taken out."""
     return _parsed(text, Toolset(tools), calls=calls)
 
 

@@ -58,8 +58,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._free = anyio.Event()
         self._free.set()
 
-    # --- called by the event loop -----------------------------------------------------------------------------------
-
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
@@ -93,8 +91,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
             self._watch.cancel()
             self._watch = None
         self._wake()
-
-    # --- reading ----------------------------------------------------------------------------------------------------
 
     async def take(self, limit: float | None = None) -> bytes:
         """Return all data that has arrived; wait for some; return empty bytes at the end.
@@ -169,8 +165,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         if data:
             self._held.insert(0, data)
             self._size += len(data)
-
-    # --- called by httpcore -----------------------------------------------------------------------------------------
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """See httpcore. Until it asks for the body, it gets only the head of an answer."""

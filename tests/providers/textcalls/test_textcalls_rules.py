@@ -3,8 +3,6 @@ import json
 import pytest
 from textcalls_corpus import TOOLS
 
-from lmagent.core.model import ToolSpec
-from lmagent.core.tool import Tool
 from lmagent.providers.formats.markup import RESULTS
 from lmagent.providers.textcalls import parse_text
 
@@ -29,24 +27,6 @@ def test_an_unknown_tool_is_returned_from_markup_and_left_as_text_without():
 def test_without_tools_only_markup_makes_a_call():
     assert names(CALL, []) == ["ls"]
     assert names(BARE, []) == []
-
-
-@pytest.mark.parametrize("shape", ["spec", "openai", "plain", "tool"])
-def test_tools_may_come_in_any_shape(shape):
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    tool = {
-        "spec": ToolSpec("count", "Count.", schema),
-        "openai": {"type": "function", "function": {"name": "count", "parameters": schema}},
-        "plain": {"name": "count", "parameters": schema},
-        "tool": Tool("count", "Count.", schema, "read", _run, aliases=("tally",)),
-    }[shape]
-    assert parse_text('{"name": "count", "arguments": {"n": "3"}}', [tool]).calls[0].arguments == {"n": 3}
-    if shape == "tool":
-        assert names('{"name": "tally", "arguments": {"n": 3}}', [tool]) == ["tally"]
-
-
-async def _run(arguments, context):
-    raise NotImplementedError
 
 
 @pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "antThinking", "antml:thinking"])

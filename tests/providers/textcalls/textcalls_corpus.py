@@ -10,8 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lmagent.core.model import ToolSpec
+
 CORPUS = Path(__file__).resolve().parent / "corpus"
-TOOLS: list[dict[str, Any]] = json.loads((CORPUS / "tools.json").read_text("utf-8"))
+TOOLS = [
+    ToolSpec(name, tool["description"], tool["parameters"])
+    for tool in json.loads((CORPUS / "tools.json").read_text("utf-8"))
+    for name in (tool["name"], *tool.get("aliases", ()))
+]
 
 
 def rows() -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Formats of tool calls in text, each in a file of its own; `registry` lists them."""
+"""Formats of tool calls in text; `markup` lists them. How to add one: docs/text-tool-calls.md."""

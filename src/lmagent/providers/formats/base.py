@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, field
@@ -94,18 +94,13 @@ class Found(Struct, kw_only=True):
 
 
 class Toolset:
-    """The tools of the request: specs, tools with a `spec`, or objects in OpenAI's shape; `aliases` if given."""
+    """The tools of the request: `ToolSpec`s, or tools with a `spec` and aliases."""
 
     def __init__(self, tools: Iterable[Any]) -> None:
         self._tools: dict[str, Any] = {}
         for tool in tools:
-            for name in _names(tool):
+            for name in (tool.name, *getattr(tool, "aliases", ())):
                 self._tools.setdefault(name, tool)
-        self._schemas: dict[str, dict[str, Any]] = {}
-
-    @property
-    def names(self) -> Iterable[str]:
-        return self._tools.keys()
 
     def known(self, name: str) -> bool:
         return self.plain(name) in self._tools
@@ -119,9 +114,8 @@ class Toolset:
         return bare if bare in self._tools else name
 
     def schema(self, name: str) -> dict[str, Any]:
-        if name not in self._schemas and name in self._tools:
-            self._schemas[name] = _schema(self._tools[name])  # made on demand: a reply calls few of the tools
-        return self._schemas.get(name, {})
+        tool = self._tools.get(name)
+        return getattr(tool, "spec", tool).parameters if tool is not None else {}
 
     def properties(self, name: str) -> dict[str, Any]:
         found = self.schema(name).get("properties")
@@ -287,26 +281,3 @@ def end_of(text: str, at: int) -> int:
 def unprefixed(name: str) -> str:
     """Return the name without `functions.` before and a number after it, known or not."""
     return _bare(name.strip())
-
-
-def _names(tool: Any) -> list[str]:
-    if not isinstance(tool, Mapping):
-        return [str(each) for each in (getattr(tool, "name", None), *getattr(tool, "aliases", ())) if each]
-    entry, spec = _entry(tool)
-    aliases = spec.get("aliases") or entry.get("aliases") or ()
-    return [str(each) for each in (spec.get("name"), *aliases) if each]
-
-
-def _schema(tool: Any) -> dict[str, Any]:
-    if isinstance(tool, Mapping):
-        _, spec = _entry(tool)
-        schema = spec.get("parameters") or spec.get("input_schema") or spec.get("inputSchema")
-    else:
-        schema = getattr(getattr(tool, "spec", tool), "parameters", None)
-    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-
-
-def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    entry = cast("Mapping[str, Any]", tool)
-    inner = entry.get("function")
-    return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

@@ -41,7 +41,6 @@ _FENCE = re.compile(r"```[\w-]*")
 _MARKS = re.compile(r'(?<!\\)"')
 _JUNK = 200
 _MARKUP = re.compile(r"[<{\[]")
-_CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
 """The name of a call with an unreadable name: servers reject an empty one."""
 
@@ -174,68 +173,61 @@ def _after(source: Source, at: int) -> int:
     return source.skip(at) if at >= source.end else at
 
 
+class _Damaged(Exception):
+    """A value cannot be read up to `end`; `spills`: perhaps because of a string that does not end there."""
+
+    def __init__(self, raw: str, end: int, *, spills: bool) -> None:
+        super().__init__(raw)
+        self.raw = raw
+        self.end = end
+        self.spills = spills
+
+
+def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
+    """Return the value at `at` and its end; raise `Cut` if the text ends inside it, or `_Damaged`."""
+    try:
+        return source.value(at, stops)
+    except Broken as broken:
+        place, _ = source.first(stops, broken.at)
+        end = place if place >= 0 else source.end
+        raw = source.text[at:end].strip()
+        uneven = len(_MARKS.findall(raw)) % 2 == 1  # it ends in a string
+        raise _Damaged(raw, end, spills=broken.inside or uneven) from broken
+
+
 def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) -> bool:
     """Read one object; return False at the end of the list (no call, cut or damaged)."""
     start = found.end
     try:
-        value, end = source.value(start, stops)
-    except Cut as cut:
-        end = _own_end(source, cut.at, stops)
-        if end < 0:
-            found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
-            return False
-        return _damage(source, found, start, end, shape, inside=True)
-    except Broken as broken:
-        end = _next_stop(source, broken.at, stops)
-        return _damage(source, found, start, end, shape, inside=broken.inside)
-    stopped = source.stopped
-    calls = shape(value, source.tools, source.text[start:end])
-    if calls is None:
+        value, end = _value(source, start, stops)
+    except Cut:
+        found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
+        return False
+    except _Damaged as damage:
+        name = source.tools.plain(name_in(damage.raw))
         if shape is not shaped:
-            found.end = end
+            source.spilled |= damage.spills and source.tools.known(name)
             return False
-        raw = source.text[start:end]
-        calls = [FoundCall(name=UNNAMED, arguments=raw, raw=raw, fault="the tool's name is missing")]
+        argued = _ARGUED.search(damage.raw)
+        text = damage.raw[argued.end() :] if argued else damage.raw
+        found.items.append(_damaged(name or UNNAMED, text, damage))
+        found.end = damage.end
+        return False
+    raw, stopped = source.text[start:end], source.stopped
+    calls = shape(value, source.tools, raw)
+    found.end = end
+    if calls is None and shape is not shaped:
+        return False
+    calls = calls or [FoundCall(name=UNNAMED, arguments=raw, raw=raw, fault="the tool's name is missing")]
     for call in calls:
         call.sure, call.spills = not stopped, stopped
     found.items += calls
-    found.end = end
     return True
 
 
-def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
-    """Return the end of a call with an unfinished string at `at`: at markup that ends its line; -1 if it was cut."""
-    place, stop = source.first(stops, at)
-    if place < 0:
-        return -1
-    line = source.text.find("\n", place)
-    after = source.text[place + len(stop) : line if line >= 0 else source.end]
-    return place if _CLOSES.search(stop) and not after.strip() else -1
-
-
-def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
-    place, _ = source.first(stops, at)
-    return place if place >= 0 else source.end
-
-
-def _damage(source: Source, found: Found, start: int, end: int, shape: Shape, *, inside: bool) -> bool:
-    """Keep an unreadable value as text, up to the markup that ends it; `inside`: in a string."""
-    if shape is not shaped:
-        source.spilled |= inside and source.tools.known(name_in(source.text[start : start + 4000]))
-        return False
-    raw = source.text[start:end].rstrip()
-    name = source.tools.plain(name_in(raw)) or UNNAMED
-    argued = _ARGUED.search(raw)
-    text = raw[argued.end() :] if argued else raw
-    spills = inside or _open_string(raw)
-    found.items.append(FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(raw), spills=spills))
-    found.end = end
-    return False
-
-
-def _open_string(raw: str) -> bool:
-    """Return whether damaged JSON may end inside a string: its quotation marks are not even."""
-    return len(_MARKS.findall(raw)) % 2 == 1
+def _damaged(name: str, text: str, damage: _Damaged, id: str = "") -> FoundCall:
+    fault = fault_in(damage.raw)
+    return FoundCall(name=name, arguments=text, raw=damage.raw, id=id, fault=fault, spills=damage.spills)
 
 
 def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = "") -> Found:
@@ -243,20 +235,14 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
     if at >= source.end:
         return Found(end=source.end, cut=name)
     try:
-        value, end = source.value(at, stops)
-    except Cut as cut:
-        end, inside = _own_end(source, cut.at, stops), True
-        if end < 0:
-            return Found(end=source.end, cut=name)
-    except Broken as broken:
-        end, inside = _next_stop(source, broken.at, stops), broken.inside
-    else:
-        call = source.call(name, value, at, end, id)
-        call.sure, call.spills = not source.stopped, source.stopped
-        return Found(end=end, items=[call])
-    raw = source.text[at:end].strip().removesuffix("```").rstrip()
-    name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
-    call = FoundCall(name=name, arguments=raw, raw=raw, id=id, fault=fault, spills=spills)
+        value, end = _value(source, at, stops)
+    except Cut:
+        return Found(end=source.end, cut=name)
+    except _Damaged as damage:
+        text = damage.raw.removesuffix("```").rstrip()
+        return Found(end=damage.end, items=[_damaged(source.tools.plain(name), text, damage, id)])
+    call = source.call(name, value, at, end, id)
+    call.sure, call.spills = not source.stopped, source.stopped
     return Found(end=end, items=[call])
 
 
@@ -269,7 +255,7 @@ def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
     """Return the calls with the markup that ends them, and leftovers before that."""
     if found.cut is not None or not closers:
         return found
-    at = _leftovers(source, found.end)
+    at = source.skip(found.end)
     if size := source.closer(at, *closers):
         found.end = at + size
         return found
@@ -280,13 +266,6 @@ def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
     else:
         found.end = end_of(source.text, found.end)
     return found
-
-
-def _leftovers(source: Source, at: int) -> int:
-    text = source.text
-    while at < source.end and (text[at].isspace() or text[at] in "]}),;`"):
-        at += 1
-    return source.skip(at) if at >= source.end else at
 
 
 def between(closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:

@@ -97,7 +97,6 @@ OPEN_LINE = re.compile(
 )
 """The beginning of a line that may become more than text; it waits until the line is complete."""
 
-_TELLING = 5
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
 _BEGINNING = re.compile("|".join(re.escape(letter) for letter in sorted({word[0] for word in _LITERALS})))
 
@@ -141,13 +140,6 @@ def after_row(source: Source, before: str, at: int) -> int:
         inner = native(source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
         at = inner.end if inner is not None else opened.end()
     return at
-
-
-def opens_at_end(text: str) -> int:
-    """Return the size of a possible opener that the end of the text cuts off; 0 if it is too short to decide."""
-    size = unfinished(text)
-    tail = text[len(text) - size :]
-    return size if size >= _TELLING and any(word.startswith(tail) for word in BY_OPENER) else 0
 
 
 def quiet(text: str, at: int) -> str:

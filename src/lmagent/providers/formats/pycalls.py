@@ -14,7 +14,6 @@ from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Tools
 CALL = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\(")
 LIST = re.compile(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
-_UNPACK = re.compile(r"\*\*\s*(?=\{)")
 
 
 class NotACall(Exception):
@@ -41,9 +40,6 @@ def _argument(source: Source, reader: Loose, at: int, positional: list[Any], key
     if found := _KEYWORD.match(source.text, at):
         value, end = _value(reader, found.end())
         keywords[found[1]] = value
-    elif found := _UNPACK.match(source.text, at):
-        value, end = _value(reader, found.end())
-        keywords.update(value if isinstance(value, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
     else:
         value, end = _value(reader, at)
         if keywords:

@@ -16,7 +16,6 @@ _ACTION = re.compile(
     rf"[ \t]*(?:\r?\n)+[ \t]*{_B}Action[ \t]+Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
 )
 _BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\r?\n?)?\s*(?=[{{\[])")
-_INLINE = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[ \t]*(?=[\[(])")
 _FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
 _CODE = re.compile(r"`(?=[{\[])")
 _CLOSED = re.compile(r"\s*(?:```|`)[ \t\r]*(?=\n|\Z)")
@@ -25,7 +24,6 @@ _NEXT = re.compile(
 )
 _OPEN_END = re.compile(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
 _FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t\r]*$")
-_TRIPLE = re.compile(r'"""|\'\'\'')
 _STEP = re.compile(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
 _FINAL = re.compile(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")
 _INVENTED = re.compile(rf"\s*{_B}Observation\b[^:\n]{{0,12}}(?::|\Z)")
@@ -36,7 +34,7 @@ _ANSWERS = ("final answer", "final_answer", "directly_answer", "directly-answer"
 
 
 def _read_action(source: Source, at: int, _opener: str) -> Found | None:
-    found = _with_input(source, at) or _as_blob(source, at) or _inline(source, at)
+    found = _with_input(source, at) or _as_blob(source, at)
     if found is None or found.cut is not None:
         return found
     place = source.skip(found.end)
@@ -66,27 +64,17 @@ def _with_input(source: Source, at: int) -> Found | None:
     call = _of_text(source, name, text, source.text[at:end])
     if fenced and (closed := source.match(_CLOSED, end)):
         end = closed.end()
-    if ("\n" in text or "<<" in text) and not fenced and source.match(_OPEN_END, end):
+    in_string = any(text.count(mark) % 2 for mark in ('"""', "'''"))
+    if in_string or (("\n" in text or "<<" in text) and not fenced and source.match(_OPEN_END, end)):
         call.fault = "it is unclear whether the input ends before the line of the next step"
         call.spills = True
     return Found(end=end, items=[call])
 
 
 def _input_end(source: Source, place: int, *, fenced: bool) -> int:
-    """Return the end of bare text as input: with its fence, or before the next step outside of Python's strings."""
-    if fenced:
-        end = source.search(_FENCE_END, place)
-        return end if end >= 0 else source.end
-    since = place
-    while (end := source.search(_NEXT, since)) >= 0:
-        opened = _TRIPLE.findall(source.text, place, end)
-        if not opened or len(opened) % 2 == 0:
-            return end
-        since = source.find(opened[-1], end)
-        if since < 0:
-            return source.end
-        since += len(opened[-1])
-    return source.end
+    """Return the end of bare text as input: with its fence, or before the next step."""
+    end = source.search(_FENCE_END if fenced else _NEXT, place)
+    return end if end >= 0 else source.end
 
 
 def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
@@ -132,24 +120,6 @@ def _answer(call: FoundCall) -> list[FoundCall | Say]:
     """Return an "action" that is the answer; Command-R's has no text."""
     given = call.arguments if isinstance(call.arguments, str) else next(iter(call.arguments.values()), "")
     return [Say(str(given))] if given else []
-
-
-def _inline(source: Source, at: int) -> Found | None:
-    head = source.match(_INLINE, at)
-    if head is None or not source.tools.known(head["name"]):
-        return None
-    name, place = source.tools.plain(head["name"]), head.end()
-    if source.text[place] == "(":
-        try:
-            call, end = pycalls.read_call(source, head.start("name"))
-        except (pycalls.NotACall, pycalls.Cut):
-            return None
-        return Found(end=end, items=[call])
-    line = source.find("\n", place)
-    end = source.text.rfind("]", place, line if line >= 0 else source.end)
-    if end < 0:
-        return None
-    return Found(end=end + 1, items=[_of_text(source, name, source.text[place + 1 : end].strip(), source.text[at:end])])
 
 
 def _read_thought(source: Source, at: int, opener: str) -> Found | None:

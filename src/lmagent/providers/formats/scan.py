@@ -7,7 +7,6 @@ whether it is a call.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 
 from lmagent.providers.formats import fences
 from lmagent.providers.formats.base import Found, FoundCall, Source, Toolset, end_of
@@ -23,11 +22,10 @@ from lmagent.providers.formats.markup import (
     after_calls,
     after_row,
     native,
-    opens_at_end,
     quiet,
 )
 from lmagent.providers.formats.place import MarkupPlace, belongs
-from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, quoted, unopened
+from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, ends_template_thought, quoted
 
 _WINDOW = 2000
 _EFFORT = 8
@@ -123,7 +121,7 @@ class Scanner:
         self._said_since = self._over = self._doubt = False
         self._closed_thoughts = False
         self._since_thought = self._spent = 0
-        self._unopened: list[tuple[int, int]] | None = None
+        self._closer = (-1, -1)
         self._fence: re.Pattern[str] | None = None
         self._examples: set[str] = set()
 
@@ -143,12 +141,7 @@ class Scanner:
                 self._fence, self._fresh = None, False
             return
         found = self._next()
-        begin = found.start() if found else len(self._text)
-        size = opens_at_end(self._text) if found is None and self._with_calls else 0
-        self._say(begin - size)
-        if size and self._apart():
-            self._take(Found(end=begin, cut=""))
-        self._say(begin)
+        self._say(found.start() if found else len(self._text))
         if found is None:
             return
         if found.lastgroup == "mark":
@@ -429,15 +422,13 @@ class Scanner:
         """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
         if self._closed_thoughts:
             return False
-        if self._unopened is None:
-            self._unopened = unopened(self._text)
-        number = bisect_left(self._unopened, (self._at, 0))
-        if number >= len(self._unopened):
-            return False
-        begin, end = self._unopened[number]
-        self._say(begin)
-        self._close_thought(end)
-        return True
+        if self._closer[0] < self._at:
+            self._closer = ends_template_thought(self._text, self._at)
+        begin, end = self._closer
+        if begin < len(self._text):
+            self._say(begin)
+            self._close_thought(end)
+        return begin < len(self._text)
 
     def _mentioned(self, end: int) -> bool:
         before = self._before(self._at)

@@ -67,20 +67,14 @@ def unbalanced(text: str) -> bool:
     return any(bisect_left(fences, place) % 2 for place in closing)
 
 
-def unopened(text: str) -> list[tuple[int, int]]:
-    """Return the places of closing tags without an opening one that begin a line, and the places after them."""
-    found: list[tuple[int, int]] = []
-    fences, depth = _fences(text, 0), 0
-    for tag in TAG.finditer(text):
-        if bisect_left(fences, tag.start()) % 2 or quoted(text, tag.start(), tag.end()):
-            continue
-        if tag[0] in OPENS:
-            depth += 1
-        elif depth:
-            depth -= 1
-        elif not text[text.rfind("\n", max(0, tag.start() - _NEAR), tag.start()) + 1 : tag.start()].strip():
-            found.append(tag.span())
-    return found
+def ends_template_thought(text: str, at: int) -> tuple[int, int]:
+    """Return the first tag from `at` if it closes a thought at a line's beginning; else the end of the text, twice."""
+    fences = _fences(text, 0)
+    for tag in TAG.finditer(text, at):
+        if bisect_left(fences, tag.start()) % 2 == 0 and not quoted(text, *tag.span()):
+            line = text[text.rfind("\n", max(0, tag.start() - _NEAR), tag.start()) + 1 : tag.start()]
+            return (len(text), len(text)) if tag[0] in OPENS or line.strip() else tag.span()
+    return len(text), len(text)
 
 
 def _fences(text: str, at: int) -> list[int]:
