@@ -102,11 +102,7 @@ class Beneath:
         return paths.shown(paths.parse(path, self.root))
 
     def open_read(self, path: str) -> int:
-        """Return a descriptor of a regular file, for reading; the caller closes it.
-
-        Raises:
-            ToolError: the path does not exist, is not a regular file, or is not beneath the workspace.
-        """
+        """Return a descriptor of a regular file, for reading; the caller closes it. Raises ToolError."""
         return self._at(path, self._open_regular)
 
     def load(self, path: str, limit: int | None = None) -> LoadedFile:
@@ -120,11 +116,7 @@ class Beneath:
         return self.load(path, limit).data
 
     def stat(self, path: str) -> os.stat_result:
-        """Return the status of a path; links inside the workspace are followed.
-
-        Raises:
-            ToolError: the path does not exist, or is not beneath the workspace.
-        """
+        """Return the status of a path; links inside the workspace are followed. Raises ToolError."""
         return self._at(path, self._stat)
 
     def listdir(self, path: str, *, sizes: bool = False) -> list[Entry]:
@@ -137,11 +129,7 @@ class Beneath:
         return self._at(path, lambda parts: self._list(parts, prefix, sizes))
 
     def mkdir(self, path: str) -> bool:
-        """Make a directory and its parents; return False if it already exists.
-
-        Raises:
-            ToolError: a file is in the way, or the path is not beneath the workspace.
-        """
+        """Make a directory and its parents; return False if it already exists. Raises ToolError."""
 
         def make(parts: Parts) -> bool:
             descriptor, made = _make_directory(self._root, parts)
@@ -309,11 +297,7 @@ def _without_links(root: int, parts: Parts, where: Path) -> Parts:
     """Return the same place with every symbolic link replaced by its target.
 
     The result is only a candidate: opening it refuses links again. `root` is the descriptor of the root, `where` its
-    path, for links with an absolute target inside it.
-
-    Raises:
-        LeadsOut: a link points to a place outside the root.
-        OSError: ELOOP, there are too many links.
+    path, for links with an absolute target inside it. Raises LeadsOut or OSError.
     """
     pending, done, hops = list(reversed(parts)), list[str](), 0
     link = ""

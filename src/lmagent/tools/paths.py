@@ -22,10 +22,7 @@ def parse(path: str, root: Path) -> Parts:
     """Return the parts of a model's path.
 
     Relative paths start at the workspace; absolute ones must be in it, or in `/workspace`, its name in the sandbox. A
-    relative `workspace/x` is unchanged: the workspace may well have a folder of that name.
-
-    Raises:
-        ToolError: it leads out of the workspace, or is no path.
+    relative `workspace/x` is unchanged: the workspace may well have a folder of that name. Raises ToolError.
     """
     require_path(path)
     if path.startswith("~"):

@@ -143,10 +143,7 @@ def _window(descriptor: int, size: int, offset: int, count: int) -> LineWindow:
     """Return `count` lines of an open file from `offset` on, with the hash and the number of lines of the whole file.
 
     Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them. The file flows
-    through in one pass that hashes, counts and keeps only the window.
-
-    Raises:
-        ToolError: the offset is after the end.
+    through in one pass that hashes, counts and keeps only the window. Raises ToolError.
     """
     start = os.pread(descriptor, size if size <= AT_ONCE else SNIFF, 0)
     encoding = sniff(start, whole=len(start) == size)

@@ -53,10 +53,7 @@ class Reach:
         """Call `act` with the descriptor of the path's folder and the name in it.
 
         `act` is called again if permission was denied and the folder could be made accessible. `path` is escaped and
-        relative.
-
-        Raises:
-            OSError: an error of `act`; ELOOP or ENOTDIR if a parent is no folder, ENOENT if it is missing.
+        relative. Raises OSError.
         """
         folder, name = split(path)
         try:

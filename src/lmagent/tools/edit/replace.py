@@ -74,9 +74,7 @@ def edited(source: str, search: str, replace: str, replace_all: bool = False) ->
     """Replace `search` in `source`; the module's docstring lists the differences that are allowed between the two.
 
     `replace_all` replaces all places of the step that fits. New lines get the line ends of their place.
-
-    Raises:
-        EditRefused: the search is empty, is not found, fits several places, or nothing would change.
+    Raises EditRefused.
     """
     body = source.removeprefix(_BOM)
     mark = source[: len(source) - len(body)]

@@ -185,10 +185,7 @@ class Kernel:
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
         """Run a cell until `timeout` seconds have passed, when it is interrupted. Cancelled, it leaves none of its
-        processes.
-
-        Raises:
-            SandboxError: the sandbox failed.
+        processes. Raises SandboxError.
         """
         self._calls += 1
         self._running.mark()
@@ -312,10 +309,7 @@ class Kernels:
         """Run a cell in the session's kernel, which is started if necessary.
 
         A kernel that runs in another sandbox is ended. After `timeout` seconds the cell is interrupted.
-
-        Raises:
-            SandboxError: the cell was not run.
-            ToolError: there is no Python.
+        Raises SandboxError or ToolError.
         """
         async with self._locks.setdefault(session, anyio.Lock()):
             kernel = self._kernels.get(session)
