@@ -56,13 +56,9 @@ class LoadedFile(Struct, frozen=True):
 
 
 class Beneath:
-    """A workspace, open.
+    """A workspace, open; links in the absolute path `root` are the user's own and are followed.
 
-    Args:
-        root: absolute path of the workspace; links in it are the user's own and are followed.
-
-    Raises:
-        WorkspaceError: it cannot be opened.
+    Raises WorkspaceError.
     """
 
     def __init__(self, root: Path) -> None:
@@ -94,11 +90,7 @@ class Beneath:
             self._root = -1
 
     def locate(self, path: str) -> str:
-        """Return the path relative to the workspace, without a look at the disk: the session's name of the file.
-
-        Raises:
-            ToolError: it leads out.
-        """
+        """Return the path relative to the workspace, without a look at the disk: the session's name of the file."""
         return paths.shown(paths.parse(path, self.root))
 
     def open_read(self, path: str) -> int:
@@ -122,8 +114,7 @@ class Beneath:
     def listdir(self, path: str, *, sizes: bool = False) -> list[Entry]:
         """Return the entries of a directory in the order of their names; links are named, not followed.
 
-        Raises:
-            ToolError: the path is no directory beneath the workspace, or cannot be read.
+        Raises ToolError.
         """
         prefix = "" if (name := self.locate(path)) == "." else name + "/"
         return self._at(path, lambda parts: self._list(parts, prefix, sizes))
@@ -142,14 +133,10 @@ class Beneath:
         """Replace or create a regular file, whole or not at all; parents are made. Return True if it was created.
 
         The mode of an existing file is kept, and its owner as far as that is allowed. Content is on the disk before the
-        name points to it.
+        name points to it. `over` must be there at the moment of the replacement: the file of this stamp, no file
+        (None), or any.
 
-        Args:
-            over: what must be there at the moment of the replacement: the file of this stamp, no file (None), or any
-                file.
-
-        Raises:
-            ToolError: the write was refused, or failed; the file is unchanged.
+        Raises ToolError; the file is unchanged.
         """
         if path.endswith("/"):
             raise ToolError(f"{one_line(path)} names a directory. Give the path of a file.", data={"code": "path"})

@@ -33,7 +33,6 @@ def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirm
     """Refuse to replace a file whose content the session does not know, until the model confirms it.
 
     The new content `text` is kept; `confirmed` means that the model has seen the refusal, and insists.
-    Raises ToolError.
     """
     mark, now = ctx.seen.get(path), sha256(data)
     if not data or (mark is not None and mark.sha256 == now):

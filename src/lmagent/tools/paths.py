@@ -55,13 +55,9 @@ def shown(parts: Parts) -> str:
 
 
 def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
-    """Refuse the paths of git (for writing) and of lmagent (for both), at any depth.
+    """Refuse the paths of git (for writing) and of lmagent (for both), at any depth, in any spelling of a file system.
 
-    Args:
-        own: this program's own configuration and data, if they are in the workspace.
-
-    Raises:
-        ToolError: a part is one of these names, in any spelling that some file system takes for it.
+    `own` is this program's own configuration and data, if they are in the workspace.
     """
     if own and any(is_below(parts, place) for place in own):
         raise ToolError(

@@ -1,8 +1,6 @@
-"""recall: searches the session's own record, including the parts that compaction has cut.
+"""recall: searches the session's own record, including the parts that compaction has cut, by passages.
 
-The record is searched by passages: messages of the user and the model, calls with their arguments, the whole of every
-result (its artifact if the model was shown an excerpt), tasks, summaries, reports of sub-agents. A passage that
-contains the whole query comes first; the others are ranked by its words, and a rare word counts more than a common one.
+A passage that has the whole query comes first; the others are ranked by its words, and a rare word counts more.
 """
 
 from __future__ import annotations

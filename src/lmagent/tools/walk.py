@@ -1,7 +1,6 @@
 """The entries beneath a directory of the workspace, in the order of their paths, ignore rules honoured.
 
-Directories are opened one at a time from the workspace's descriptor, so a tree may be deeper than there are
-descriptors. Symbolic links are named and never followed; git's and our own folders are skipped.
+Directories are opened one at a time. Symbolic links are named and never followed; git's and our own are skipped.
 """
 
 from __future__ import annotations
@@ -39,13 +38,7 @@ _Children = list[tuple[Entry, _Chain | None]]
 
 
 class Walk:
-    """One walk.
-
-    Attributes:
-        ignored: entries left out by ignore rules, so far; in a listing, directories that were not entered.
-        withheld: entries left out by permission rules, so far.
-        unreadable: directories that could not be listed, so far.
-    """
+    """One walk; `ignored`, `withheld` and `unreadable` count the entries that it left out, so far."""
 
     def __init__(
         self,
@@ -61,8 +54,7 @@ class Walk:
 
         Args:
             start: the first directory. Rules that ignore this very directory are left aside: the caller named it.
-            gitignore: honour `.gitignore` and `.git/info/exclude`.
-            enter: returns for a directory's path whether to enter it; None enters all.
+            enter: returns for a directory's path whether to enter it.
             hidden: returns for a path whether it must not be seen: `ToolContext.hidden`.
             listing: entries have sizes; `.git` and ignored directories are named too, but not entered.
         """
