@@ -9,8 +9,7 @@ from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.events import MessageAdded, ToolFinished, ToolStarted
 from lmagent.core.messages import assistant, user
 from lmagent.core.tool import ToolContext
-from lmagent.tools.artifact import ReadArtifact, page, read_artifact_tool
-from lmagent.tools.recall import Recall, recall_tool
+from lmagent.tools.recall import ReadArtifact, Recall, page, read_artifact_tool, recall_tool
 
 CONTEXT = ToolContext("s", "c", Path("/"), {}, lambda text: None)
 TEXT = "".join(f"line {number}\n" for number in range(1, 2001))

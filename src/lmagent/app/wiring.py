@@ -49,11 +49,10 @@ from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
-from lmagent.tools.artifact import read_artifact_tool
 from lmagent.tools.git import git_tools
 from lmagent.tools.python import python_tool
 from lmagent.tools.python.kernel import Kernels
-from lmagent.tools.recall import recall_tool
+from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool

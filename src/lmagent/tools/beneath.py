@@ -56,13 +56,9 @@ class LoadedFile(Struct, frozen=True):
 
 
 class Beneath:
-    """A workspace, open.
+    """A workspace, open; links in the absolute path `root` are the user's own and are followed.
 
-    Args:
-        root: absolute path of the workspace; links in it are the user's own and are followed.
-
-    Raises:
-        WorkspaceError: it cannot be opened.
+    Raises WorkspaceError.
     """
 
     def __init__(self, root: Path) -> None:
@@ -94,19 +90,11 @@ class Beneath:
             self._root = -1
 
     def locate(self, path: str) -> str:
-        """Return the path relative to the workspace, without a look at the disk: the session's name of the file.
-
-        Raises:
-            ToolError: it leads out.
-        """
+        """Return the path relative to the workspace, without a look at the disk: the session's name of the file."""
         return paths.shown(paths.parse(path, self.root))
 
     def open_read(self, path: str) -> int:
-        """Return a descriptor of a regular file, for reading; the caller closes it.
-
-        Raises:
-            ToolError: the path does not exist, is not a regular file, or is not beneath the workspace.
-        """
+        """Return a descriptor of a regular file, for reading; the caller closes it. Raises ToolError."""
         return self._at(path, self._open_regular)
 
     def load(self, path: str, limit: int | None = None) -> LoadedFile:
@@ -120,28 +108,19 @@ class Beneath:
         return self.load(path, limit).data
 
     def stat(self, path: str) -> os.stat_result:
-        """Return the status of a path; links inside the workspace are followed.
-
-        Raises:
-            ToolError: the path does not exist, or is not beneath the workspace.
-        """
+        """Return the status of a path; links inside the workspace are followed. Raises ToolError."""
         return self._at(path, self._stat)
 
     def listdir(self, path: str, *, sizes: bool = False) -> list[Entry]:
         """Return the entries of a directory in the order of their names; links are named, not followed.
 
-        Raises:
-            ToolError: the path is no directory beneath the workspace, or cannot be read.
+        Raises ToolError.
         """
         prefix = "" if (name := self.locate(path)) == "." else name + "/"
         return self._at(path, lambda parts: self._list(parts, prefix, sizes))
 
     def mkdir(self, path: str) -> bool:
-        """Make a directory and its parents; return False if it already exists.
-
-        Raises:
-            ToolError: a file is in the way, or the path is not beneath the workspace.
-        """
+        """Make a directory and its parents; return False if it already exists. Raises ToolError."""
 
         def make(parts: Parts) -> bool:
             descriptor, made = _make_directory(self._root, parts)
@@ -154,14 +133,10 @@ class Beneath:
         """Replace or create a regular file, whole or not at all; parents are made. Return True if it was created.
 
         The mode of an existing file is kept, and its owner as far as that is allowed. Content is on the disk before the
-        name points to it.
+        name points to it. `over` must be there at the moment of the replacement: the file of this stamp, no file
+        (None), or any.
 
-        Args:
-            over: what must be there at the moment of the replacement: the file of this stamp, no file (None), or any
-                file.
-
-        Raises:
-            ToolError: the write was refused, or failed; the file is unchanged.
+        Raises ToolError; the file is unchanged.
         """
         if path.endswith("/"):
             raise ToolError(f"{one_line(path)} names a directory. Give the path of a file.", data={"code": "path"})
@@ -309,11 +284,7 @@ def _without_links(root: int, parts: Parts, where: Path) -> Parts:
     """Return the same place with every symbolic link replaced by its target.
 
     The result is only a candidate: opening it refuses links again. `root` is the descriptor of the root, `where` its
-    path, for links with an absolute target inside it.
-
-    Raises:
-        LeadsOut: a link points to a place outside the root.
-        OSError: ELOOP, there are too many links.
+    path, for links with an absolute target inside it. Raises LeadsOut or OSError.
     """
     pending, done, hops = list(reversed(parts)), list[str](), 0
     link = ""

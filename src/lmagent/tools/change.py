@@ -33,9 +33,6 @@ def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirm
     """Refuse to replace a file whose content the session does not know, until the model confirms it.
 
     The new content `text` is kept; `confirmed` means that the model has seen the refusal, and insists.
-
-    Raises:
-        ToolError: the file was never shown, or changed since.
     """
     mark, now = ctx.seen.get(path), sha256(data)
     if not data or (mark is not None and mark.sha256 == now):
@@ -55,10 +52,7 @@ def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirm
 async def store(ctx: ToolContext, path: str, new: bytes, old: LoadedFile | None) -> dict[str, Any]:
     """Write a file that still has the stamp of `old` (None: no file); return the facts for the log.
 
-    It runs in a thread: a disk may need time to confirm that the content is safe.
-
-    Raises:
-        ToolError: refused, failed, or the file has changed; nothing was written.
+    It runs in a thread: a disk may need time to confirm that the content is safe. Raises ToolError.
     """
     from anyio import to_thread
 
@@ -73,11 +67,7 @@ async def store(ctx: ToolContext, path: str, new: bytes, old: LoadedFile | None)
 
 
 def require_no_mask(path: str, before: str, after: str) -> None:
-    """Refuse to write the mask of a secret over the secret itself.
-
-    Raises:
-        ToolError: the new content would have more masks than the present one, of which a mask may really be a part.
-    """
+    """Refuse to write the mask of a secret over the secret itself. Raises ToolError."""
     if after.count(MASK) > before.count(MASK):
         raise ToolError(
             f"{one_line(path)}: {MASK} marks a secret that is hidden from you; writing it would destroy the "
@@ -114,11 +104,7 @@ def tally(difference: str) -> str:
 
 
 def load_if_there(files: Beneath, path: str, limit: int) -> LoadedFile | None:
-    """Return the content of a file that is to be replaced, or None if the file does not exist.
-
-    Raises:
-        ToolError: it is no regular file, too big, or refused.
-    """
+    """Return the content of a file that is to be replaced, or None if the file does not exist. Raises ToolError."""
     try:
         old = files.load(path, limit + 1)
     except ToolError as error:

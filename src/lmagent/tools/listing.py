@@ -10,13 +10,13 @@ from msgspec import Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools import paths, suggest
+from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.page import LINES, fitting, paged, size
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.walk import Walk, withheld
+from lmagent.tools.walk import Walk, missing, withheld
 
 _REST = 80
 """Bytes that a line about further entries may take."""
@@ -75,7 +75,7 @@ def _list(arguments: Ls, ctx: ToolContext) -> ToolOutput:
             tree = _look(files, path, arguments.depth, ctx.hidden)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, path, ctx.hidden) from None
+                raise missing(files, path, ctx.hidden) from None
             if error.data.get("code") != "kind":
                 raise
             size = files.stat(path).st_size

@@ -22,10 +22,7 @@ def parse(path: str, root: Path) -> Parts:
     """Return the parts of a model's path.
 
     Relative paths start at the workspace; absolute ones must be in it, or in `/workspace`, its name in the sandbox. A
-    relative `workspace/x` is unchanged: the workspace may well have a folder of that name.
-
-    Raises:
-        ToolError: it leads out of the workspace, or is no path.
+    relative `workspace/x` is unchanged: the workspace may well have a folder of that name. Raises ToolError.
     """
     require_path(path)
     if path.startswith("~"):
@@ -58,13 +55,9 @@ def shown(parts: Parts) -> str:
 
 
 def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
-    """Refuse the paths of git (for writing) and of lmagent (for both), at any depth.
+    """Refuse the paths of git (for writing) and of lmagent (for both), at any depth, in any spelling of a file system.
 
-    Args:
-        own: this program's own configuration and data, if they are in the workspace.
-
-    Raises:
-        ToolError: a part is one of these names, in any spelling that some file system takes for it.
+    `own` is this program's own configuration and data, if they are in the workspace.
     """
     if own and any(is_below(parts, place) for place in own):
         raise ToolError(

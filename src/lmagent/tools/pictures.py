@@ -1,9 +1,7 @@
-"""Detects image formats and sizes by the bytes of a file. A name or a declared type proves nothing; SVG and HTML do not
-count as images.
+"""Detects image formats and sizes by the bytes of a file. A name or a declared type proves nothing; SVG is no image.
 
-Only headers are read, so that a decoder's memory use is known before an image is decoded. Formats: PNG (W3C) section
-11.2.1, JPEG (ITU T.81) B.2.2, GIF89a sections 15, 18 and 20, WebP (RFC 9649) section 2, BMP (Microsoft, "Bitmap Header
-Types").
+Only headers are read, so that a decoder's memory use is known before an image is decoded. Formats: PNG (W3C), JPEG (ITU
+T.81), GIF89a, WebP (RFC 9649), BMP (Microsoft, "Bitmap Header Types").
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ class NotPlain(Exception):
 def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
     """Return the first `limit` characters of a regular file beneath a folder; None if it does not exist.
 
-    Raises:
-        NotPlain: it, or a folder on the way to it, is a link or a special file, or it cannot be read.
+    Raises NotPlain.
     """
     descriptor = _open(root, parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     if descriptor is None:
@@ -54,8 +53,7 @@ def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
 def names_in(root: Path, parts: Parts) -> list[str]:
     """Return the names in a folder beneath another one, in order; an empty list if it does not exist.
 
-    Raises:
-        NotPlain: it, or a folder on the way to it, is a link or no folder, or it cannot be read.
+    Raises NotPlain.
     """
     descriptor = _open(root, parts, os.O_RDONLY | os.O_DIRECTORY)
     if descriptor is None:

@@ -14,12 +14,12 @@ from msgspec import Meta, Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.tools.textfile import SNIFF, Encoding, describe_binary, kind_of_binary, sniff
+from lmagent.tools.walk import missing
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -103,7 +103,7 @@ async def _run(arguments: Read, ctx: ToolContext) -> ToolOutput:
             descriptor = files.open_read(arguments.path)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, arguments.path, ctx.hidden) from None
+                raise missing(files, arguments.path, ctx.hidden) from None
             raise
         name = files.locate(arguments.path)
     try:
@@ -143,10 +143,7 @@ def _window(descriptor: int, size: int, offset: int, count: int) -> LineWindow:
     """Return `count` lines of an open file from `offset` on, with the hash and the number of lines of the whole file.
 
     Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them. The file flows
-    through in one pass that hashes, counts and keeps only the window.
-
-    Raises:
-        ToolError: the offset is after the end.
+    through in one pass that hashes, counts and keeps only the window. Raises ToolError.
     """
     start = os.pread(descriptor, size if size <= AT_ONCE else SNIFF, 0)
     encoding = sniff(start, whole=len(start) == size)

@@ -1,11 +1,11 @@
 """The entries beneath a directory of the workspace, in the order of their paths, ignore rules honoured.
 
-Directories are opened one at a time from the workspace's descriptor, so a tree may be deeper than there are
-descriptors. Symbolic links are named and never followed; git's and our own folders are skipped.
+Directories are opened one at a time. Symbolic links are named and never followed; git's and our own are skipped.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,14 @@ from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
+from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 _LONGEST_IGNORE_FILE = 1 << 20
+_LOOKED_AT = 3000  # paths that are compared with a missing one
+_SUGGESTED = 4
 
 
 class _Rules(Struct, frozen=True):
@@ -39,13 +42,7 @@ _Children = list[tuple[Entry, _Chain | None]]
 
 
 class Walk:
-    """One walk.
-
-    Attributes:
-        ignored: entries left out by ignore rules, so far; in a listing, directories that were not entered.
-        withheld: entries left out by permission rules, so far.
-        unreadable: directories that could not be listed, so far.
-    """
+    """One walk; `ignored`, `withheld` and `unreadable` count the entries that it left out, so far."""
 
     def __init__(
         self,
@@ -61,8 +58,7 @@ class Walk:
 
         Args:
             start: the first directory. Rules that ignore this very directory are left aside: the caller named it.
-            gitignore: honour `.gitignore` and `.git/info/exclude`.
-            enter: returns for a directory's path whether to enter it; None enters all.
+            enter: returns for a directory's path whether to enter it.
             hidden: returns for a path whether it must not be seen: `ToolContext.hidden`.
             listing: entries have sizes; `.git` and ignored directories are named too, but not entered.
         """
@@ -142,6 +138,27 @@ class Walk:
 def withheld(count: int) -> str:
     """Return the note on entries that permission rules leave out; empty if there are no such entries."""
     return f"{plural(count, 'path')} left out by permission rules." if count else ""
+
+
+def missing(files: Beneath, path: str, hidden: Callable[[str], bool]) -> ToolError:
+    """Return the error for a missing path, with the closest names that exist and are not hidden."""
+    wanted = files.locate(path)
+    near = [one_line(path) for path in _near(files, wanted, hidden)]  # a name may have bytes that are no UTF-8
+    hint = f" Did you mean {', '.join(near)}?" if near else " Use ls or glob to see what there is."
+    return ToolError(f"There is no {one_line(wanted)}.{hint}", data={"code": "missing", "near": near})
+
+
+def _near(files: Beneath, wanted: str, hidden: Callable[[str], bool]) -> list[str]:
+    """Return paths whose last name is the same or close, those in the wanted directory first."""
+    import difflib  # only a wrong name pays for it
+
+    by_name = dict[str, list[str]]()
+    for entry in itertools.islice(Walk(files, hidden=hidden), _LOOKED_AT):
+        by_name.setdefault(entry.path.rpartition("/")[2].casefold(), []).append(entry.path)
+    directory, _, name = wanted.rpartition("/")
+    close = difflib.get_close_matches(name.casefold(), by_name, n=_SUGGESTED, cutoff=0.6)
+    found = [path for key in close for path in by_name[key]]
+    return sorted(found, key=lambda path: path.rpartition("/")[0] != directory)[:_SUGGESTED]
 
 
 def _parse(lines: list[str]) -> GitIgnoreSpec:

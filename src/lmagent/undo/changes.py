@@ -23,12 +23,9 @@ Loss = Callable[[Record], str]
 
 
 class WantedState(Struct, frozen=True):
-    """The state that a path is to get.
+    """The state that an escaped path is to get, if it has the state `have` now.
 
-    Attributes:
-        path: escaped, relative to the workspace.
-        have: the state that it should have now.
-        lost: the reason to give if the wanted content is gone, or why the contents of the folder cannot be restored.
+    `lost` is why the wanted content, or the contents of the folder, cannot be restored.
     """
 
     path: str
@@ -88,11 +85,8 @@ def net(
 ) -> tuple[list[WantedState], list[UndoRefusal]]:
     """Return one target state a path, parents before their children, and refusals for the other paths.
 
-    If the user or another program changed a path between two changes, that version is kept.
-
-    Args:
-        changes: oldest first.
-        hidden: paths that are not touched, with everything below them.
+    `changes` are in their order. If the user or another program changed a path between two of them, that version is
+    kept; `hidden` paths are not touched, with everything below them.
     """
     paths = dict[str, list[Change]]()
     for change in changes if to == "after" else reversed(changes):

@@ -34,9 +34,7 @@ class Keeper:
         """Record a path that is no folder, and keep its content; `seen` is the status that the walk saw.
 
         Returns the record, None if the path is gone by now; and why the content was not kept, or an empty text.
-
-        Raises:
-            StoreError: the store cannot be written.
+        Raises StoreError.
         """
         try:
             if modes.S_ISREG(seen.st_mode):

@@ -31,11 +31,7 @@ class StoreLock:
         self._lock = self._users = -1
 
     def enter(self) -> None:
-        """Make the store if it is missing, and become one of its users.
-
-        Raises:
-            StoreError: the folder cannot be made or opened.
-        """
+        """Make the store if it is missing, and become one of its users. Raises StoreError."""
         if self._users >= 0:
             return
         try:
@@ -57,11 +53,7 @@ class StoreLock:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Hold the lock.
-
-        Raises:
-            StoreError: another process holds it for a minute.
-        """
+        """Hold the lock. Raises StoreError."""
         deadline = time.monotonic() + _PATIENCE
         while not _flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
             if time.monotonic() > deadline:

@@ -80,12 +80,7 @@ class Objects:
         return found | {f"link:{name}": int(parts[1], 16) for name, parts in links if len(parts) == 3}
 
     def put(self, data: bytes) -> bytes:
-        """Keep a content; return its digest.
-
-        Raises:
-            Full: the content is not there yet, and there is no room.
-            StoreError: the content cannot be written; no file is left.
-        """
+        """Keep a content; return its digest. Raises Full or StoreError."""
         digest = hashing(data)
         sha256 = digest.hexdigest()
         if not self.has(sha256, len(data)):
@@ -290,12 +285,7 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result:
 
 
 def copy_descriptor(source: int, target: int | None) -> str:
-    """Copy an open file from its beginning, or only read it; return its SHA-256.
-
-    Raises:
-        Unreadable: the source cannot be read.
-        OSError: the target cannot be written.
-    """
+    """Copy an open file from its beginning, or only read it; return its SHA-256. Raises Unreadable or OSError."""
     digest = hashing()
     for piece in _pieces(source):
         digest.update(piece)

@@ -32,10 +32,7 @@ def put(folder: int, name: str, want: PathState, found: os.stat_result | None, m
     """Put a file or link in its place, whole or not at all. Return the result of `set_meta`.
 
     `found` is the present path, which may be replaced; `make` makes the new one under another name.
-
-    Raises:
-        PathChanged: something else is there.
-        OSError: the path cannot be written; the present one is unchanged.
+    Raises PathChanged or OSError.
     """
     with _beside(folder, name, make) as temporary:
         missing = set_meta(folder, temporary, want)
@@ -45,11 +42,7 @@ def put(folder: int, name: str, want: PathState, found: os.stat_result | None, m
 
 
 def make_folder(folder: int, name: str, want: PathState) -> None:
-    """Make a writable folder; it gets its mode and its owner when its content is there.
-
-    Raises:
-        OSError: the folder cannot be made, or something is there.
-    """
+    """Make a writable folder; it gets its mode and its owner when its content is there. Raises OSError."""
     with _beside(folder, name, lambda temporary: os.mkdir(temporary, _OWN, dir_fd=folder)) as temporary:
         set_mode(folder, temporary, want.mode | _OWN)
         _confirm(folder, name, None)
@@ -57,12 +50,7 @@ def make_folder(folder: int, name: str, want: PathState) -> None:
 
 
 def remove(folder: int, name: str, found: os.stat_result) -> None:
-    """Remove the path that was found.
-
-    Raises:
-        PathChanged: something else is there.
-        OSError: the path cannot be removed, or is a folder that is not empty.
-    """
+    """Remove the path that was found. Raises PathChanged or OSError."""
     _confirm(folder, name, found)
     if modes.S_ISDIR(found.st_mode):
         os.rmdir(name, dir_fd=folder)

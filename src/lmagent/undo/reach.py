@@ -22,11 +22,7 @@ _ALL = 0o700
 
 
 def open_workspace(workspace: str) -> int:
-    """Return a descriptor of the workspace; links in its path are the user's own and are followed.
-
-    Raises:
-        WorkspaceError: it cannot be opened.
-    """
+    """Return a descriptor of the workspace; links in its path are the user's own. Raises WorkspaceError."""
     try:
         return os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -38,11 +34,7 @@ def open_workspace(workspace: str) -> int:
 
 
 class Reach:
-    """A workspace, open for writing; `opened` are folders that were made accessible, with the mode they had.
-
-    Raises:
-        WorkspaceError: the workspace cannot be opened.
-    """
+    """A workspace, open for writing; `opened` are folders that were made accessible, with the mode they had."""
 
     def __init__(self, workspace: str) -> None:
         self.opened = dict[str, int]()
@@ -53,10 +45,7 @@ class Reach:
         """Call `act` with the descriptor of the path's folder and the name in it.
 
         `act` is called again if permission was denied and the folder could be made accessible. `path` is escaped and
-        relative.
-
-        Raises:
-            OSError: an error of `act`; ELOOP or ENOTDIR if a parent is no folder, ENOENT if it is missing.
+        relative. Raises OSError.
         """
         folder, name = split(path)
         try:

@@ -51,7 +51,7 @@ class Taken(Struct):
 
 
 class Scan:
-    """One walk.
+    """One walk. Raises WorkspaceError.
 
     Args:
         known: records of an earlier walk.
@@ -59,9 +59,6 @@ class Scan:
         shut: folders that stay closed, since a call may have closed them; other folders that the user may not look into
             are made accessible for the walk. With None, no folder is.
         breathe: called at every folder; raises to give up.
-
-    Raises:
-        WorkspaceError: the workspace cannot be opened.
     """
 
     def __init__(

@@ -35,22 +35,15 @@ _Key = tuple[_Paths, str]
 class WorkspaceSnapshots:
     """Keeps the changes of calls in a workspace; see `lmagent.core.changes.Snapshots`.
 
-    Returned paths are escaped (`records.py`); the paths of `before` and `after` are not: they are names of the
-    operating system, relative to the workspace or absolute in it. Links in them that stay in the workspace are
-    followed, as the file tools do.
+    Returned paths are escaped (`records.py`); those of `before` and `after` are names of the operating system, relative
+    to the workspace or absolute in it. Links in them that stay in the workspace are followed, as the file tools do.
 
     The work is done in a thread, one call at a time. A cancelled call ends its work first, except for `before`, which
-    gives up and keeps no state.
+    gives up and keeps no state. All methods raise StoreError, and nothing was recorded, or WorkspaceError.
 
     Args:
-        workspace: absolute path.
-        folder: the store; made on first use, private to the user. On the file system of the workspace, large files and
-            trees of dependencies are kept without copying them.
+        folder: the store; made on first use, private to the user.
         exclude: more folders (absolute) that are skipped, such as the agent's own data.
-
-    Raises:
-        StoreError: by all methods; the store cannot be opened, or nothing can be kept, and nothing was recorded.
-        WorkspaceError: by all methods; the workspace cannot be opened.
     """
 
     def __init__(
@@ -100,10 +93,8 @@ class WorkspaceSnapshots:
     async def collect(self, keep: Collection[str]) -> int:
         """Drop contents until the store is within its limit, oldest first; return the number of bytes freed.
 
-        While another process uses the store, nothing is dropped.
-
-        Args:
-            keep: the `sha256` of all states that may be needed again; those of the present workspace stay anyway.
+        While another process uses the store, nothing is dropped. `keep` has the `sha256` of all states that may be
+        needed again; those of the present workspace stay anyway.
         """
         return await anyio.to_thread.run_sync(self._collect, frozenset(keep))
 

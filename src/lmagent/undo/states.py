@@ -52,11 +52,7 @@ class StateFiles:
         return _read(self._manifest) or State()
 
     def save(self, state: State) -> None:
-        """Replace the manifest; the caller holds the lock.
-
-        Raises:
-            StoreError: the file cannot be written; the old file is still there.
-        """
+        """Replace the manifest; the caller holds the lock. Raises StoreError."""
         beside = self._manifest.with_name(f"manifest.{os.urandom(6).hex()}.new")
         try:
             _write(beside, state)
@@ -66,11 +62,7 @@ class StateFiles:
             raise store_error(error, self._manifest.parent) from error
 
     def keep(self, call: str, state: State, mark: Mark | None) -> None:
-        """Keep the state before a call; `mark` is the manifest's, if that holds this very state.
-
-        Raises:
-            StoreError: the state cannot be written.
-        """
+        """Keep the state before a call; `mark` is the manifest's, if that holds this very state. Raises StoreError."""
         path = self._path(call)
         try:
             self._folder.mkdir(0o700, exist_ok=True)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools import diff, suggest
+from lmagent.tools import diff
 from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import (
     difference_of,
@@ -23,6 +23,7 @@ from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, encode
+from lmagent.tools.walk import missing
 
 LIMIT = 16 << 20
 """Bytes up to which a file is edited; a bigger file is data."""
@@ -60,7 +61,7 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
 def _load(files: Beneath, path: str, ctx: ToolContext) -> LoadedFile:
     old = load_if_there(files, path, LIMIT)
     if old is None:
-        raise suggest.missing(files, path, ctx.hidden)
+        raise missing(files, path, ctx.hidden)
     return old
 
 

@@ -88,9 +88,7 @@ class EditPlace(Struct, frozen=True):
 class EditText:
     """A file's text (without its byte order mark) with line feeds only, prepared for searching.
 
-    Args:
-        body: the text with its own line ends. A lone carriage return ends a line only where the text has no line feed.
-        dashes: the file or the search has typographic dashes.
+    A lone carriage return in `body` ends a line only where the text has no line feed; `dashes` are typographic ones.
     """
 
     def __init__(self, body: str, *, dashes: bool) -> None:

@@ -29,13 +29,7 @@ _WORD = re.compile(r"\w+")
 
 
 class EditRefused(ToolError):
-    """The edit was not made; the message is for the model.
-
-    Args:
-        message: the reason, and the closest text of the file.
-        reason: `empty` search, `unchanged` text, `missing`, `ambiguous`, `unshiftable` replacement.
-        lines: line numbers from 1: the places that fit, or the first and the last line of the closest region.
-    """
+    """The edit was not made; `lines` are the places that fit, or the first and the last line of the closest region."""
 
     def __init__(self, message: str, *, reason: Reason, lines: Sequence[int] = ()) -> None:
         super().__init__(message, data={"code": reason, "lines": list(lines)})

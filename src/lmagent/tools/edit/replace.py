@@ -9,10 +9,7 @@ A search is tried in this order; the first step that fits decides, and if it fit
 4. The same three steps without over-escaping; step 2 without line numbers that a reading tool put before the lines.
 5. Step 2 in chunks, where search and replacement have paired `...` lines.
 
-Text that is only similar is never edited. Lines that search and replacement share keep the file's own bytes. The byte
-order mark, the line ends and whether there is a last newline do not change: the work is done on line feeds, and
-`_with_ends` puts the file's own line ends back. New text is moved by as much as the search was off, unless it has the
-file's indentation already.
+Lines that search and replacement share keep the file's own bytes; mark and line ends do not change.
 """
 
 from __future__ import annotations
@@ -74,9 +71,7 @@ def edited(source: str, search: str, replace: str, replace_all: bool = False) ->
     """Replace `search` in `source`; the module's docstring lists the differences that are allowed between the two.
 
     `replace_all` replaces all places of the step that fits. New lines get the line ends of their place.
-
-    Raises:
-        EditRefused: the search is empty, is not found, fits several places, or nothing would change.
+    Raises EditRefused.
     """
     body = source.removeprefix(_BOM)
     mark = source[: len(source) - len(body)]

@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.find.matching import Expression, Hit, Hits, Late, Literal, Matcher
 from lmagent.tools.find.pattern import Pattern, name_or_path
@@ -21,7 +20,7 @@ from lmagent.tools.paths import lexical, parse
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
-from lmagent.tools.walk import Walk, withheld
+from lmagent.tools.walk import Walk, missing, withheld
 
 BUDGET = 5.0
 """Seconds of one search."""
@@ -101,7 +100,7 @@ class _Search:
             found = files.stat(start)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, start, self._hidden) from None
+                raise missing(files, start, self._hidden) from None
             raise
         if not modes.S_ISDIR(found.st_mode):
             yield files.locate(start)

@@ -1,9 +1,8 @@
 """The process in which grep runs regular expressions: it can be killed, a thread that is inside `re` cannot.
 
-`matching.py` runs it as a script in an isolated interpreter, so it imports a minimum. On standard input: the pattern,
-then texts, each a 4-byte big-endian length and UTF-8. On standard output: for the pattern `ok` or `error <why>`, for
-each text a line `<line>,<start>,<end> …` of its first hits and `=<all matching lines>`. It ends with its input, and by
-the alarm when its time is over, even if no other process is left to kill it.
+It is a script in an isolated interpreter. On standard input: the pattern, then texts, each a 4-byte big-endian length
+and UTF-8. On standard output: for the pattern `ok` or `error <why>`, for each text a line `<line>,<start>,<end> …` of
+its first hits and `=<all matching lines>`. The alarm ends it when its time is over.
 """
 
 import re

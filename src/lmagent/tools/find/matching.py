@@ -70,10 +70,9 @@ class Literal:
 
 
 class Expression:
-    """Matches a regular expression of Python, line by line; its process ends itself after `seconds` in any case.
+    """Matches a regular expression of Python, line by line; its process ends itself after `seconds`.
 
-    Raises:
-        ToolError: the expression is invalid, or no process can be started.
+    Raises ToolError.
     """
 
     def __init__(self, pattern: str, seconds: float) -> None:

@@ -21,11 +21,7 @@ _Piece = re.Pattern[str] | str
 
 
 class Pattern:
-    """A compiled pattern.
-
-    Raises:
-        ToolError: it has too many alternatives, or an invalid part.
-    """
+    """A compiled pattern. Raises ToolError."""
 
     def __init__(self, text: str) -> None:
         self._chains = [_compile(alternative) for alternative in _expand(text)]

@@ -128,10 +128,7 @@ class Git:
         """Run git and return the result, unless there is no repository or no git.
 
         With `read`, the command takes no lock; `settings` are more `key=value` settings.
-
-        Raises:
-            SandboxError: the command was not run.
-            ToolError: there is no git or no repository, or the time was over.
+        Raises SandboxError or ToolError.
         """
         sandbox = await self._sandbox()
         options = [part for setting in (*_OFF, *settings) for part in ("-c", setting)]
@@ -153,12 +150,7 @@ class Git:
         return done
 
     async def run(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> GitResult:
-        """Run git and return the result; a failure is an error for the model.
-
-        Raises:
-            SandboxError: the command was not run.
-            ToolError: it failed.
-        """
+        """Run git and return the result; a failure is an error for the model. Raises SandboxError or ToolError."""
         done = await self.ask(*arguments, read=read, settings=settings)
         if not done.ok:
             errors = [line for line in done.errors.split("\n") if not line.startswith("hint:")]

@@ -72,14 +72,9 @@ class Output:
 
 
 class KernelReply(Struct, frozen=True):
-    """The end of a cell.
+    """The end of a cell: the `repr` of its last expression, its traceback, or the argument of its call of `exit`.
 
-    Attributes:
-        value: `repr` of its last expression.
-        error: the traceback.
-        exit: the argument of its call of `exit`.
-        threads: number of its threads that still run and that Python would wait for.
-        marked: whether the end of its output is marked.
+    `threads` of it still run, and Python would wait for them; `marked` is whether the end of its output is marked.
     """
 
     id: int
@@ -94,13 +89,11 @@ class Outcome(Struct, frozen=True):
     """The result of a cell.
 
     Attributes:
-        output: all output since the cell before.
         reply: its end, None if the kernel ended first.
         late: it exceeded its time and was interrupted.
         fresh: the kernel is a new one, and the variables of an earlier one are gone.
         end: the end of the kernel, if it ended.
         broken: why the kernel had to be ended, if it broke the protocol.
-        notes: the sandbox's notes about the cell.
     """
 
     output: Output
@@ -132,13 +125,7 @@ class _Call:
 
 
 class Kernel:
-    """One process. Made by `start`.
-
-    Attributes:
-        ready: set when the kernel is up, or has ended before.
-        fresh: it replaces an earlier kernel, and the model does not know yet that the variables are gone.
-        ended: set when it has ended, with all processes that it started.
-    """
+    """One process, made by `start`; `fresh` until the model knows that it replaces an earlier one."""
 
     def __init__(self, sandbox: Sandbox, grace: float) -> None:
         self.sandbox = sandbox
@@ -161,9 +148,7 @@ class Kernel:
     async def start(cls, sandbox: Sandbox, grace: float, session: str) -> Kernel:
         """Start a kernel, and wait until it is up or has ended; it shares /tmp and home of the session.
 
-        Raises:
-            SandboxError: the process was not started.
-            ToolError: there is no Python.
+        Raises SandboxError or, without Python, ToolError.
         """
         kernel = cls(sandbox, grace)
         source = Path(__file__).with_name("kernel_main.py").read_text(encoding="utf-8")
@@ -185,10 +170,7 @@ class Kernel:
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
         """Run a cell until `timeout` seconds have passed, when it is interrupted. Cancelled, it leaves none of its
-        processes.
-
-        Raises:
-            SandboxError: the sandbox failed.
+        processes. Raises SandboxError.
         """
         self._calls += 1
         self._running.mark()
@@ -312,10 +294,7 @@ class Kernels:
         """Run a cell in the session's kernel, which is started if necessary.
 
         A kernel that runs in another sandbox is ended. After `timeout` seconds the cell is interrupted.
-
-        Raises:
-            SandboxError: the cell was not run.
-            ToolError: there is no Python.
+        Raises SandboxError or ToolError.
         """
         async with self._locks.setdefault(session, anyio.Lock()):
             kernel = self._kernels.get(session)

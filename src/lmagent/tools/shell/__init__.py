@@ -44,13 +44,8 @@ class Shell(Struct, frozen=True):
 class ShellRunner:
     """Runs the commands of all sessions.
 
-    Args:
-        events: the log of a session, to find the folder and variables that it ended with.
-        spill: folder for long outputs.
-        hosts: hosts that commands may reach; empty means no network.
-        longest: seconds that a command may take at most.
-        apart: every command begins at the top of the workspace, in a home and with variables of its own, and leaves no
-            state to the commands that follow.
+    `events` returns the log of a session, which says in which folder it ended; `spill` is the folder for long outputs.
+    With `apart`, every command begins anew, in a home of its own, and leaves no state to the commands that follow.
     """
 
     def __init__(

@@ -163,15 +163,12 @@ def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) 
 def _move(state: ShellState, logical: str, real: str, root: str) -> str:
     """Update the folder; return a remark if the next command cannot begin there."""
     inside = _relative(real, root)
-    if inside is None:
-        why = "is outside the workspace"
-    else:
-        # The shell's logical folder, if that is in the workspace too: `cd ..` depends on it.
-        folder = _relative(logical, root) or inside
-        if _is_text(folder):
-            state.cwd = folder
-            return ""
-        why = "has a name that is not UTF-8"
+    # The shell's logical folder, if that is in the workspace too: `cd ..` depends on it.
+    folder = inside and (_relative(logical, root) or inside)
+    if folder and _is_text(folder):
+        state.cwd = folder
+        return ""
+    why = "is outside the workspace, or not UTF-8"
     return f"the folder {one_line(real)} {why}: the next command begins in {one_line(state.cwd)}" if real else ""
 
 

@@ -34,16 +34,9 @@ _SHOW_AT_MOST = 4096
 
 
 class Collector:
-    """Takes pieces of output as they come.
+    """Takes pieces of output as they come, and shows them by `emit`, at most 20 times a second.
 
-    Args:
-        folder: for long outputs; made on first use.
-        emit: shows pieces to the watchers, at most 20 times a second.
-
-    Attributes:
-        total: bytes so far.
-        file: the file of the whole, once it is too long for memory.
-        changed_at: monotonic time of the last piece.
+    `file` has the whole, in `folder`, once it is too long for memory; `changed_at` is the time of the last piece.
     """
 
     def __init__(self, folder: Path, emit: Callable[[str], None]) -> None:

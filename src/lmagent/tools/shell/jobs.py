@@ -106,12 +106,7 @@ class Jobs:
     async def start(
         self, sandbox: Sandbox, command: Exec, text: str, ctx: ToolContext, remarks: Sequence[str]
     ) -> ToolOutput:
-        """Start a command in the background; the output begins with `remarks`.
-
-        Raises:
-            SandboxError: the command was not run.
-            ToolError: too many run already.
-        """
+        """Start a command in the background; the output begins with `remarks`. Raises SandboxError or ToolError."""
         mine = self._jobs.setdefault(ctx.session, [])
         if sum(not job.over for job in mine) >= MOST:
             raise ToolError(f"{MOST} jobs are running already. Nothing was run. Kill one with jobs first.")
