@@ -20,7 +20,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.http import metrics as meter
 from lmagent.modelserver.http.bodies import Receive, RelayRequest, Scope, Send, fields_of, read_body, understood
-from lmagent.modelserver.http.guard import AccessGuard, AccessRules
+from lmagent.modelserver.http.guard import AccessRules, guarded
 from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
 from lmagent.modelserver.http.reply import ClientReply
@@ -99,8 +99,8 @@ class Router:
             Route("/", self._front),
         ]
         handlers: Any = {HTTPException: _http_error, LmagentError: _told, Exception: _told}
-        self._app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
-        self.app = AccessGuard(self._app, rules or AccessRules())
+        app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
+        self.app = guarded(app, rules or AccessRules())
 
     @property
     def leaving(self) -> bool:

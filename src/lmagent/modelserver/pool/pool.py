@@ -6,12 +6,10 @@ step. A lease has no cancel scope and belongs to no task: it may be taken in one
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -74,9 +72,26 @@ class WorkerPool:
     def budget(self) -> int:
         return self._options.budget
 
-    def lease(self, name: str) -> Lease:
-        """Return a lease; an error that leaves it becomes `worker_crashed` if the worker died."""
-        return Lease(self, name)
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncGenerator[RunningModel]:
+        """Lend a model; an error that leaves the block becomes `worker_crashed` if the worker died."""
+        running, model, run = await self._acquire(name)
+        failure: Exception | None = None
+        try:
+            yield running
+        except Exception as error:  # noqa: BLE001 (raised below, once the model was given back)
+            failure = error
+        finally:
+            self._release(model, run)
+        if failure is None:
+            return
+        ours = isinstance(failure, LmagentError) and not isinstance(failure, Lost)
+        if run is not None and not ours:
+            with anyio.move_on_after(NOTICE):  # a broken connection is seen before a dead process
+                await run.ended.wait()
+            if run.crash:
+                raise refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) from failure
+        raise failure
 
     def statuses(self) -> Sequence[ModelStatus]:
         known = {entry.name: entry for entry in self._catalogue.entries()}
@@ -111,8 +126,8 @@ class WorkerPool:
         """See `spec.Pool`; what happens from this call on."""
         return self._journal.follow()
 
-    async def acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
-        """Wait until the model can be used; `release` gives it back."""
+    async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
+        """Wait until the model can be used; `_release` gives it back."""
         model = self._model(self._catalogue.find(name))
         self._check(model)
         model.requests += 1
@@ -126,7 +141,7 @@ class WorkerPool:
             await waiter.decided.wait()
         except BaseException:
             if waiter.running is not None:
-                self.release(model, waiter.run)
+                self._release(model, waiter.run)
             elif waiter in self._queue:
                 self._queue.remove(waiter)
                 self.decide()
@@ -136,7 +151,7 @@ class WorkerPool:
         assert waiter.running is not None
         return waiter.running, model, waiter.run
 
-    def release(self, model: Model, run: WorkerRun | None) -> None:
+    def _release(self, model: Model, run: WorkerRun | None) -> None:
         now = self._clock.monotonic()
         model.used = now
         if run is None:
@@ -145,14 +160,6 @@ class WorkerPool:
             run.active -= 1
             run.used = now if not run.active else run.used
         self.decide()
-
-    async def crash_of(self, model: Model, run: WorkerRun | None) -> ModelServerError | None:
-        """Return the error of a worker that died; a broken connection is seen before a dead process."""
-        if run is None:
-            return None
-        with anyio.move_on_after(NOTICE):
-            await run.ended.wait()
-        return refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) if run.crash else None
 
     def decide(self) -> None:
         """Carry out all that can be done now. Called after every change."""
@@ -180,7 +187,7 @@ class WorkerPool:
         for name in decision.starts:
             model = self._models[name]
             model.run = WorkerRun(model.entry, now)
-            self._spawn(self._life.live, model, model.run)
+            self._tasks.start_soon(self._life.live, model, model.run)
         wanted = {waiter.model.run for waiter in self._queue}
         for run in runs.values():
             unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
@@ -270,38 +277,10 @@ class WorkerPool:
         run.phase = "stopping"
         self._journal.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
         if run.worker is not None:
-            self._spawn(run.worker.stop)
-
-    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        self._tasks.start_soon(work, *arguments)
+            self._tasks.start_soon(run.worker.stop)
 
     def _status(self, model: Model, now: float) -> ModelStatus:
         return model.status(now, sum(waiter.model is model for waiter in self._queue))
-
-
-class Lease:
-    """A model for one request, as an `async with` block."""
-
-    def __init__(self, pool: WorkerPool, name: str) -> None:
-        self._pool = pool
-        self._name = name
-        self._held: tuple[Model, WorkerRun | None] | None = None
-
-    async def __aenter__(self) -> RunningModel:
-        running, model, run = await self._pool.acquire(self._name)
-        self._held = (model, run)
-        return running
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._held is not None
-        model, run = self._held
-        self._held = None
-        self._pool.release(model, run)
-        ours = isinstance(error, LmagentError) and not isinstance(error, Lost)
-        if isinstance(error, Exception) and not ours and (crash := await self._pool.crash_of(model, run)):
-            raise crash from error
 
 
 def upstream(entry: ModelEntry) -> RunningModel:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from lmagent.core.decoding import decode_json
 from lmagent.core.ports import Clock
 from lmagent.modelserver.engine.cause import Cause, from_log, from_status
-from lmagent.modelserver.pool.machine import Effort, effort_of, memory_of
+from lmagent.modelserver.pool.machine import effort_of, memory_of
 from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
 
 LIMIT = 5 << 20
@@ -122,9 +122,7 @@ class StartError(Exception):
 
 
 class Worker(Protocol):
-    """A worker's process."""
-
-    pid: int  # its process
+    pid: int
     address: str  # root of its HTTP server; empty before `ready` has returned
     key: str  # the API key that it wants
 
@@ -168,12 +166,8 @@ def program_of(entry: ModelEntry) -> Sequence[str]:
 class Processes:
     """Starts workers.
 
-    Args:
-        logs: folder of their logs.
-        clock: time.
-        program: returns the command for a model's engine.
-        keyed: whether the model server demands a key of its clients. Then an engine that knows no keys is refused:
-            other users of this machine could get around the server.
+    With `keyed` the model server demands a key of its clients. Then an engine that knows no keys is refused: other
+    users of this machine could get around the server.
     """
 
     def __init__(self, logs: Path, clock: Clock, program: Program = program_of, *, keyed: bool = False) -> None:
@@ -322,7 +316,7 @@ class ProcessWorker:
 
     async def _watch(self) -> None:
         """Kill a process that shows no sign of work for too long: that ends its output."""
-        seen: tuple[int, Effort] | None = None
+        seen: object = None
         since = self._clock.monotonic()
         while True:
             now = (self._log.size(), effort_of(self.pid))
