@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import httpcore
 import msgspec
@@ -36,14 +35,10 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A call that the model may choose.
+    """A call that the model may choose."""
 
-    Attributes:
-        name: the tool.
-        arguments: for each argument the values to choose from, or a number: free text of at most so many characters.
-    """
-
-    name: str
+    name: str  # the tool
+    # for each argument the values to choose from, or a number: free text of at most so many characters
     arguments: Mapping[str, Sequence[Any] | int]
 
 
@@ -117,7 +112,7 @@ def _literal(text: str) -> str:
     return f'"{escaped}"'
 
 
-class ForcedCalls:
+class ForcedCalls(LoopbackServer):
     """An OpenAI-compatible proxy of an engine that forces its calls. Streams only.
 
     Args:
@@ -129,29 +124,15 @@ class ForcedCalls:
     """
 
     def __init__(self, engine_url: str, plan: Plan) -> None:
+        super().__init__(self._answer)
         self.usage: list[dict[str, Any]] = []
         self._engine_url = engine_url
         self._plan = plan
-        self._http = LoopbackServer(self._answer)
-
-    def __enter__(self) -> Self:
-        self._http.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.__exit__(kind, error, trace)
 
     @property
     def base_url(self) -> str:
         """`http://127.0.0.1:PORT/v1`."""
-        return f"{self._http.url}/v1"
-
-    @property
-    def requests(self) -> list[Received]:
-        """Every request in the order of arrival."""
-        return self._http.requests
+        return f"{self.url}/v1"
 
     async def _answer(self, received: Received) -> Response:
         is_chat = received.method == "POST" and received.path.endswith("/chat/completions")

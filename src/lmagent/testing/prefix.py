@@ -16,22 +16,14 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """One request.
+    """One request."""
 
-    Attributes:
-        ratio: share of the previous prompt that begins this one; 1.0 is append-only. The first request of a
-            conversation has 1.0.
-        size: bytes of this prompt.
-        common: bytes shared with the previous one.
-        prefilled: tokens that had to be read: everything after the common prefix.
-        slot: number of the slot that served it, from 0.
-    """
-
+    # share of the previous prompt that begins this one; 1.0 is append-only. The first request of a conversation has 1.0
     ratio: float
-    size: int
-    common: int
-    prefilled: int
-    slot: int
+    size: int  # bytes of this prompt
+    common: int  # bytes shared with the previous one
+    prefilled: int  # tokens that had to be read: everything after the common prefix
+    slot: int  # number of the slot that served it, from 0
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

@@ -30,7 +30,6 @@ class GenericServer(DialectServer):
             self.post("/v1/token/encode", lambda asked: {"length": _size(asked.fields.get("text")), "tokens": []})
 
     def listing(self) -> Any:
-        """List the model in such a server's form."""
         entry: dict[str, Any] = {"id": self.model, "object": "model"}
         if self._kind in _OWNERS:
             entry["owned_by"] = _OWNERS[self._kind]

@@ -20,57 +20,35 @@ from lmagent.testing.prefix import common_prefix
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How one request was served.
-
-    Attributes:
-        why: how it was chosen.
-        tokens: tokens of the prompt.
-        cached: tokens that were not read again.
-        read: tokens that were.
-        evicted: tokens of another prompt that were lost to it.
-        restored: the prompt's beginning came from the host cache.
-    """
+    """How one request was served."""
 
     slot: int
-    why: Literal["id", "prefix", "lru"]
-    tokens: int
-    cached: int
-    read: int
-    evicted: int
-    restored: bool
+    why: Literal["id", "prefix", "lru"]  # how it was chosen
+    tokens: int  # tokens of the prompt
+    cached: int  # tokens that were not read again
+    read: int  # tokens that were
+    evicted: int  # tokens of another prompt that were lost to it
+    restored: bool  # the prompt's beginning came from the host cache
 
 
 @dataclass(slots=True)
 class Slot:
-    """One slot.
+    """One slot."""
 
-    Attributes:
-        held: the prompt that it read last.
-        busy: it is at work.
-        used: number of the request that it served last; 0 for none.
-    """
-
-    held: bytes = b""
-    busy: bool = False
-    used: int = 0
+    held: bytes = b""  # the prompt that it read last
+    busy: bool = False  # it is at work
+    used: int = 0  # number of the request that it served last; 0 for none
 
 
 @dataclass(slots=True)
 class SlotCache:
-    """The slots of a server.
-
-    Attributes:
-        similarity: share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1).
-        host: bytes of prompts that are kept outside the slots; 0 keeps none.
-        bytes_per_token: bytes that make a token.
-        log: how each request was served.
-    """
+    """The slots of a server."""
 
     slots: list[Slot]
-    similarity: float = 0.1
-    host: int = 0
-    bytes_per_token: int = 4
-    log: list[Admission] = field(default_factory=list[Admission])
+    similarity: float = 0.1  # share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1)
+    host: int = 0  # bytes of prompts that are kept outside the slots; 0 keeps none
+    bytes_per_token: int = 4  # bytes that make a token
+    log: list[Admission] = field(default_factory=list[Admission])  # how each request was served
     _kept: list[bytes] = field(default_factory=list[bytes])
     _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 

@@ -47,7 +47,6 @@ class OpenRouterServer(DialectServer):
         return f"{self.url}/api/v1"
 
     def listing(self) -> Any:
-        """List the models in OpenRouter's form."""
         entry = {
             "id": self.model,
             "name": "Qwen: Qwen3 8B",

@@ -29,7 +29,6 @@ class VLLMServer(DialectServer):
         self.post("/tokenize", self._tokenize)
 
     def listing(self) -> Any:
-        """List the model in vLLM's form."""
         entry: dict[str, Any] = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
         entry |= {"root": self.model, "parent": None, "max_model_len": self.stated(self.window), "permission": []}
         return {"object": "list", "data": [entry]}
