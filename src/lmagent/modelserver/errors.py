@@ -13,11 +13,8 @@ from lmagent.core.errors import LmagentError
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers import jsontext
 
-LOG_FILE = "lmagent.log"
-"""In the server's folder: tracebacks of errors that no caller foresaw."""
-
-MAX_MESSAGE = 4000
-"""Characters of a message; an engine that quotes the whole prompt is cut."""
+LOG_FILE = "lmagent.log"  # in the server's folder: tracebacks of errors that no caller foresaw
+MAX_MESSAGE = 4000  # characters of a message; an engine that quotes the whole prompt is cut
 
 _TYPES = {
     401: "authentication_error",

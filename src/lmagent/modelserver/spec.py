@@ -7,10 +7,8 @@ router ──lease(name)─────┘◀───────────�
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -47,8 +45,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # "" for the model's own way
 
 
-DEFAULT_CONTEXT = 16_384
-"""Tokens of a window without a setting: enough for an agent to work in comfort."""
+DEFAULT_CONTEXT = 16_384  # tokens of a window without a setting: enough for an agent to work in comfort
 
 
 class ModelEntry(Struct, frozen=True):
@@ -117,51 +114,3 @@ class ModelServerError(LmagentError):
         super().__init__(message, fix=fix)
         self.status = status
         self.code = code
-
-
-class Catalogue(Protocol):
-    """The models, as the library gives them to the pool."""
-
-    def entries(self) -> Sequence[ModelEntry]:
-        """Return all models by name; looks at the disk each time."""
-        ...
-
-    def find(self, name: str) -> ModelEntry:
-        """Return the model of that name: exact, in another case, without `:latest` or `.gguf`, or a unique part of it.
-
-        Raises:
-            ModelServerError: no model has it (404), or several do.
-        """
-        ...
-
-
-class Pool(Protocol):
-    """The workers, as the router uses them."""
-
-    def lease(self, name: str) -> AbstractAsyncContextManager[RunningModel]:
-        """Lend a model to one request: it is loaded if need be, and never unloaded while the lease lasts.
-
-        Raises:
-            ModelServerError: the model cannot be used.
-        """
-        ...
-
-    def statuses(self) -> Sequence[ModelStatus]:
-        """Return all models by name."""
-        ...
-
-    async def load(self, name: str) -> ModelStatus:
-        """Load a model now; lifts a quarantine."""
-        ...
-
-    async def unload(self, name: str) -> ModelStatus:
-        """End its worker once its requests are done."""
-        ...
-
-    def log(self, name: str) -> Path:
-        """Return the file that its worker writes to."""
-        ...
-
-    def events(self) -> AsyncIterator[str]:
-        """Yield a line for each load, unload and crash, without end."""
-        ...

@@ -64,7 +64,6 @@ class PrefixMeter:
         self._slots: list[bytes] = [b""] * slots
         self._used: list[int] = [0] * slots
         self._seen: set[bytes] = set()
-        self._fresh_bytes = 0
 
     @property
     def ratio(self) -> float:
@@ -84,7 +83,7 @@ class PrefixMeter:
     @property
     def fresh(self) -> int:
         """Tokens that no server could have had before: every distinct message and tool block, once."""
-        return self._fresh_bytes // 4
+        return sum(len(line) + 1 for line in self._seen) // 4
 
     def add(self, prompt: bytes) -> PrefixRow:
         """Account for one prompt, as `canonical` gives it."""
@@ -96,10 +95,7 @@ class PrefixMeter:
         self.rows.append(row)
         self._slots[slot] = prompt
         self._used[slot] = len(self.rows)
-        for line in prompt[common:].splitlines():
-            if line not in self._seen:
-                self._seen.add(line)
-                self._fresh_bytes += len(line) + 1
+        self._seen.update(prompt[common:].splitlines())
         return row
 
     def _choose(self, shared: list[int]) -> int:

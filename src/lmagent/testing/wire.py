@@ -6,7 +6,7 @@ is llama.cpp's. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from typing import Any
@@ -61,10 +61,13 @@ def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     events = [_frame(chunk, reply) for chunk in _chunks(reply, asked)]
     if reply.style.done and not reply.error:
         events.append(_line(b"[DONE]", reply))
-    steps: list[Step] = list(_prefill(reply, asked))
-    ended = reply.stop_chunks is not None
-    kept = events[: reply.stop_chunks] if ended else events
-    for position, event in enumerate(kept):
+    return paced(reply, events, _prefill(reply, asked))
+
+
+def paced(reply: Reply, events: Sequence[bytes], before: Iterable[Step] = ()) -> list[Step]:
+    """Return the events with the reply's pauses, in its pieces, and with its end."""
+    steps, ended = list(before), reply.stop_chunks is not None
+    for position, event in enumerate(events[: reply.stop_chunks]):
         if reply.each and position:
             steps.append(Pause(reply.each))
         steps.append(event)

@@ -14,11 +14,8 @@ from lmagent.core.decoding import convert
 from lmagent.modelserver.errors import BadRequest
 from lmagent.providers import jsontext
 
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes of a request."""
-
-SLOWEST = 60.0
-"""Seconds in which a client has to send some of its body."""
+MAX_BODY = 64 * 1024 * 1024  # bytes of a request
+SLOWEST = 60.0  # seconds in which a client has to send some of its body
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -21,9 +21,7 @@ from lmagent.core.messages import ToolCall
 from lmagent.modelserver.errors import BadRequest
 from lmagent.providers import jsontext
 
-MOST_CALLS = 8
-"""Calls in one reply where several are allowed; without a limit a weak model would not stop."""
-
+MOST_CALLS = 8  # calls in one reply where several are allowed; without a limit a weak model would not stop
 _DECODER = json.JSONDecoder()
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 

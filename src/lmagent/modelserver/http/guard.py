@@ -20,8 +20,7 @@ from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.http.bodies import Receive, Scope, Send
 from lmagent.modelserver.http.reply import ClientReply
 
-OPEN = frozenset({"/health", "/v1/health"})
-"""Paths that need no key: they say that the server is up, and nothing else."""
+OPEN = frozenset({"/health", "/v1/health"})  # paths that need no key: they say that the server is up, and nothing else
 
 
 class AccessRules(Struct, frozen=True):

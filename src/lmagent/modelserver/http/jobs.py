@@ -32,9 +32,7 @@ from lmagent.providers.textcalls import TextCallParser, find_calls
 MOST_TOKENS = 2**31 - 1
 """The largest limit of tokens that the engine can take; it would take the lower 32 bits of a larger number."""
 
-UNPARSED = b"does not match the expected"
-"""Words of the engine's error (llama.cpp, `common_chat_peg_parse`)."""
-
+UNPARSED = b"does not match the expected"  # words of the engine's error (llama.cpp, `common_chat_peg_parse`)
 DONE = b"data: [DONE]\n\n"
 
 _SAMPLING = (

@@ -14,8 +14,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 _READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
 _WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
-_EVICTED = ": unloading, it makes room"
-"""The end of the pool's line about a model that makes room for another."""
+_EVICTED = ": unloading, it makes room"  # the end of the pool's line about a model that makes room for another
 
 
 class Metrics:
@@ -113,8 +112,7 @@ class Metrics:
         return "".join(_family(*family) for family in families).encode()
 
 
-_Rows = Mapping[tuple[object, ...], float]
-"""A value for each set of labels: name, value, name, value, …"""
+_Rows = Mapping[tuple[object, ...], float]  # A value for each set of labels: name, value, name, value, …
 
 
 def _by_model(values: Mapping[str, float]) -> _Rows:

@@ -19,24 +19,19 @@ from lmagent.modelserver.http.metrics import Metrics
 from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.http.upstream import BrokenOff, EngineAnswer, Upstream
 from lmagent.modelserver.pool.journal import last_lines
+from lmagent.modelserver.pool.pool import WorkerPool
 from lmagent.modelserver.pool.refusals import no_embeddings
-from lmagent.modelserver.spec import ModelServerError, Pool, RunningModel
+from lmagent.modelserver.spec import ModelServerError, RunningModel
 from lmagent.providers import jsontext
 
-GRACE = 0.5
-"""Seconds in which a refusal still gets a status of its own; then a waiting stream is begun with 200."""
-
-KEEP_ALIVE = 5.0
-"""Seconds between signs of life while a stream waits."""
-
-STALLED = 300.0
-"""Seconds in which a client has to take some bytes of its answer."""
-
+GRACE = 0.5  # seconds in which a refusal still gets a status of its own; then a waiting stream is begun with 200
+KEEP_ALIVE = 5.0  # seconds between signs of life while a stream waits
+STALLED = 300.0  # seconds in which a client has to take some bytes of its answer
 _ERROR = b'"error":'
 
 
 class Relay:
-    def __init__(self, pool: Pool, metrics: Metrics, *, keep_alive: float = KEEP_ALIVE) -> None:
+    def __init__(self, pool: WorkerPool, metrics: Metrics, *, keep_alive: float = KEEP_ALIVE) -> None:
         self.upstream = Upstream()
         self.pool = pool
         self.metrics = metrics

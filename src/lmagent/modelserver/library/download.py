@@ -28,9 +28,7 @@ from lmagent.providers.transport import TransportError, TransportResponse
 from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
 from lmagent.store.lock import hold
 
-ATTEMPTS = 5
-"""Tries in a row that get no further; every byte further than ever begins them anew."""
-
+ATTEMPTS = 5  # tries in a row that get no further; every byte further than ever begins them anew
 LONGEST_PAUSE = 60.0
 BLOCK = 8 << 20
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))

@@ -25,18 +25,11 @@ from lmagent.modelserver.spec import ModelServerError
 
 AGAIN = "delete it and fetch it again: lmagent models pull OWNER/REPO"
 CONVERT = "look for a GGUF of the same model: lmagent models pull OWNER/REPO-GGUF"
-
-BLOCK = 1 << 20
-"""Bytes of one read."""
-
-MAX_HEADER = 64 << 20
-"""Bytes of a header; the largest vocabularies take some 15 million."""
-
+BLOCK = 1 << 20  # bytes of one read
+MAX_HEADER = 64 << 20  # bytes of a header; the largest vocabularies take some 15 million
 MAX_PAIRS = 4096
 MAX_TENSORS = 1 << 17
-MAX_LIST = 1024
-"""Numbers of an array that is kept: one for each layer."""
-
+MAX_LIST = 1024  # numbers of an array that is kept: one for each layer
 MAX_NUMBERS = 1 << 56
 ALIGNMENTS = frozenset(1 << power for power in range(21))
 

@@ -1,4 +1,4 @@
-"""Library: all models that this machine can run or reach; the `Catalogue` of `spec.py`.
+"""Library: all models that this machine can run or reach.
 
 Its folder (`<agent_data_dir>/models`) has GGUF files in any depth, folders of Transformers models, and settings. The
 models of LM Studio and Ollama are used where they are and never changed.
@@ -21,14 +21,9 @@ from lmagent.modelserver.library.scan import FoundModel, ModelScanner, Stamp, lo
 from lmagent.modelserver.library.sheet import Sheet, read_sheet
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
 
-WHOLE_TYPES = ("f32", "f16", "bf16")
-"""Types of the cache that are not quantised."""
-
-TORCH_BYTES = 1 << 30
-"""Memory that torch and its interpreter take besides the weights."""
-
-NO_MODELS = ("projector", "adapter", "other")
-"""Kinds of files that are no models by themselves."""
+WHOLE_TYPES = ("f32", "f16", "bf16")  # types of the cache that are not quantised
+TORCH_BYTES = 1 << 30  # memory that torch and its interpreter take besides the weights
+NO_MODELS = ("projector", "adapter", "other")  # kinds of files that are no models by themselves
 
 
 class Details(Struct, frozen=True):

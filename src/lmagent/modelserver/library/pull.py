@@ -140,9 +140,7 @@ def _error(text: str, variants: Sequence[Variant]) -> ModelServerError:
     return ModelServerError(text, status=400, code="bad_name", fix=fix)
 
 
-SPARE = 256 << 20
-"""Bytes of the disk that are left free."""
-
+SPARE = 256 << 20  # bytes of the disk that are left free
 _NAME = re.compile(r"[A-Za-z0-9_][\w .+()\[\],@=-]{0,200}", re.ASCII)
 
 

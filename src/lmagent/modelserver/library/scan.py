@@ -15,8 +15,7 @@ from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder,
 from lmagent.modelserver.library.names import short_name
 from lmagent.modelserver.spec import Engine, ModelServerError
 
-Stamp = tuple[str, int, int]
-"""A file as it was: path, bytes, nanoseconds of its last change."""
+Stamp = tuple[str, int, int]  # A file as it was: path, bytes, nanoseconds of its last change
 
 
 class FoundModel(Struct, frozen=True):

@@ -7,21 +7,11 @@ from msgspec.structs import replace
 
 from lmagent.modelserver.engine.cause import Cause
 
-CRASHES = 3
-"""So many crashes within `WINDOW` put a model in quarantine."""
-
-WINDOW = 600.0
-"""Seconds."""
-
-BACK_OFF = 1.0
-"""Seconds before the restart after a first crash; twice as long after each further one within the window."""
-
-PAUSE = 300.0
-"""Seconds of a quarantine."""
-
-RETRY = 2.0
-"""Seconds in which a load that failed is not tried again; twice as long after each further failure."""
-
+CRASHES = 3  # so many crashes within `WINDOW` put a model in quarantine
+WINDOW = 600.0  # Seconds
+BACK_OFF = 1.0  # seconds before the restart after a first crash; twice as long after each further one within the window
+PAUSE = 300.0  # seconds of a quarantine
+RETRY = 2.0  # seconds in which a load that failed is not tried again; twice as long after each further failure
 LONGEST_RETRY = 60.0
 
 

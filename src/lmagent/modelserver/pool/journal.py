@@ -10,12 +10,8 @@ from pathlib import Path
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-KEPT = 500
-"""Lines that are kept."""
-
-LOOK = 0.3
-"""Seconds between two looks at a file that is followed."""
-
+KEPT = 500  # lines that are kept
+LOOK = 0.3  # seconds between two looks at a file that is followed
 _TAIL = 64 * 1024
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-UNLIMITED = 1 << 60
-"""A control group of version 1 without a limit says a number near 2**63."""
+UNLIMITED = 1 << 60  # A control group of version 1 without a limit says a number near 2**63
 
 
 class Memory(Struct, frozen=True):

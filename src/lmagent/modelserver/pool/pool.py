@@ -17,25 +17,23 @@ import anyio.to_thread
 from msgspec import Struct
 
 from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.plurals import plural
 from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.cause import Cause
 from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.errors import Lost
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool import health, refusals
 from lmagent.modelserver.pool.admission import PoolSnapshot, decide
 from lmagent.modelserver.pool.journal import Journal
-from lmagent.modelserver.pool.life import Model, Waiter, WorkerLife, WorkerRun, needed
+from lmagent.modelserver.pool.life import Model, Waiter, WorkerRun, needed, spec_of
 from lmagent.modelserver.pool.machine import machine_memory
-from lmagent.modelserver.pool.process import Workers
-from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, RunningModel
+from lmagent.modelserver.pool.process import Processes, StartError
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelStatus, RunningModel
 
-SHARE = 0.8
-"""Share of the memory that is available at the start which all models together may take."""
-
-GPU_LIMIT = 20.0
-"""Seconds that the engine has to list the graphics cards when the pool is opened."""
-
-NOTICE = 0.5
-"""Seconds after a request's failure in which its worker may turn out to be dead."""
+SHARE = 0.8  # share of the memory that is available at the start which all models together may take
+GPU_LIMIT = 20.0  # seconds that the engine has to list the graphics cards when the pool is opened
+NOTICE = 0.5  # seconds after a request's failure in which its worker may turn out to be dead
 
 
 class PoolOptions(Struct, frozen=True):
@@ -45,12 +43,12 @@ class PoolOptions(Struct, frozen=True):
 
 
 class WorkerPool:
-    """The `spec.Pool`, made by `open_pool`."""
+    """The workers, as the router uses them; made by `open_pool`."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        workers: Workers,
+        catalogue: Library,
+        workers: Processes,
         clock: Clock,
         options: PoolOptions,
         tasks: anyio.abc.TaskGroup,
@@ -66,7 +64,6 @@ class WorkerPool:
         self._journal = Journal()
         self._closing = False
         self._quiet = anyio.Event()
-        self._life = WorkerLife(catalogue, workers, clock, self._journal, self.decide)
 
     @property
     def budget(self) -> int:
@@ -102,6 +99,7 @@ class WorkerPool:
         return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
 
     async def load(self, name: str) -> ModelStatus:
+        """Load a model now; lifts a quarantine."""
         model = self._model(self._catalogue.find(name))
         model.health = health.lifted(model.health)
         async with self.lease(model.entry.name):
@@ -123,7 +121,7 @@ class WorkerPool:
         return self._workers.log(name)
 
     def events(self) -> AsyncIterator[str]:
-        """See `spec.Pool`; what happens from this call on."""
+        """Yield a line for each load, unload and crash, without end."""
         return self._journal.follow()
 
     async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
@@ -187,7 +185,7 @@ class WorkerPool:
         for name in decision.starts:
             model = self._models[name]
             model.run = WorkerRun(model.entry, now)
-            self._tasks.start_soon(self._life.live, model, model.run)
+            self._tasks.start_soon(self._live, model, model.run)
         wanted = {waiter.model.run for waiter in self._queue}
         for run in runs.values():
             unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
@@ -195,6 +193,64 @@ class WorkerPool:
                 self._stop(run, "it was asked to")
         if not any(run.active for run in runs.values()):
             self._quiet.set()
+
+    async def _live(self, model: Model, run: WorkerRun) -> None:
+        """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
+        try:
+            cause = await self._load(model, run)
+            if cause is None:
+                assert run.worker is not None
+                self._crashed(model, run, await run.worker.ended())
+            elif not run.stopping:
+                model.health = health.failed(model.health, self._clock.monotonic(), cause)
+                self._say(run, f"could not be loaded: {cause}")
+        finally:
+            run.phase = "stopping"
+            if run.worker is not None:
+                with anyio.CancelScope(shield=True):
+                    await run.worker.stop()
+            model.run = None
+            run.ended.set()
+        self.decide()
+
+    async def _load(self, model: Model, run: WorkerRun) -> Cause | None:
+        """Start the worker and wait until it is ready; return the cause of a failure."""
+        began = self._clock.monotonic()
+        self._say(run, "loading")
+        try:
+            spec = await anyio.to_thread.run_sync(spec_of, run.entry, self._catalogue)
+            if not run.stopping:
+                run.worker = self._workers.start(run.entry, spec)
+                await run.worker.ready()
+        except StartError as error:
+            return error.cause
+        except ModelServerError as error:
+            return Cause(error.message, error.fix)
+        except OSError as error:
+            return Cause(str(error))
+        if run.stopping:
+            return Cause("it was unloaded while it was loading")
+        now = self._clock.monotonic()
+        model.loaded_s = now - began
+        model.health = health.loaded(model.health)
+        run.loaded(now)
+        self._say(run, f"ready after {model.loaded_s:.1f} s, {refusals.size(run.memory)}")
+        self.decide()
+        return None
+
+    def _crashed(self, model: Model, run: WorkerRun, cause: Cause) -> None:
+        if run.stopping:
+            self._say(run, "unloaded")
+            return
+        now = self._clock.monotonic()
+        run.crash = cause
+        model.health = health.crashed(model.health, now, cause)
+        pause = model.health.quarantined_until - now
+        kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
+        self._say(run, f"crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
+
+    def _say(self, run: WorkerRun, text: str) -> None:
+        self._journal.say(self._clock.now(), f"{run.entry.name}: {text}")
 
     async def tend(self) -> None:
         """Watch memory, sleep, idle times and pauses, without end."""
@@ -275,7 +331,7 @@ class WorkerPool:
 
     def _stop(self, run: WorkerRun, why: str) -> None:
         run.phase = "stopping"
-        self._journal.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
+        self._say(run, f"unloading, {why}")
         if run.worker is not None:
             self._tasks.start_soon(run.worker.stop)
 
@@ -293,7 +349,7 @@ def _gpu_free() -> int:
 
 @asynccontextmanager
 async def open_pool(
-    catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
+    catalogue: Library, workers: Processes, clock: Clock, options: PoolOptions | None = None
 ) -> AsyncGenerator[WorkerPool]:
     """Open the pool; after the block no worker is left."""
     chosen = options or PoolOptions()

@@ -15,8 +15,7 @@ SLOW = ("sh", "-c", "echo begun; sleep 60")
 KILLED = ("sh", "-c", "kill -TERM $$")
 MISSING = ("no-such-command-anywhere",)
 CHANNEL = ("bash", "-c", "echo private >&$LMAGENT_CHANNEL")
-COMMANDS = (PRINT, TOUCH, SLOW, KILLED, MISSING, CHANNEL)
-"""Every command line that the suite runs."""
+COMMANDS = (PRINT, TOUCH, SLOW, KILLED, MISSING, CHANNEL)  # every command line that the suite runs
 
 
 class SandboxConformance(Asynchronous):

@@ -37,8 +37,6 @@ class LlamaCppServer(DialectServer):
         script: see `ScriptedServer`.
         context: the whole window, which the slots divide among them.
         slots: how many there are.
-        similarity: `--slot-prompt-similarity`.
-        host_cache: bytes of prompts that are kept outside the slots (`--cache-ram`).
         slot_files: started with `--slot-save-path`: a slot can be saved to a file.
         batch: tokens that are read between two reports of progress.
         speed: tokens read a second; 0 takes no time.
@@ -59,8 +57,6 @@ class LlamaCppServer(DialectServer):
         *,
         context: int = 8192,
         slots: int = 1,
-        similarity: float = 0.1,
-        host_cache: int = 0,
         slot_files: bool = False,
         batch: int = 2048,
         speed: float = 0.0,
@@ -68,7 +64,7 @@ class LlamaCppServer(DialectServer):
         router: bool = False,
         **settings: Any,
     ) -> None:
-        self.kv = SlotCache.of(slots, similarity=similarity, host=host_cache)
+        self.kv = SlotCache(slots)
         self.loads = 0
         self._batch, self._speed = batch, speed
         self._vision, self._router = vision, router
