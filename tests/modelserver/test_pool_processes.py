@@ -107,7 +107,7 @@ def test_workers_killed_at_random_leave_no_request_without_an_answer_and_no_proc
 
     anyio.run(main)
     assert len(answers) + len(errors) == 100
-    assert answers, errors[:6]
+    assert answers, errors[:6]  # none at all: the workers were killed before they could load
     assert all(isinstance(error, ModelServerError) for error in errors), errors
     assert all("[DONE]" in answer or '"content"' in answer for answer in answers)
     until(lambda: not any(group(pid) for pid in pids))
