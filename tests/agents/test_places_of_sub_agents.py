@@ -19,8 +19,8 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 from lmagent.testing.prefix import canonical
 from lmagent.testing.script import call, hang, say
+from lmagent.testing.servers.compatible import VLLMServer
 from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.vllm import VLLMServer
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "bench"))
 

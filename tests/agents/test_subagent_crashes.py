@@ -12,7 +12,7 @@ from crash_kit import careful, run
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.vllm import VLLMServer
+from lmagent.testing.servers.compatible import VLLMServer
 
 EVENTS = 76
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""

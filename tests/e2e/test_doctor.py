@@ -24,12 +24,10 @@ from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import call, calls, hang, say, status, tool
 from lmagent.testing.servers.base import Lies
-from lmagent.testing.servers.generic import GenericServer
+from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.testing.servers.lmstudio import LMStudioServer
 from lmagent.testing.servers.ollama import OllamaServer
-from lmagent.testing.servers.openrouter import OpenRouterServer
-from lmagent.testing.servers.vllm import VLLMServer
 
 
 def doctor(base_url: str, home: Path, *arguments: str) -> dict[str, dict]:

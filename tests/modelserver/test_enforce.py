@@ -138,8 +138,8 @@ def test_a_schema_that_the_engine_refuses_is_a_400_with_its_reason(engine, strea
         ({"type": "function", "function": {"name": "rm"}}, [tool("read")], "'rm', which is not among the tools: read"),
         ({"type": "nothing"}, [tool("read")], "has to be"),
         ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}, [tool("read")], "no tools"),
-        ({"type": "allowed_tools", "allowed_tools": "read"}, [tool("read")], "no list of tools"),
-        ({"type": "allowed_tools", "mode": "auto", "tools": 5}, [tool("read")], "no list of tools"),
+        ({"type": "allowed_tools", "allowed_tools": "read"}, [tool("read")], "has to be"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": 5}, [tool("read")], "has to be"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_told(choice, tools, words):
@@ -181,10 +181,6 @@ def test_calls_are_read_alike_however_their_text_is_cut(size):
     text = ' [ {"name" : "a\\u0062" ,\n "arguments" : ' + json.dumps(arguments, indent=3) + ' } , {"name":"c",'
     text += '"arguments":{ } } ]'
     reader = CallReader()
-    pieces = [piece for at in range(0, len(text), size) for piece in reader.feed(text[at : at + size])]
-    assert [(call.name, json.loads(call.arguments), call.whole) for call in reader.calls] == [
-        ("ab", arguments, True),
-        ("c", {}, True),
-    ]
-    assert "".join(piece.arguments for piece in pieces if piece.index == 1) == "{}"
-    assert "\n" not in reader.calls[0].arguments
+    calls = [call for at in range(0, len(text), size) for call in reader.feed(text[at : at + size])]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == [("ab", arguments), ("c", {})]
+    assert "\n" not in calls[0].arguments

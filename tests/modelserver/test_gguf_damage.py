@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import struct
 import tracemalloc
-import zipfile
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from madegguf import TENSORS, gguf, pairs, tensor, text
 
 from lmagent.modelserver.library.facts import read_facts
-from lmagent.modelserver.library.gguf import MAX_KEPT, read_header
+from lmagent.modelserver.library.gguf import MAX_HEADER, read_header
 from lmagent.modelserver.spec import ModelServerError
 
 GOOD = gguf(pairs(), TENSORS)
@@ -32,13 +30,6 @@ def refused(tmp_path, content: bytes) -> ModelServerError:
     return error.value
 
 
-def zipped() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("data.pkl", "x")
-    return file.getvalue()
-
-
 def safetensors() -> bytes:
     head = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     return struct.pack("<Q", len(head)) + head + bytes(4)
@@ -51,18 +42,14 @@ def safetensors() -> bytes:
         (bytes(4096), "begins with zeros"),
         (b"<!DOCTYPE html><html>", "web page"),
         (b"\n <html lang='en'>", "web page"),
-        (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "XML"),
-        (b'{"error": "Repository not found"}', "JSON"),
+        (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "server's error"),
+        (b'{"error": "Repository not found"}', "server's error"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "Git LFS pointer"),
-        (zipped(), "zip archive"),
-        (b"\x1f\x8b\x08" + bytes(50), "gzip"),
-        (safetensors(), "safetensors"),
-        (b"lmgg" + bytes(50), "old GGML"),
-        (b"tjgg" + bytes(50), "GGJT"),
-        (b"\x80\x02}q\x00", "PyTorch"),
+        (b"PK\x03\x04" + bytes(50), "begins with b'PK"),
+        (safetensors(), "is not a GGUF"),
         (b"hello, this is a text", "begins with b'hell'"),
         (b"GGUF\x01\0\0\0" + bytes(50), "version 1"),
-        (b"GGUF\0\0\0\x03" + bytes(50), "big-endian"),
+        (b"GGUF\0\0\0\x03" + bytes(50), "versions 2 and 3, little endian"),
         (b"GGUF\x63\0\0\0" + bytes(50), "version 99"),
         (b"GGUF", "cut off"),
         (b"GGUF\x03\0\0\0", "cut off"),
@@ -79,16 +66,16 @@ def counted(tensors: int, count: int, rest: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (counted(0, 1 << 62, b""), "metadata pairs"),
+        (counted(0, 1 << 62, b""), "pairs of metadata"),
         (counted(1 << 62, 0, b""), "tensors"),
-        (counted(0, 1, struct.pack("<Q", 1 << 60)), "cut off: a key has 1152921504606846976 bytes"),
-        (counted(0, 1, text("k") + struct.pack("<IQ", 8, 1 << 50)), "cut off: k has"),
-        (counted(0, 1, text("k") + struct.pack("<IIQ", 9, 8, 1 << 50)), "cut off: k has"),
-        (counted(0, 1, text("k") + struct.pack("<IIQ", 9, 4, 1 << 63)), "cut off: k has"),
-        (counted(0, 1, text("k") + struct.pack("<IIQQ", 9, 8, 1, 1 << 62)), "cut off: a text of k"),
+        (counted(0, 1, struct.pack("<Q", 1 << 60)), "cut off: its header has"),
+        (counted(0, 1, text("k") + struct.pack("<IQ", 8, 1 << 50)), "cut off: its header has"),
+        (counted(0, 1, text("k") + struct.pack("<IIQ", 9, 8, 1 << 50)), "cut off: its header has"),
+        (counted(0, 1, text("k") + struct.pack("<IIQ", 9, 4, 1 << 63)), "cut off: its header has"),
+        (counted(0, 1, text("k") + struct.pack("<IIQQ", 9, 8, 1, 1 << 62)), "cut off: its header has"),
         (counted(0, 1, text("k") + struct.pack("<IIQ", 9, 9, 1)), "unknown type 9"),
         (counted(0, 1, text("k") + struct.pack("<I", 77)), "unknown type 77"),
-        (counted(1, 0, text("w") + struct.pack("<I", 1 << 31)), "dimensions"),
+        (counted(1, 0, text("w") + struct.pack("<I5Q", 1 << 31, 1, 1, 1, 1, 1)), "dimensions"),
         (counted(1, 0, tensor("w", (1 << 40, 1 << 40), 0, 0)), "numbers"),
         (counted(1, 0, tensor("w", (64, 64), 0, 1 << 61)), "cut off: its tensors end"),
         (gguf({**pairs(), "general.alignment": 0}, TENSORS), "alignment"),
@@ -142,17 +129,15 @@ def test_flipped_bytes_are_read_or_refused_and_never_worse(tmp_path_factory, pla
         read_facts(path)
 
 
-def test_a_hostile_header_takes_little_memory(tmp_path):
-    """Fifty megabytes of keys and of texts, each within its own limit."""
+def test_a_header_larger_than_all_known_ones_is_refused(tmp_path):
     path = tmp_path / "m.gguf"
-    one = struct.pack("<I", 8) + text("y")
-    many = b"".join(text(f"general.k{number}" + "x" * 1000) + one for number in range(50_000))
-    path.write_bytes(counted(0, 50_000, many))
+    many = b"".join(text(f"general.k{number}") + struct.pack("<I", 8) + text("y" * 20_000) for number in range(4000))
+    path.write_bytes(counted(0, 4000, many))
     tracemalloc.start()
     try:
-        with pytest.raises(ModelServerError, match="metadata has more than"):
+        with pytest.raises(ModelServerError, match="its header has"):
             read_header(path)
-        assert tracemalloc.get_traced_memory()[1] < 3 * MAX_KEPT
+        assert tracemalloc.get_traced_memory()[1] < 3 * MAX_HEADER
     finally:
         tracemalloc.stop()
 

@@ -213,7 +213,7 @@ def test_what_is_broken_or_no_model_is_not_taken_in(program):
     assert "cut off" in program.bad("import", "half.gguf")
     assert "cannot be read" in program.bad("import", "nowhere.gguf")
     (program.home / "folder").mkdir()
-    assert "folder without a GGUF" in program.bad("import", "folder")
+    assert "is a folder, not a file" in program.bad("import", "folder")
     chat_file(program.home / "m.gguf")
     assert "no name" in program.bad("import", "m.gguf", "--name", "../x")
     assert not program.folder.exists()

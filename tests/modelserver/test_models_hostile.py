@@ -88,12 +88,12 @@ def test_folders_of_other_programs_that_may_not_be_read_are_as_if_they_were_not_
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("context = " + "9" * 5000, "far too long"),
-        ("context = 0x" + "f" * 5000, "far too large"),
-        ('template = "~nosuchuser/x"', "line 1: template is no path"),
-        ('mmproj = "a\\u0000b"', "line 1: mmproj is no path"),
-        ('flash_attention = "' + "x" * 5000 + '"', "a long text"),
-        ("context = [" + "1, " * 100 + "]", "a list"),
+        ("context = " + "9" * 5000, "cannot be read as settings"),
+        ("context = 0x" + "f" * 5000, "context: Expected `int` <= "),
+        ('template = "~nosuchuser/x"', "as template, and there is no such file"),
+        ('mmproj = "a\\u0000b"', "as mmproj, and there is no such file"),
+        ('flash_attention = "' + "x" * 5000 + '"', "line 1: flash_attention: "),
+        ("context = [" + "1, " * 100 + "]", "context: Expected `int`, got `array`"),
     ],
 )
 def test_settings_that_cannot_even_be_shown_break_their_model_alone(folder, library, setting, words):

@@ -46,14 +46,14 @@ def test_a_worker_answers_and_one_that_dies_in_a_request_fails_that_request(tmp_
     async def main() -> None:
         entries = [fake_entry(tmp_path, name) for name in ("a", "b")]
         async with process_pool(tmp_path, RealClock(), *entries, budget=1 << 34) as pool:
-            assert '"content": "a ' in await ask(pool, "a")
+            assert '"content":"a ' in await ask(pool, "a")
             assert "[DONE]" in await ask(pool, "b", stream=True)
             for words in ("please crash", "half"):
                 with pytest.raises(ModelServerError) as error:
                     await ask(pool, "a", words, stream=words == "half")
                 assert error.value.code == "worker_crashed"
                 assert "SIGSEGV" in error.value.message
-            assert '"content": "a ' in await ask(pool, "a")
+            assert '"content":"a ' in await ask(pool, "a")
             assert "[DONE]" in await ask(pool, "b", stream=True)
             pids = [row.pid for row in pool.statuses()]
             assert all(alive(pid) for pid in pids)
@@ -107,7 +107,7 @@ def test_workers_killed_at_random_leave_no_request_without_an_answer_and_no_proc
 
     anyio.run(main)
     assert len(answers) + len(errors) == 100
-    assert answers
+    assert answers, errors[:6]  # none at all: the workers were killed before they could load
     assert all(isinstance(error, ModelServerError) for error in errors), errors
     assert all("[DONE]" in answer or '"content"' in answer for answer in answers)
     until(lambda: not any(group(pid) for pid in pids))
@@ -124,7 +124,7 @@ def test_fifty_alternating_clients_of_two_models_share_a_memory_for_one(tmp_path
             async def client(number) -> None:
                 name = "ab"[number % 2]
                 for _ in range(2):
-                    assert f'"content": "{name} ' in await ask(pool, name)
+                    assert f'"content":"{name} ' in await ask(pool, name)
                     done.append(name)
 
             async with anyio.create_task_group() as tasks:

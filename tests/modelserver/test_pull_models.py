@@ -134,7 +134,7 @@ def test_a_later_pull_goes_on_with_the_part_that_an_earlier_one_left(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"ranges": False}, "begins at the beginning")],
+    [({"ranges": False}, "beginning anew")],
 )
 def test_a_part_that_cannot_be_gone_on_with_is_begun_anew(tmp_path, change, why):
     with FakeHub({FILE: CONTENT}, cuts=[100_000] * 9) as hub:
@@ -224,10 +224,10 @@ def test_a_projector_is_named_and_fetched_only_when_asked_for(tmp_path):
     [
         ((401, {"X-Error-Code": "RepoNotFound"}, b""), "is not on", "check the name"),
         ((404, {}, b""), "is not on", "check the name"),
-        ((401, {}, b""), "does not know the token", "HF_TOKEN"),
+        ((401, {}, b""), "is not on", "HF_TOKEN"),
         ((401, {"X-Error-Code": "GatedRepo"}, b""), "agreed to its terms", "agree"),
         ((403, {}, b""), "agreed to its terms", "agree"),
-        ((429, {"Retry-After": "120"}, b""), "too many requests", "in 120 seconds"),
+        ((429, {"Retry-After": "120"}, b""), "HTTP 429", "in 120 seconds"),
         ((500, {}, b'{"error": "oops"}'), "HTTP 500: oops", "later"),
         ((418, {}, b""), "HTTP 418", "HF_ENDPOINT"),
         ((200, {}, b"<html>"), "no list of files", "HF_ENDPOINT"),

@@ -16,7 +16,6 @@ from lmagent.app.logs import log_to
 from lmagent.config.settings import Settings
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.http import relay
-from lmagent.modelserver.http.metrics import MOST_UNKNOWN
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call_raw, cut, error_in_stream, say, slow, status
@@ -264,8 +263,8 @@ def test_tokens_requests_and_errors_are_counted():
         running.chat(model="other")
         text = running.ask("GET", "/metrics")[1]
     assert 'lmagent_requests_total{model="m\\"x",route="chat",status="200"} 2' in text
-    assert 'lmagent_requests_total{model="other",route="chat",status="404"} 1' in text
-    assert 'lmagent_errors_total{model="other"} 1' in text
+    assert 'lmagent_requests_total{model="",route="chat",status="404"} 1' in text
+    assert 'lmagent_errors_total{model=""} 1' in text
     counted = [line for line in text.splitlines() if line.startswith("lmagent_tokens_total") and "completion" in line]
     assert int(counted[0].split()[-1]) > 0
     assert 'lmagent_active_requests{model="m\\"x"} 0' in text
@@ -273,7 +272,7 @@ def test_tokens_requests_and_errors_are_counted():
 
 def test_no_name_that_a_client_makes_up_fills_or_breaks_the_metrics():
     with ScriptedServer([say("Hello.")]) as server, lab(Model("m", server.url)) as running:
-        for number in range(3 * MOST_UNKNOWN):
+        for number in range(20):
             assert running.chat(model=f"made-up-{number}" + "y" * 5000)[0] == 404
         raw = b'{"model": "\\ud800", "messages": [{"role": "user", "content": "hi"}]}'
         connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
@@ -283,9 +282,9 @@ def test_no_name_that_a_client_makes_up_fills_or_breaks_the_metrics():
         running.chat(model="m")
         code, text, _ = running.ask("GET", "/metrics")
     assert code == 200
-    assert len(text) < 100_000
+    assert len(text) < 10_000
     assert 'lmagent_requests_total{model="m",route="chat",status="200"} 1' in text
-    assert f'lmagent_requests_total{{model="",route="chat",status="404"}} {2 * MOST_UNKNOWN + 1}' in text
+    assert 'lmagent_requests_total{model="",route="chat",status="404"} 21' in text
 
 
 def test_an_error_has_the_field_that_it_is_about():

@@ -18,6 +18,7 @@ import pytest
 from pool_kit import process_pool
 from worker_kit import alive, group, until
 
+from lmagent.modelserver.engine.cause import from_log
 from lmagent.modelserver.pool.process import program_of
 from lmagent.modelserver.spec import Hello, ModelEntry, ModelServerError, ModelSettings, WorkerSpec
 from lmagent.testing.gguf import build_tiny_gguf
@@ -137,7 +138,7 @@ def test_it_makes_embeddings(tiny, tmp_path):
         ),
         (lambda whole: whole, ModelSettings(threads=1, mmproj="{here}/m.gguf"), "the projector for images"),
         (lambda whole: whole, ModelSettings(threads=1, template="{here}/none"), "file of the chat template cannot be"),
-        (lambda whole: whole, ModelSettings(threads=1, pooling="sideways"), "SIDEWAYS"),
+        (lambda whole: whole, ModelSettings(threads=1, pooling="sideways"), "sideways"),
     ],
 )
 def test_what_cannot_be_loaded_is_told_with_the_engines_reason(tiny, tmp_path, damage, settings, reason):
@@ -147,7 +148,8 @@ def test_what_cannot_be_loaded_is_told_with_the_engines_reason(tiny, tmp_path, d
     there = {name: getattr(settings, name).replace("{here}", str(tmp_path)) for name in ("template", "mmproj")}
     settings = msgspec.structs.replace(settings, **there)
     with worker(model, tmp_path / "log", settings=settings) as (process, hello):
-        assert reason in hello.error
+        log = (tmp_path / "log").read_text("utf-8", "replace")
+        assert reason in f"{hello.error} {from_log(log.splitlines())}"
         assert hello.address == ""
     assert process.returncode == 1
     until(lambda: group(process.pid) == [])
@@ -155,7 +157,7 @@ def test_what_cannot_be_loaded_is_told_with_the_engines_reason(tiny, tmp_path, d
 
 def test_it_ends_while_it_loads_when_its_input_does(tiny, tmp_path):
     """A cache of this size keeps the engine busy for a long time, with Python's lock in its hand."""
-    spec = WorkerSpec(str(tiny), "small", "k", ModelSettings(context=300_000_000, threads=1))
+    spec = WorkerSpec(str(tiny), "small", "k", ModelSettings(context=5_000_000, parallel=60, threads=1))
     with (tmp_path / "log").open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lmagent.modelserver.engine.worker"],

@@ -13,11 +13,8 @@ from lmagent.core.errors import LmagentError
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers import jsontext
 
-LOG_FILE = "lmagent.log"
-"""In the server's folder: tracebacks of errors that no caller foresaw."""
-
-MAX_MESSAGE = 4000
-"""Characters of a message; an engine that quotes the whole prompt is cut."""
+LOG_FILE = "lmagent.log"  # in the server's folder: tracebacks of errors that no caller foresaw
+MAX_MESSAGE = 4000  # characters of a message; an engine that quotes the whole prompt is cut
 
 _TYPES = {
     401: "authentication_error",
@@ -79,13 +76,16 @@ def status_of(error: Exception) -> int:
 
 def refused(status: int, body: bytes, name: str) -> ModelServerError:
     """Translate an engine's answer of status 400 or above into an error."""
-    message, code, param = "", "", ""
     try:
-        value = jsontext.loads(body)
+        error = jsontext.loads(body)
     except ValueError:
-        message = body[:MAX_MESSAGE].decode("utf-8", "replace").strip()
-    else:
-        message, code, param = _told(value)
+        error = body[:MAX_MESSAGE].decode("utf-8", "replace").strip()
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {"error": error}
+    inner = fields.get("error", fields.get("detail", fields.get("message", "")))
+    told = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {"message": inner}
+    message, code, param = told.get("message") or "", told.get("code"), str(told.get("param") or "")
+    message = message if isinstance(message, str) else jsontext.dumps(message).decode()
+    code = code if isinstance(code, str) else ""  # llama.cpp repeats the status as a number
     if status in (401, 403):  # our key, not the client's
         text = f"the server that runs {name} refused our key: {message or status}"
         return Lost(text, status=502, code="upstream_refused", fix="check the key of this model's upstream server")
@@ -98,14 +98,3 @@ def refused(status: int, body: bytes, name: str) -> ModelServerError:
     if 400 <= status < 500:
         return BadRequest(message, param=param, status=status, code=code or "invalid_request")
     return ModelServerError(message, status=status, code=code or "engine_error")
-
-
-def _told(value: Any) -> tuple[str, str, str]:
-    """Return (message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    inner = fields.get("error", fields.get("detail", fields.get("message", "")))
-    if not isinstance(inner, dict):
-        return (inner if isinstance(inner, str) else jsontext.dumps(inner).decode()), "", ""
-    error = cast("dict[str, Any]", inner)
-    code, param = error.get("code"), error.get("param")
-    return str(error.get("message") or ""), code if isinstance(code, str) else "", str(param or "")

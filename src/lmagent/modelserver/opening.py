@@ -16,11 +16,8 @@ from lmagent.modelserver.pool.pool import PoolOptions, open_pool
 from lmagent.modelserver.pool.process import Processes
 from lmagent.modelserver.spec import ModelEntry, ModelSettings
 
-DEMO = "lmagent-demo"
-"""Name of the model that comes along. It is only used by who asks for it."""
-
-DEMO_NEEDS = 200 << 20
-"""Bytes of memory: its weights are next to nothing, its cache and the engine are not."""
+DEMO = "lmagent-demo"  # name of the model that comes along. It is only used by who asks for it
+DEMO_NEEDS = 200 << 20  # bytes of memory: its weights are next to nothing, its cache and the engine are not
 
 
 def demo_entries() -> tuple[ModelEntry, ...]:

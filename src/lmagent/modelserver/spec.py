@@ -7,12 +7,10 @@ router ──lease(name)─────┘◀───────────�
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lmagent.core.errors import LmagentError
 
@@ -23,30 +21,31 @@ ModelState = Literal["unloaded", "loading", "ready", "sleeping", "stopping", "qu
 """`sleeping`: the worker is there and has given its memory back; a request wakes it. `quarantined`: it crashed too
 often and is not started again until the user asks for it or the pause is over."""
 
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings in the TOML file of a model, in the library's folder. 0 and "" mean the default."""
 
-    context: int = 0  # tokens of the window of one slot; 0 for the model's own, at most `DEFAULT_CONTEXT`
-    gpu_layers: int = -1  # layers on the GPU; -1 for as many as fit
+    # tokens of the window of one slot; 0 for the model's own, at most `DEFAULT_CONTEXT`
+    context: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
+    gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # layers on the GPU; -1 for as many as fit
     flash_attention: Literal["auto", "on", "off"] = "auto"  # "auto" where the engine finds it useful
     cache_type_k: CacheType = "f16"  # type of the cached keys and values; a quantised one takes less memory
     cache_type_v: CacheType = "f16"  # type of the cached keys and values; a quantised one takes less memory
-    parallel: int = 1  # conversations that are kept and served at the same time
-    threads: int = 0  # compute threads; 0 for one less than there are physical cores
-    ttl: float = 1800.0  # seconds without a request after which the worker is ended; 0 for never
-    sleep: float = 300.0  # seconds without a request after which the worker gives its memory back; 0 for never
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 1  # conversations that are kept and served at the same time
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0  # compute threads; 0 for one less than there are physical cores
+    ttl: Seconds = 1800.0  # seconds without a request after which the worker is ended; 0 for never
+    sleep: Seconds = 300.0  # seconds without a request after which the worker gives its memory back; 0 for never
     template: str = ""  # file of a chat template in Jinja that replaces the model's own
     draft: str = ""  # name of a smaller model that guesses ahead (speculative decoding)
     mmproj: str = ""  # file of the projector with which the model sees images
     embedding: bool = False  # the model makes embeddings
-    pooling: str = ""  # how embeddings are pooled ("mean", "cls", "last"); "" for the model's own way
+    pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # "" for the model's own way
 
 
-DEFAULT_CONTEXT = 16_384
-"""Tokens of a window without a setting: enough for an agent to work in comfort."""
+DEFAULT_CONTEXT = 16_384  # tokens of a window without a setting: enough for an agent to work in comfort
 
 
 class ModelEntry(Struct, frozen=True):
@@ -115,51 +114,3 @@ class ModelServerError(LmagentError):
         super().__init__(message, fix=fix)
         self.status = status
         self.code = code
-
-
-class Catalogue(Protocol):
-    """The models, as the library gives them to the pool."""
-
-    def entries(self) -> Sequence[ModelEntry]:
-        """Return all models by name; looks at the disk each time."""
-        ...
-
-    def find(self, name: str) -> ModelEntry:
-        """Return the model of that name: exact, in another case, without `:latest` or `.gguf`, or a unique part of it.
-
-        Raises:
-            ModelServerError: no model has it (404), or several do.
-        """
-        ...
-
-
-class Pool(Protocol):
-    """The workers, as the router uses them."""
-
-    def lease(self, name: str) -> AbstractAsyncContextManager[RunningModel]:
-        """Lend a model to one request: it is loaded if need be, and never unloaded while the lease lasts.
-
-        Raises:
-            ModelServerError: the model cannot be used.
-        """
-        ...
-
-    def statuses(self) -> Sequence[ModelStatus]:
-        """Return all models by name."""
-        ...
-
-    async def load(self, name: str) -> ModelStatus:
-        """Load a model now; lifts a quarantine."""
-        ...
-
-    async def unload(self, name: str) -> ModelStatus:
-        """End its worker once its requests are done."""
-        ...
-
-    def log(self, name: str) -> Path:
-        """Return the file that its worker writes to."""
-        ...
-
-    def events(self) -> AsyncIterator[str]:
-        """Yield a line for each load, unload and crash, without end."""
-        ...

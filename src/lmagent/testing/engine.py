@@ -18,8 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ALIAS = "tiny"
-"""Name of the model that the engine reports."""
+ALIAS = "tiny"  # name of the model that the engine reports
 
 
 class EngineServer:

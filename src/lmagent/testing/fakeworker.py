@@ -9,13 +9,12 @@ in the middle of a stream) or `slow:SECONDS`.
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import signal
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ from msgspec import Struct
 from lmagent.core.decoding import decode_json
 from lmagent.modelserver.engine import lifeline
 from lmagent.modelserver.spec import Hello
+from lmagent.testing.loopback import Hang, LoopbackServer, Received, Response
 
 Fault = Literal["", "silent", "dies", "fails", "garbage", "killed", "deaf"]
 
@@ -32,19 +32,14 @@ Fault = Literal["", "silent", "dies", "fails", "garbage", "killed", "deaf"]
 class FakeModel(Struct, frozen=True):
     """The behaviour of a fake worker.
 
-    Attributes:
-        load: seconds that loading takes.
-        fault: "silent" never says hello and does nothing; "dies" aborts while it loads; "fails" says why it cannot
-            load; "garbage" says something else than hello; "killed" is killed while it loads; "deaf" ignores the end of
-            its input, and SIGTERM.
-        error: the text that it writes to its log and reports with a failure.
-        memory: bytes that it takes.
+    "silent" never says hello and does nothing; "dies" aborts while it loads; "fails" says why it cannot load; "garbage"
+    says something else than hello; "killed" is killed while it loads; "deaf" ignores the end of its input, and SIGTERM.
     """
 
-    load: float = 0.0
+    load: float = 0.0  # seconds that loading takes
     fault: Fault = ""
-    error: str = ""
-    memory: int = 0
+    error: str = ""  # the text that it writes to its log and reports with a failure
+    memory: int = 0  # bytes that it takes
 
 
 def write_model(path: Path, model: FakeModel) -> Path:
@@ -53,75 +48,40 @@ def write_model(path: Path, model: FakeModel) -> Path:
     return path
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    key = ""
-    alias = ""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged."""
-
-    def do_GET(self) -> None:
-        """Health, and the one model."""
-        if self.path == "/health":
-            self._json(200, {"status": "ok"})
-        elif self._known():
-            self._json(200, {"object": "list", "data": [{"id": self.alias, "object": "model", "pid": os.getpid()}]})
-
-    def do_POST(self) -> None:
-        """A chat."""
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))) or b"{}")
-        if not self._known():
-            return
-        word = str(body.get("messages", [{"content": ""}])[-1]["content"]).rpartition(" ")[2]
+def _handler(alias: str, key: str) -> Callable[[Received], Awaitable[Response]]:
+    async def answer(received: Received) -> Response:
+        if received.path == "/health":
+            return _json(200, {"status": "ok"})
+        if received.headers.get("authorization") != f"Bearer {key}":
+            return _json(401, {"error": {"message": "Invalid API Key", "type": "authentication_error", "code": 401}})
+        if received.method == "GET":
+            return _json(200, {"object": "list", "data": [{"id": alias, "object": "model", "pid": os.getpid()}]})
+        word = str(received.messages[-1]["content"] if received.messages else "").rpartition(" ")[2]
         if word == "crash":
             signal.raise_signal(signal.SIGSEGV)  # in this thread: not a byte more is written
         if word == "hang":
-            time.sleep(3600)
+            return Response((), before_head=(Hang(),))
         if word.startswith("slow:"):
-            time.sleep(float(word[5:]))
-        if body.get("stream"):
-            self._stream(word == "half")
-        else:
-            message = {"role": "assistant", "content": f"{self.alias} {os.getpid()}"}
-            self._json(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+            await asyncio.sleep(float(word[5:]))
+        if received.fields.get("stream"):
+            return Response(_stream(half=word == "half"), 200, {"Content-Type": "text/event-stream"}, "chunked")
+        message = {"role": "assistant", "content": f"{alias} {os.getpid()}"}
+        return _json(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
-    def _stream(self, half: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for word in ("one ", "two ", "three"):
-            self._chunk(f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': word}}]})}\n\n")
-            if half:
-                signal.raise_signal(signal.SIGSEGV)  # in this thread: not a byte more is written
-        self._chunk("data: [DONE]\n\n")
-        self._chunk("")
-
-    def _chunk(self, text: str) -> None:
-        self.wfile.write(f"{len(text.encode()):x}\r\n{text}\r\n".encode())
-
-    def _known(self) -> bool:
-        if self.headers.get("Authorization") == f"Bearer {self.key}":
-            return True
-        self._json(401, {"error": {"message": "Invalid API Key", "type": "authentication_error", "code": 401}})
-        return False
-
-    def _json(self, status: int, body: Any) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+    return answer
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+async def _stream(*, half: bool) -> AsyncIterator[bytes]:
+    for word in ("one ", "two ", "three"):
+        chunk = {"choices": [{"index": 0, "delta": {"content": word}}]}
+        yield b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+        if half:
+            signal.raise_signal(signal.SIGSEGV)
+    yield b"data: [DONE]\n\n"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that went away."""
+
+def _json(status: int, body: Any) -> Response:
+    return Response((msgspec.json.encode(body),), status, {"Content-Type": "application/json"})
 
 
 def _misbehave(model: FakeModel) -> None:
@@ -154,11 +114,8 @@ def main() -> None:
     ballast = b"x" * model.memory
     time.sleep(model.load)
     _misbehave(model)
-    _Handler.key, _Handler.alias = spec.key, spec.alias
-    server = _Server(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    lifeline.say(Hello(address, os.getpid(), round(time.monotonic() - began, 3)))
+    server = LoopbackServer(_handler(spec.alias, spec.key)).__enter__()
+    lifeline.say(Hello(server.url, os.getpid(), round(time.monotonic() - began, 3)))
     if model.fault == "deaf":
         time.sleep(3600 + len(ballast))
     lifeline.wait()

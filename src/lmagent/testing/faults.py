@@ -15,6 +15,10 @@ OverflowFault = Callable[[int, int], Behaviour]
 """Takes the prompt's tokens and the window's, returns the server's answer."""
 
 
+_LLAMACPP = "request ({} tokens) exceeds the available context size ({} tokens), try increasing it"
+_LONGEST = "This model's maximum context length is {} tokens."
+
+
 def bad_key() -> PlainAnswer:
     """Return 401 in OpenAI's words."""
     return _openai(401, "Incorrect API key provided: sk-****. Check your API key.", "invalid_api_key")
@@ -62,31 +66,22 @@ def json_in_stream() -> PlainAnswer:
     return raw([b"data: {not json\n\n", b"data: [DONE]\n\n"])
 
 
-# --- overflow -----------------------------------------------------------------------------------------------------
-
-
 def overflow_llamacpp(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with both figures as fields."""
-    text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
     fields = {"type": "exceed_context_size_error", "n_prompt_tokens": tokens, "n_ctx": window}
-    return status(400, {"error": {"code": 400, "message": text, **fields}})
+    return status(400, {"error": {"code": 400, "message": _LLAMACPP.format(tokens, window), **fields}})
 
 
 def overflow_openai(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with the code `context_length_exceeded`."""
-    text = (
-        f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} "
-        "tokens. Please reduce the length of the messages."
-    )
+    text = f"{_LONGEST.format(window)} However, your messages resulted in {tokens} tokens."
     return _openai(400, text, "context_length_exceeded")
 
 
 def overflow_vllm(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400; the window holds prompt and reply together."""
-    text = (
-        f"This model's maximum context length is {window} tokens. However, you requested {tokens + 512} tokens "
-        f"({tokens} in the messages, 512 in the completion). Please reduce the length of the messages or completion."
-    )
+    parts = f"({tokens} in the messages, 512 in the completion)"
+    text = f"{_LONGEST.format(window)} However, you requested {tokens + 512} tokens {parts}."
     return status(400, {"object": "error", "message": text, "type": "BadRequestError", "param": None, "code": 400})
 
 
@@ -94,8 +89,7 @@ def overflow_lmstudio(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with the error as a bare string."""
     text = (
         f"Trying to keep the first {tokens} tokens when context the overflows. However, the model is loaded with "
-        f"context length of only {window} tokens, which is not enough. Try to load the model with a larger context "
-        "length, or provide a shorter input"
+        f"context length of only {window} tokens, which is not enough."
     )
     return status(400, {"error": text})
 
@@ -122,22 +116,18 @@ def overflow_as_500(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
 
 def overflow_in_stream(tokens: int = 9000, window: int = 4096) -> Reply:
     """200, and the error as the only event of the stream."""
-    text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
-    return error_in_stream(text)
+    return error_in_stream(_LLAMACPP.format(tokens, window))
 
 
 OVERFLOWS: Mapping[str, OverflowFault] = {
-    fault.__name__.removeprefix("overflow_"): fault
-    for fault in (
-        overflow_llamacpp,
-        overflow_openai,
-        overflow_vllm,
-        overflow_lmstudio,
-        overflow_openrouter,
-        overflow_too_large,
-        overflow_as_500,
-        overflow_in_stream,
-    )
+    "llamacpp": overflow_llamacpp,
+    "openai": overflow_openai,
+    "vllm": overflow_vllm,
+    "lmstudio": overflow_lmstudio,
+    "openrouter": overflow_openrouter,
+    "too_large": overflow_too_large,
+    "as_500": overflow_as_500,
+    "in_stream": overflow_in_stream,
 }
 """All wordings of an overflow, by server."""
 

@@ -3,47 +3,38 @@
     with EngineServer(model) as engine, ForcedCalls(engine.url, read_all_then_write(files, "SUMMARY.md")) as server:
         ...                       # point an agent at server.base_url
 
-A random model would never write a valid call. So this server is a proxy between the agent and the engine, and adds a
-grammar to each request: at every step a plan says which calls (or that an answer) may come, and the model samples
-one of them.
+A random model would never write a valid call. So this server asks the engine for each reply with a grammar: at every
+step a plan says which calls (or that an answer) may come, and the model samples one of them.
 
 Real: the whole prompt with its tools, tokenised and read by llama.cpp; its prompt cache; its window and its errors;
-sampling, token by token, under the engine's grammar; the event stream; usage and timings, passed on untouched. An
-answer in text is the engine's own byte stream.
-
-Forced: which calls are possible at each step; and the call comes out of the engine as JSON text, which is turned
-into `tool_calls` deltas here when it is complete. Until then the client gets a comment line for each chunk.
+sampling, token by token, under the engine's grammar; the figures. The reply is streamed here once it is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any
 
 import httpcore
 import msgspec
 
-from lmagent.testing.loopback import LoopbackServer, Received, Response, Step, json_object
+from lmagent.testing.loopback import Received, json_object
+from lmagent.testing.script import Behaviour, Counts, PlainAnswer, Reply, ScriptedCall, status
+from lmagent.testing.server import ScriptedServer
 
-MAX_TOKENS = 1024
-"""Cap on one reply; the grammars end long before."""
-
+MAX_TOKENS = 1024  # cap on one reply; the grammars end long before
 _LETTERS = "[a-zA-Z0-9 .,]"
+_REPLACED = ("tools", "tool_choice", "response_format", "stream_options")
 _encode = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A call that the model may choose.
+    """A call that the model may choose."""
 
-    Attributes:
-        name: the tool.
-        arguments: for each argument the values to choose from, or a number: free text of at most so many characters.
-    """
-
-    name: str
+    name: str  # the tool
+    # for each argument the values to choose from, or a number: free text of at most so many characters
     arguments: Mapping[str, Sequence[Any] | int]
 
 
@@ -83,7 +74,7 @@ def read_all_then_write(files: Sequence[str], target: str, *, tool: str = "read"
 def called(received: Received) -> Iterator[dict[str, str]]:
     """Yield name and arguments of every call in the conversation so far."""
     for message in received.messages:
-        for call in _objects(message.get("tool_calls")):
+        for call in message.get("tool_calls") or ():
             yield call["function"]
 
 
@@ -117,8 +108,8 @@ def _literal(text: str) -> str:
     return f'"{escaped}"'
 
 
-class ForcedCalls:
-    """An OpenAI-compatible proxy of an engine that forces its calls. Streams only.
+class ForcedCalls(ScriptedServer):
+    """An OpenAI-compatible server whose replies an engine writes, under a grammar.
 
     Args:
         engine_url: `http://host:port` of the engine.
@@ -129,119 +120,36 @@ class ForcedCalls:
     """
 
     def __init__(self, engine_url: str, plan: Plan) -> None:
+        super().__init__(self._reply)
         self.usage: list[dict[str, Any]] = []
         self._engine_url = engine_url
         self._plan = plan
-        self._http = LoopbackServer(self._answer)
 
-    def __enter__(self) -> Self:
-        self._http.__enter__()
-        return self
+    def _get(self, received: Received) -> PlainAnswer:
+        return self._ask(received, b"")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.__exit__(kind, error, trace)
+    def _ask(self, received: Received, body: bytes) -> PlainAnswer:
+        fields = [(b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+        answer = httpcore.request(received.method, self._engine_url + received.path, headers=fields, content=body)
+        return status(answer.status, answer.content)
 
-    @property
-    def base_url(self) -> str:
-        """`http://127.0.0.1:PORT/v1`."""
-        return f"{self._http.url}/v1"
-
-    @property
-    def requests(self) -> list[Received]:
-        """Every request in the order of arrival."""
-        return self._http.requests
-
-    async def _answer(self, received: Received) -> Response:
-        is_chat = received.method == "POST" and received.path.endswith("/chat/completions")
-        choice = self._plan(received) if is_chat else None
-        body = received.raw if choice is None else _encode(_forwarded(received.fields, grammar(choice)))
-        pool = httpcore.AsyncConnectionPool(max_keepalive_connections=0)  # the engine closes idle ones at any time
-        url = self._engine_url + received.path
-        request = httpcore.Request(
-            received.method,
-            url,
-            headers={"Host": "engine", "Content-Type": "application/json", "Content-Length": str(len(body))},
-            content=body,
-        )
-        answer = await pool.handle_async_request(request)
-        if answer.status != 200 or choice is None:
-            content = await answer.aread()
-            await pool.aclose()
-            return Response((content,), answer.status, {"Content-Type": "application/json"})
-        steps = self._relay(answer, pool, is_answer=isinstance(choice, ForcedAnswer))
-        return Response(steps, headers={"Content-Type": "text/event-stream"}, framing="chunked")
-
-    async def _relay(
-        self, answer: httpcore.Response, pool: httpcore.AsyncConnectionPool, *, is_answer: bool
-    ) -> AsyncIterator[Step]:
-        text, finish, last = "", "stop", dict[str, Any]()
-        try:
-            async for event in _events(answer):
-                chunk = _payload(event)
-                for choice in _objects(chunk.get("choices")):
-                    text += choice["delta"].get("content") or ""
-                    finish = choice.get("finish_reason") or finish
-                if chunk.get("usage"):
-                    self.usage.append(chunk["usage"])
-                    last = chunk
-                yield event if is_answer else b": a token\n\n"
-        finally:
-            await answer.aclose()
-            await pool.aclose()
-        if not is_answer:
-            for event in _call_events(text, finish, last, len(self.usage)):
-                yield event
-
-
-def _forwarded(fields: Mapping[str, Any], rule: str) -> dict[str, Any]:
-    """Return the request for the engine: the tools become part of the rendered prompt, the grammar is added."""
-    kept = {name: value for name, value in fields.items() if name not in ("tools", "tool_choice", "response_format")}
-    offered = {"offered": _objects(fields.get("tools"))}
-    return kept | {"grammar": rule, "max_tokens": MAX_TOKENS, "chat_template_kwargs": offered}
-
-
-async def _events(answer: httpcore.Response) -> AsyncIterator[bytes]:
-    """Yield the events of the engine's stream, each with its blank line."""
-    held = b""
-    async for data in answer.aiter_stream():
-        held += data
-        while b"\n\n" in held:
-            event, _, held = held.partition(b"\n\n")
-            yield event + b"\n\n"
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", value) if isinstance(value, list) else []
-
-
-def _payload(event: bytes) -> dict[str, Any]:
-    if not event.startswith(b"data: {"):
-        return {}
-    return json_object(msgspec.json.decode(event[6:]))
-
-
-def _call_events(text: str, finish: str, last: Mapping[str, Any], number: int) -> Iterator[bytes]:
-    """Yield the engine's JSON text as deltas of one call; text that the token limit cut stays text."""
-    frame = {name: last.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-
-    def event(delta: dict[str, Any], reason: str | None = None) -> bytes:
-        choices = [{"index": 0, "delta": delta, "finish_reason": reason}]
-        return b"data: " + _encode(frame | {"choices": choices}) + b"\n\n"
-
-    yield event({"role": "assistant", "content": None})
-    if finish == "length":
-        yield event({"content": text})
-        yield event({}, "length")
-    else:
+    def _reply(self, received: Received) -> Behaviour:
+        choice, fields = self._plan(received), received.fields
+        kept = {name: value for name, value in fields.items() if name not in _REPLACED}
+        # The tools become part of the prompt by the template of `lmagent.testing.gguf`.
+        forced = {"grammar": grammar(choice), "max_tokens": MAX_TOKENS, "stream": False}
+        offered: dict[str, Any] = {"chat_template_kwargs": {"offered": fields.get("tools") or []}}
+        answer = self._ask(received, _encode(kept | forced | offered))
+        content = answer.chunks[0]
+        if answer.code != 200 or not isinstance(content, bytes):
+            return answer
+        completion = json_object(msgspec.json.decode(content))
+        usage, written = completion["usage"], completion["choices"][0]
+        self.usage.append(usage)
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        counts = Counts(usage["prompt_tokens"], usage["completion_tokens"], cached)
+        text, finish = written["message"]["content"], written["finish_reason"]
+        if isinstance(choice, ForcedAnswer) or finish == "length":
+            return Reply(text=text, finish=finish, usage=counts)
         call = json_object(msgspec.json.decode(text))
-        arguments = _encode(call["arguments"]).decode()
-        head = {"index": 0, "id": f"call_{number:06d}", "type": "function"}
-        yield event({"tool_calls": [head | {"function": {"name": call["name"], "arguments": ""}}]})
-        for at in range(0, len(arguments), 12):
-            yield event({"tool_calls": [{"index": 0, "function": {"arguments": arguments[at : at + 12]}}]})
-        yield event({}, "tool_calls")
-    if last:
-        yield b"data: " + _encode(last) + b"\n\n"
-    yield b"data: [DONE]\n\n"
+        return Reply(calls=(ScriptedCall(call["name"], _json(call["arguments"])),), usage=counts)

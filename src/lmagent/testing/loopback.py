@@ -29,33 +29,19 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(slots=True)
 class Received:
-    """One received request. The times are `time.monotonic()` seconds; the last two fields are filled in later.
+    """One received request. The times are `time.monotonic()` seconds; the last two fields are filled in later."""
 
-    Attributes:
-        method: GET, POST …
-        path: the path, without the query.
-        query: the part after the question mark.
-        headers: header fields; names in lower case.
-        raw: the unchanged body.
-        body: the body read as JSON; None if it is not JSON.
-        connection: number of the connection it came on, from 1.
-        t_head: the head was complete.
-        t_body: the body was complete.
-        t_end: the last byte of the answer was handed to the kernel; 0 while it is being answered.
-        hung_up: the client went away before the answer was complete.
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    raw: bytes
-    body: Any
-    connection: int
-    t_head: float
-    t_body: float
-    t_end: float = 0.0
-    hung_up: bool = False
+    method: str  # GET, POST …
+    path: str  # the path, without the query
+    query: str  # the part after the question mark
+    headers: Mapping[str, str]  # header fields; names in lower case
+    raw: bytes  # the unchanged body
+    body: Any  # the body read as JSON; None if it is not JSON
+    connection: int  # number of the connection it came on, from 1
+    t_head: float  # the head was complete
+    t_body: float  # the body was complete
+    t_end: float = 0.0  # the last byte of the answer was handed to the kernel; 0 while it is being answered
+    hung_up: bool = False  # the client went away before the answer was complete
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -104,20 +90,13 @@ Framing = Literal["chunked", "length", "close"]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        steps: pieces of the body, with pauses and faults between them.
-        status: HTTP status.
-        headers: header fields besides the framing.
-        framing: how the body's end is marked. `length` joins the pieces and needs a plain sequence.
-        before_head: steps before the status line (only Pause, Drop and Hang make sense).
-    """
-
-    steps: Sequence[Step] | AsyncIterator[Step]
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    framing: Framing = "length"
+    steps: Sequence[Step] | AsyncIterator[Step]  # pieces of the body, with pauses and faults between them
+    status: int = 200  # HTTP status
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])  # header fields besides the framing
+    framing: Framing = "length"  # how the body's end is marked. `length` joins the pieces and needs a plain sequence
+    # steps before the status line (only Pause, Drop and Hang make sense)
     before_head: Sequence[Pause | Drop | Hang] = ()
 
 

@@ -16,22 +16,14 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """One request.
+    """One request."""
 
-    Attributes:
-        ratio: share of the previous prompt that begins this one; 1.0 is append-only. The first request of a
-            conversation has 1.0.
-        size: bytes of this prompt.
-        common: bytes shared with the previous one.
-        prefilled: tokens that had to be read: everything after the common prefix.
-        slot: number of the slot that served it, from 0.
-    """
-
+    # share of the previous prompt that begins this one; 1.0 is append-only. The first request of a conversation has 1.0
     ratio: float
-    size: int
-    common: int
-    prefilled: int
-    slot: int
+    size: int  # bytes of this prompt
+    common: int  # bytes shared with the previous one
+    prefilled: int  # tokens that had to be read: everything after the common prefix
+    slot: int  # number of the slot that served it, from 0
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
@@ -72,7 +64,6 @@ class PrefixMeter:
         self._slots: list[bytes] = [b""] * slots
         self._used: list[int] = [0] * slots
         self._seen: set[bytes] = set()
-        self._fresh_bytes = 0
 
     @property
     def ratio(self) -> float:
@@ -92,7 +83,7 @@ class PrefixMeter:
     @property
     def fresh(self) -> int:
         """Tokens that no server could have had before: every distinct message and tool block, once."""
-        return self._fresh_bytes // 4
+        return sum(len(line) + 1 for line in self._seen) // 4
 
     def add(self, prompt: bytes) -> PrefixRow:
         """Account for one prompt, as `canonical` gives it."""
@@ -104,10 +95,7 @@ class PrefixMeter:
         self.rows.append(row)
         self._slots[slot] = prompt
         self._used[slot] = len(self.rows)
-        for line in prompt[common:].splitlines():
-            if line not in self._seen:
-                self._seen.add(line)
-                self._fresh_bytes += len(line) + 1
+        self._seen.update(prompt[common:].splitlines())
         return row
 
     def _choose(self, shared: list[int]) -> int:

@@ -46,109 +46,65 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireStyle:
-    """The form of a reply on the wire. The defaults are OpenAI's; the other values occur in real servers.
+    """The form of a reply on the wire. The defaults are OpenAI's; the other values occur in real servers."""
 
-    Attributes:
-        newline: line end of the event stream.
-        space: a space after `data:`.
-        event_lines: `event:`, `id:` and `retry:` lines beside the data.
-        done: the stream ends with `[DONE]`.
-        thinking: the field that holds thought, or the way it is tagged in the text.
-        index: how the calls of one reply are numbered: `count`, always `zero`, or `none`.
-        ids: calls have ids of their own, `none`, or the `same` one.
-        arguments: as JSON `text`, or as an `object`.
-        pieces: fragments of a call's arguments; with `interleave`, those of several calls alternate.
-        interleave: see `pieces`.
-        heads: id, name and role are repeated with every fragment.
-        duplicates: finished calls, the finish chunk and the usage chunk are sent twice.
-        empties: empty deltas, null deltas and chunks without choices are strewn in.
-        comments: a comment line before every chunk.
-        finish: the finish reason is sent; without it the stream just ends.
-        usage: `asked` (when the request asks for it), `always`, `zero`, `never`, or `last` (in the finish chunk).
-        split: the byte stream is divided into pieces of this many bytes, whatever they hold; 0 leaves events whole.
-        framing: how the end of the body is marked.
-        content_type: the answer's content type.
-    """
-
-    newline: bytes = b"\n"
-    space: bool = True
-    event_lines: bool = False
-    done: bool = True
+    newline: bytes = b"\n"  # line end of the event stream
+    space: bool = True  # a space after `data:`
+    event_lines: bool = False  # `event:`, `id:` and `retry:` lines beside the data
+    done: bool = True  # the stream ends with `[DONE]`
+    # the field that holds thought, or the way it is tagged in the text
     thinking: Literal["reasoning_content", "reasoning", "tags", "unclosed", "closing"] = "reasoning_content"
+    # how the calls of one reply are numbered: `count`, always `zero`, or `none`
     index: Literal["count", "zero", "none"] = "count"
-    ids: Literal["own", "none", "same"] = "own"
-    arguments: Literal["text", "object"] = "text"
-    pieces: int = 2
-    interleave: bool = False
-    heads: bool = False
-    duplicates: bool = False
-    empties: bool = False
-    comments: bool = False
-    finish: bool = True
+    ids: Literal["own", "none", "same"] = "own"  # calls have ids of their own, `none`, or the `same` one
+    arguments: Literal["text", "object"] = "text"  # as JSON `text`, or as an `object`
+    pieces: int = 2  # fragments of a call's arguments; with `interleave`, those of several calls alternate
+    interleave: bool = False  # see `pieces`
+    heads: bool = False  # id, name and role are repeated with every fragment
+    duplicates: bool = False  # finished calls, the finish chunk and the usage chunk are sent twice
+    empties: bool = False  # empty deltas, null deltas and chunks without choices are strewn in
+    comments: bool = False  # a comment line before every chunk
+    finish: bool = True  # the finish reason is sent; without it the stream just ends
+    # `asked` (when the request asks for it), `always`, `zero`, `never`, or `last` (in the finish chunk)
     usage: Literal["asked", "always", "zero", "never", "last"] = "asked"
+    # the byte stream is divided into pieces of this many bytes, whatever they hold; 0 leaves events whole
     split: int = 0
-    framing: Framing = "chunked"
-    content_type: str = "text/event-stream"
+    framing: Framing = "chunked"  # how the end of the body is marked
+    content_type: str = "text/event-stream"  # the answer's content type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's reply.
+    """A model's reply."""
 
-    Attributes:
-        text: the answer.
-        thinking: the thought before it.
-        calls: tool calls.
-        finish: finish reason; empty is `tool_calls` with calls and `stop` without.
-        usage: figures to report; None lets the server count.
-        chunk: characters of text in one delta.
-        style: how it looks on the wire.
-        before_head: seconds before the status line.
-        first: seconds between the status line and the first event.
-        each: seconds between events.
-        keepalive: comment lines spread over the time of `first`.
-        prefill: fractions reported by `prompt_progress` events (llama.cpp), spread over the time of `first`.
-        stop_chunks: break the stream off after this many events; None lets it end.
-        stop_bytes: break the stream off after this many bytes of body; None lets it end.
-        stop: how it breaks off.
-        error: the text of an error chunk that ends the stream.
-    """
-
-    text: str = ""
-    thinking: str = ""
-    calls: tuple[ScriptedCall, ...] = ()
-    finish: str = ""
-    usage: Counts | None = None
-    chunk: int = 16
-    style: WireStyle = field(default_factory=WireStyle)
-    before_head: float = 0.0
-    first: float = 0.0
-    each: float = 0.0
-    keepalive: int = 0
+    text: str = ""  # the answer
+    thinking: str = ""  # the thought before it
+    calls: tuple[ScriptedCall, ...] = ()  # tool calls
+    finish: str = ""  # finish reason; empty is `tool_calls` with calls and `stop` without
+    usage: Counts | None = None  # figures to report; None lets the server count
+    chunk: int = 16  # characters of text in one delta
+    style: WireStyle = field(default_factory=WireStyle)  # how it looks on the wire
+    before_head: float = 0.0  # seconds before the status line
+    first: float = 0.0  # seconds between the status line and the first event
+    each: float = 0.0  # seconds between events
+    keepalive: int = 0  # comment lines spread over the time of `first`
+    # fractions reported by `prompt_progress` events (llama.cpp), spread over the time of `first`
     prefill: tuple[float, ...] = ()
-    stop_chunks: int | None = None
-    stop_bytes: int | None = None
-    stop: Drop | Hang = field(default_factory=Drop)
-    error: str = ""
+    stop_chunks: int | None = None  # break the stream off after this many events; None lets it end
+    stop_bytes: int | None = None  # break the stream off after this many bytes of body; None lets it end
+    stop: Drop | Hang = field(default_factory=Drop)  # how it breaks off
+    error: str = ""  # the text of an error chunk that ends the stream
 
 
 @dataclass(frozen=True, slots=True)
 class PlainAnswer:
-    """An answer that is no reply: an error, a page, or bytes of any kind.
+    """An answer that is no reply: an error, a page, or bytes of any kind."""
 
-    Attributes:
-        chunks: pieces of the body, with pauses and ends between them.
-        code: HTTP status.
-        headers: header fields.
-        framing: how the end of the body is marked.
-        before_head: what happens before the status line.
-    """
-
-    chunks: tuple[bytes | Pause | Drop | Hang, ...]
-    code: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    framing: Framing = "length"
-    before_head: tuple[Pause | Drop | Hang, ...] = ()
+    chunks: tuple[bytes | Pause | Drop | Hang, ...]  # pieces of the body, with pauses and ends between them
+    code: int = 200  # HTTP status
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])  # header fields
+    framing: Framing = "length"  # how the end of the body is marked
+    before_head: tuple[Pause | Drop | Hang, ...] = ()  # what happens before the status line
 
 
 Behaviour = Reply | PlainAnswer

@@ -96,23 +96,14 @@ def request_log(file: BinaryIO, meter: Callable[[], PrefixMeter]) -> Callable[[R
     """Return a callback that writes one JSON line per finished request: times, sizes and the prefix account."""
 
     def write(received: Received) -> None:
-        row: dict[str, Any] = {
-            "method": received.method,
-            "path": received.path,
-            "connection": received.connection,
-            "t_head": received.t_head,
-            "t_body": received.t_body,
-            "t_end": received.t_end,
-            "hung_up": received.hung_up,
-            "body_bytes": len(received.raw),
-        }
+        fields = ("method", "path", "connection", "t_head", "t_body", "t_end", "hung_up")
+        row: dict[str, Any] = {name: getattr(received, name) for name in fields}
+        row["body_bytes"] = len(received.raw)
         if received.messages:
             rows, encode = meter().rows, msgspec.json.encode
             body = received.fields
             system = [message for message in received.messages if message.get("role") == "system"]
-            row["chat"] = True
-            row["messages"] = len(received.messages)
-            row["step"] = _next_step(received)
+            row |= {"chat": True, "messages": len(received.messages), "step": _next_step(received)}
             row["tools"] = len(body.get("tools") or ())
             row["system_bytes"] = sum(len(str(message.get("content")).encode()) for message in system)
             row["tools_bytes"] = len(encode(body.get("tools") or []))
@@ -145,14 +136,16 @@ def main(argv: list[str] | None = None) -> None:
         script = load_script(given.script.read_bytes())
     else:
         parser.error("give --script FILE or --bench")
-    with _open_log(given.log) as file:
+    window = given.window or 262_144  # stated in vLLM's form: the one that is really served
+    listed = {"id": given.model, "object": "model", "owned_by": "test", "max_model_len": window}
+    with (given.log or Path("/dev/null")).open("ab", buffering=0) as file:
         finished = request_log(file, lambda: server.prefix)
         server = ScriptedServer(
             script,
             strict=given.strict,
             window=given.window,
             models=(given.model,),
-            routes={"/v1/models": _listing(given.model, given.window or 262_144)},
+            routes={"/v1/models": {"object": "list", "data": [listed]}},
             port=given.port,
             finished=finished,
         )
@@ -160,15 +153,6 @@ def main(argv: list[str] | None = None) -> None:
             sys.stdout.write(f"{server.port}\n")
             sys.stdout.flush()
             _wait(until_eof=given.until_eof)
-
-
-def _listing(model: str, window: int) -> dict[str, Any]:
-    """Return the list of models in vLLM's form: with the window that is really served."""
-    return {"object": "list", "data": [{"id": model, "object": "model", "owned_by": "test", "max_model_len": window}]}
-
-
-def _open_log(path: Path | None) -> BinaryIO:
-    return (path or Path("/dev/null")).open("ab", buffering=0)
 
 
 def _wait(*, until_eof: bool) -> None:

@@ -13,8 +13,7 @@ From a shell:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -30,7 +29,7 @@ Route = object
 """The answer of an extra GET route: a `PlainAnswer`, a function of the request that returns one, or data for JSON."""
 
 
-class ScriptedServer:
+class ScriptedServer(LoopbackServer):
     """A model server that follows a script.
 
     Args:
@@ -72,6 +71,7 @@ class ScriptedServer:
         port: int = 0,
         finished: Callable[[Received], None] | None = None,
     ) -> None:
+        super().__init__(self._answer, port=port, finished=finished)
         self._script = script
         self._strict = strict
         self._template = template
@@ -82,44 +82,14 @@ class ScriptedServer:
         self._overflow = overflow
         self._api_key = api_key
         self._position = 0
-        self._http = LoopbackServer(self._answer, port=port, finished=finished)
         self.chats: list[Received] = []
         self.objections: list[list[str]] = []
         self.prefix = PrefixMeter(slots)
 
-    def __enter__(self) -> Self:
-        self._http.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.__exit__(kind, error, trace)
-
-    @property
-    def url(self) -> str:
-        """`http://127.0.0.1:PORT`."""
-        return self._http.url
-
     @property
     def base_url(self) -> str:
         """`http://127.0.0.1:PORT/v1`."""
-        return f"{self._http.url}/v1"
-
-    @property
-    def port(self) -> int:
-        """The port."""
-        return self._http.port
-
-    @property
-    def requests(self) -> list[Received]:
-        """Every request in the order of arrival."""
-        return self._http.requests
-
-    @property
-    def connections(self) -> int:
-        """How many connections were opened."""
-        return self._http.connections
+        return f"{self.url}/v1"
 
     @property
     def left(self) -> int:
@@ -168,16 +138,18 @@ class ScriptedServer:
     def _send(self, behaviour: Behaviour, body: dict[str, Any], row: PrefixRow | None) -> Response:
         if isinstance(behaviour, PlainAnswer):
             return wire.plain_response(behaviour)
-        tokens = row.size // 4 if row else 0
-        asked = wire.ServerRequest(
+        tokens, cached = (row.size // 4, row.common // 4) if row else (0, 0)
+        return wire.respond(behaviour, self._asked(body, min(tokens, self._window or tokens), cached))
+
+    def _asked(self, body: Mapping[str, Any], tokens: int, cached: int) -> wire.ServerRequest:
+        return wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self._models[0]),
             stream=bool(body.get("stream")),
             usage=bool(json_object(body.get("stream_options")).get("include_usage")),
-            prompt_tokens=min(tokens, self._window or tokens),
-            cached_tokens=row.common // 4 if row else 0,
+            prompt_tokens=tokens,
+            cached_tokens=cached,
         )
-        return wire.respond(behaviour, asked)
 
     def _next(self, received: Received) -> Behaviour:
         if callable(self._script):

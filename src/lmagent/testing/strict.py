@@ -14,21 +14,10 @@ import msgspec
 from lmagent.testing.loopback import json_object
 
 FIELDS = frozenset(
-    {
-        "model",
-        "messages",
-        "tools",
-        "tool_choice",
-        "stream",
-        "stream_options",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "max_completion_tokens",
-        "response_format",
-        "stop",
-        "seed",
-    }
+    (
+        *("model", "messages", "tools", "tool_choice", "stream", "stream_options", "temperature", "top_p"),
+        *("max_tokens", "max_completion_tokens", "response_format", "stop", "seed"),
+    )
 )
 """Request fields that every server knows."""
 

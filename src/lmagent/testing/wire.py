@@ -6,7 +6,7 @@ is llama.cpp's. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from typing import Any
@@ -21,22 +21,14 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """The server's facts about the request that it answers.
+    """The server's facts about the request that it answers."""
 
-    Attributes:
-        number: number of the chat request, from 1.
-        stream: the client wants a stream.
-        usage: the client wants usage in the stream.
-        prompt_tokens: size of the prompt (canonical bytes / 4).
-        cached_tokens: tokens that the previous request already held.
-    """
-
-    number: int
+    number: int  # number of the chat request, from 1
     model: str
-    stream: bool
-    usage: bool
-    prompt_tokens: int
-    cached_tokens: int
+    stream: bool  # the client wants a stream
+    usage: bool  # the client wants usage in the stream
+    prompt_tokens: int  # size of the prompt (canonical bytes / 4)
+    cached_tokens: int  # tokens that the previous request already held
 
 
 def plain_response(answer: PlainAnswer) -> Response:
@@ -69,10 +61,13 @@ def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     events = [_frame(chunk, reply) for chunk in _chunks(reply, asked)]
     if reply.style.done and not reply.error:
         events.append(_line(b"[DONE]", reply))
-    steps: list[Step] = list(_prefill(reply, asked))
-    ended = reply.stop_chunks is not None
-    kept = events[: reply.stop_chunks] if ended else events
-    for position, event in enumerate(kept):
+    return paced(reply, events, _prefill(reply, asked))
+
+
+def paced(reply: Reply, events: Sequence[bytes], before: Iterable[Step] = ()) -> list[Step]:
+    """Return the events with the reply's pauses, in its pieces, and with its end."""
+    steps, ended = list(before), reply.stop_chunks is not None
+    for position, event in enumerate(events[: reply.stop_chunks]):
         if reply.each and position:
             steps.append(Pause(reply.each))
         steps.append(event)
@@ -110,7 +105,7 @@ def _chunks(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     if reply.error:
         yield {"error": _error(reply)}
         return
-    usage = _usage(reply, asked)
+    usage = usage_fields(counts(reply, asked))
     wanted = style.usage in ("always", "zero") or (style.usage == "asked" and asked.usage)
     twice = 2 if style.duplicates else 1
     if style.finish:
@@ -196,7 +191,7 @@ def _whole(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
             head["function"]["arguments"] = _object(call.arguments) if as_object else call.arguments
     whole = _chunk(asked, {}) | {"object": "chat.completion"}
     whole["choices"] = [{"index": 0, "message": message, "finish_reason": finish_reason(reply)}]
-    return whole if reply.style.usage == "never" else whole | {"usage": _usage(reply, asked)}
+    return whole if reply.style.usage == "never" else whole | {"usage": usage_fields(counts(reply, asked))}
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------------
@@ -217,8 +212,8 @@ def _chunk(asked: ServerRequest, delta: dict[str, Any], finish: str | None = Non
     }
 
 
-def _usage(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
-    figures = counts(reply, asked)
+def usage_fields(figures: Counts) -> dict[str, Any]:
+    """Return OpenAI's `usage`."""
     return {
         "prompt_tokens": figures.prompt,
         "completion_tokens": figures.completion,

@@ -85,9 +85,9 @@ class TestOnLlamaCpp(OnServer):
     def server(replies: Sequence[Behaviour]) -> DialectServer:
         return LlamaCppServer(replies, slots=4, context=32_768)
 
-    def test_usage_is_what_the_server_counted(self) -> None:
+    async def test_usage_is_what_the_server_counted(self) -> None:
         """The fake counts what its slots really held."""
-        last = self._reply(say("hi"))
+        last = await self._reply(say("hi"))
         assert last.usage.prompt_tokens > 20
         assert not last.usage.estimated
 

@@ -84,41 +84,41 @@ class TestOllamaChat(ProviderConformance):
         with OllamaServer(replies) as server:
             yield provider(server)
 
-    def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
+    async def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
         """Arguments are objects on this route: their white space is not kept, their order and values are."""
         wanted = [
             ScriptedCall("read", '{ "path":  "a\\u00e9.txt" }', "one"),
             tool("ls", path="b"),
             ScriptedCall("ls", "{}", "three"),
         ]
-        last = self._reply(calls(*wanted, text="Looking."))
+        last = await self._reply(calls(*wanted, text="Looking."))
         given = [(made.name, json.loads(made.arguments)) for made in last.message.tool_calls]
         assert given == [("read", {"path": "aé.txt"}), ("ls", {"path": "b"}), ("ls", {})]
         ids = [made.id for made in last.message.tool_calls]
         assert (ids[0], ids[2], len(set(ids)), all(ids)) == ("one", "three", 3, True)
         assert (last.message.text, last.finish_reason) == ("Looking.", "tool_calls")
 
-    def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
+    async def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
         """Ollama parses calls itself: one that breaks off comes as text, and must not run."""
-        last = self._reply(call_raw("read", '{"path": "a.txt"'))
+        last = await self._reply(call_raw("read", '{"path": "a.txt"'))
         (call,) = last.message.tool_calls
         assert call.name == "read"
         assert last.truncated_calls == {call.id}
 
-    def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
+    async def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
         """Ollama passes on none: what it cannot read comes as text, and text alone is no call."""
-        last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
+        last = await self._reply(call_raw("read", "{'path': \"a.txt\",}"))
         assert [call.name for call in last.message.tool_calls if call.id not in last.truncated_calls] == []
 
-    def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
+    async def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """A whole call before the end of the length is not to be trusted either."""
-        last = self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.txt"}', "c1")], finish="length"))
+        last = await self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.txt"}', "c1")], finish="length"))
         assert last.finish_reason == "length"
         assert last.truncated_calls == {"c1"}
 
-    def test_usage_is_what_the_server_counted(self) -> None:
+    async def test_usage_is_what_the_server_counted(self) -> None:
         """Ollama does not say how much came from its cache."""
-        usage = self._reply(reply(text="hi", usage=Counts(prompt=1200, completion=34))).usage
+        usage = (await self._reply(reply(text="hi", usage=Counts(prompt=1200, completion=34)))).usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (1200, 34, False)
 
 

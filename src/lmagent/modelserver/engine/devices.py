@@ -18,9 +18,7 @@ from msgspec import Struct
 from lmagent.config.installed import install_command
 from lmagent.core.decoding import decode_json
 
-SECONDS = 60.0
-"""How long a driver may take; the first call of some builds compiles."""
-
+SECONDS = 60.0  # how long a driver may take; the first call of some builds compiles
 LIBRARIES = "install the library that it needs: sudo apt install libgomp1 (Fedora, Alpine: libgomp; Arch: gcc-libs)"
 """libgomp is the one library outside of libc and libstdc++ that the engine's wheel links to and does not contain."""
 
@@ -45,8 +43,7 @@ class EngineReport(Struct, frozen=True):
         return [device for device in self.devices if device.gpu]
 
 
-COMMAND = (sys.executable, "-P", "-m", __name__)
-"""`-P`: nothing is imported from the folder that we happen to be in."""
+COMMAND = (sys.executable, "-P", "-m", __name__)  # `-P`: nothing is imported from the folder that we happen to be in
 
 
 def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> EngineReport:

@@ -20,11 +20,8 @@ import msgspec
 from lmagent.core.decoding import decode_json
 from lmagent.modelserver.spec import Hello, WorkerSpec
 
-GRACE = 1.0
-"""Seconds that a worker has to end by itself before its group is killed."""
-
-_PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
+GRACE = 1.0  # seconds that a worker has to end by itself before its group is killed
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 def read_spec() -> WorkerSpec:

@@ -20,8 +20,7 @@ from lmagent.config.installed import install_command
 from lmagent.modelserver.engine import lifeline
 from lmagent.modelserver.spec import Hello, WorkerSpec
 
-START = 110.0
-"""Seconds that the server has to listen; importing torch takes some ten of them on a slow disk."""
+START = 110.0  # seconds that the server has to listen; importing torch takes some ten of them on a slow disk
 
 
 class StartFailed(Exception):

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import time
 from pathlib import Path
 from typing import Any
 
 from lmagent.modelserver.engine import lifeline
-from lmagent.modelserver.engine.cause import from_log
 from lmagent.modelserver.engine.devices import missing_engine
 from lmagent.modelserver.pool.machine import compute_threads
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, Hello, ModelSettings, WorkerSpec
@@ -25,14 +23,8 @@ PING = 15
 PROMPT_CACHE = 1024
 """MiB of prompts that have left their slot which the engine keeps; its own default of 8 GiB could fill a machine."""
 
-_LOOK = 1 << 20
-"""Bytes of the log that are looked through for the reason of a failure."""
-
 _SETTLE = 1.0
-"""Seconds that the engine, which writes its log in a thread, has to come to its last line."""
-
-_GIVEN_UP = b"exiting due to model loading error"
-"""The engine's last line when it could not load."""
+"""Seconds that the engine, which writes its log in a thread, has to come to the line that says why it failed."""
 
 _FLASH = {"auto": "AUTO", "on": "ENABLED", "off": "DISABLED"}
 
@@ -45,11 +37,11 @@ def load(spec: WorkerSpec) -> Any:
     """Load the model and open its HTTP server, whose address is `listening_address`."""
     engine = _engine()
     _check_files(spec)
-    start = _log_size()
     try:
         return engine.Server(parameters(engine, spec))
     except (RuntimeError, MemoryError, ValueError, TypeError) as error:
-        raise LoadError(str(from_log(_log_since(start)) or error)) from error
+        time.sleep(_SETTLE)
+        raise LoadError(str(error)) from error
 
 
 def parameters(engine: Any, spec: WorkerSpec) -> Any:
@@ -99,9 +91,8 @@ def _serving(chosen: Any, key: str, settings: ModelSettings) -> None:
     chosen.hostnames = ["127.0.0.1"]
     chosen.port = 0
     chosen.api_keys = [key] if key else []
-    chosen.n_threads_http = 32 + 2 * max(
-        1, settings.parallel
-    )  # one for each stream and each request that waits for a slot
+    # One for each stream and each request that waits for a slot.
+    chosen.n_threads_http = 32 + 2 * max(1, settings.parallel)
     chosen.sse_ping_interval = PING
     chosen.sleep_idle_seconds = max(1, math.ceil(settings.sleep)) if settings.sleep > 0 else -1
     chosen.endpoint_slots = True
@@ -130,28 +121,6 @@ def _check_files(spec: WorkerSpec) -> None:
                     file.read(1)
             except OSError as error:
                 raise LoadError(f"the file of the {what} cannot be read: {path}: {error.strerror or error}") from error
-
-
-def _log_size() -> int:
-    status = os.fstat(2)
-    return status.st_size if stat.S_ISREG(status.st_mode) else -1
-
-
-def _log_since(start: int) -> list[str]:
-    """Return the lines that the engine wrote since then; empty if standard error is not a readable file."""
-    if start < 0:
-        return []
-    until = time.monotonic() + _SETTLE
-    try:
-        with open("/dev/fd/2", "rb") as log:
-            while True:
-                log.seek(start if start <= os.fstat(2).st_size else 0)
-                said = log.read(_LOOK)
-                if _GIVEN_UP in said or time.monotonic() > until:
-                    return said.decode("utf-8", "replace").splitlines()
-                time.sleep(0.01)
-    except OSError:  # it was opened for writing alone, and this system does not open it again
-        return []
 
 
 def gpu_memory(engine: Any) -> int:

@@ -26,9 +26,7 @@ from lmagent.modelserver.http.listening import ServerError
 from lmagent.modelserver.http.serving import GRACE
 from lmagent.store.lock import Owner, hold, is_alive, this_process
 
-START = 30.0
-"""Seconds that a server in the background has to come up."""
-
+START = 30.0  # seconds that a server in the background has to come up
 KEY_VARIABLE = "LMAGENT_SERVER_KEY"
 
 

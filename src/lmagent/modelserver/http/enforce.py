@@ -10,19 +10,19 @@ The tools stay in the request, so that the template renders them and the prompt 
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
 from lmagent.core.ids import new_id
+from lmagent.core.messages import ToolCall
 from lmagent.modelserver.errors import BadRequest
 from lmagent.providers import jsontext
 
-MOST_CALLS = 8
-"""Calls in one reply where several are allowed; without a limit a weak model would not stop."""
-
+MOST_CALLS = 8  # calls in one reply where several are allowed; without a limit a weak model would not stop
+_DECODER = json.JSONDecoder()
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -36,53 +36,45 @@ def choice_of(body: Mapping[str, Any]) -> RequiredCalls | None:
     choice = body.get("tool_choice")
     tools = cast("list[dict[str, Any]]", body.get("tools") or [])
     names = tuple(dict.fromkeys(str(tool["function"]["name"]) for tool in tools))
-    many = body.get("parallel_tool_calls") is True
     if choice in (None, "auto", "none"):
         return None
-    if isinstance(choice, str):
-        if choice != "required":
-            raise _wrong(f'\'tool_choice\' is {choice!r}; it can be "auto", "none", "required" or a tool\'s name')
-        if not names:
-            raise _wrong("'tool_choice' is \"required\", and there are no tools to call")
-        return RequiredCalls(names, many)
-    wanted = _wanted(cast("dict[str, Any]", choice))
-    if wanted is None:
-        return None
+    many = body.get("parallel_tool_calls") is True
+    if choice == "required":
+        wanted = names
+    elif isinstance(choice, dict):
+        chosen = cast("dict[str, Any]", choice)
+        wanted, forced = _wanted(chosen)
+        if not forced:
+            return None
+        many = many and chosen.get("type") != "function"
+    else:
+        raise _wrong(f'{choice!r}; it can be "auto", "none", "required" or an object that names tools')
+    if not wanted:
+        raise _wrong("an order to call a tool, and there are no tools to call")
     if missing := [name for name in wanted if name not in names]:
-        raise _wrong(f"'tool_choice' names {missing[0]!r}, which is not among the tools: {', '.join(names) or 'none'}")
-    return RequiredCalls(tuple(wanted), many and choice.get("type") != "function")
+        raise _wrong(f"a choice of {missing[0]!r}, which is not among the tools: {', '.join(names) or 'none'}")
+    return RequiredCalls(wanted, many)
 
 
-def _wanted(choice: dict[str, Any]) -> list[str] | None:
-    """Return the tools that a choice names; None if it leaves the choice to the model."""
+def _wanted(choice: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Return the tools that a choice names, and whether one of them has to be called."""
     match choice:
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
-            return [name]
-        case {"type": "allowed_tools"}:
-            allowed = _allowed(choice)
-            found = [_wanted(cast("dict[str, Any]", tool)) for tool in allowed["tools"]]
-            names = [name for inner in found if inner for name in inner]
-            if not names:
-                raise _wrong("'tool_choice.allowed_tools' names no tools")
-            return names if allowed.get("mode") == "required" else None
+            return (name,), True
+        case {"type": "allowed_tools", "allowed_tools": {"tools": [*tools], **rest}}:
+            return tuple(name for tool in tools for name in _wanted(tool)[0]), rest.get("mode") == "required"
+        case {"type": "allowed_tools", "tools": [*tools], **rest}:
+            return tuple(name for tool in tools for name in _wanted(tool)[0]), rest.get("mode") == "required"
         case _:
-            raise _wrong('\'tool_choice\' has to be {"type": "function", "function": {"name": …}}')
-
-
-def _allowed(choice: dict[str, Any]) -> dict[str, Any]:
-    allowed: Any = choice.get("allowed_tools") or choice
-    if not isinstance(allowed, dict) or not isinstance(cast("dict[str, Any]", allowed).get("tools"), list):
-        raise _wrong("'tool_choice.allowed_tools' has no list of tools")
-    return cast("dict[str, Any]", allowed)
+            raise _wrong('no choice; it has to be {"type": "function", "function": {"name": …}} or allowed tools')
 
 
 def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
     """Translate "allowed tools" into a shorter list of tools, which the engine knows."""
-    given = body.get("tool_choice")
-    choice = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    if choice.get("type") != "allowed_tools":
+    choice = body.get("tool_choice")
+    if not isinstance(choice, dict) or cast("dict[str, Any]", choice).get("type") != "allowed_tools":
         return body
-    names = {name for tool in _allowed(choice)["tools"] for name in _wanted(tool) or ()}
+    names = _wanted(cast("dict[str, Any]", choice))[0]
     kept = [tool for tool in body.get("tools") or () if tool["function"]["name"] in names]
     return {**body, "tools": kept, "tool_choice": "auto"}
 
@@ -162,101 +154,26 @@ def _moved(schema: Any, place: str) -> Any:
     return moved
 
 
-def _wrong(message: str) -> BadRequest:
-    return BadRequest(message, param="tool_choice", code="invalid_tool_choice")
-
-
-_HEAD = re.compile(r'[\s\[,]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*')
-_PLAIN = re.compile(r'[^"{}\[\]\s]+')
-_IN_TEXT = re.compile(r'[^"\\]+')
-
-
-class RequiredCall(Struct):
-    """A call, as far as it was read."""
-
-    name: str  # the tool
-    id: str  # made up here; the model writes none
-    arguments: str = ""  # JSON text without blanks between its parts
-    whole: bool = False  # it came to its end
-
-
-class CallPiece(Struct, frozen=True):
-    """The part of a call that a piece of text added."""
-
-    index: int  # which call
-    call: RequiredCall | None = None  # set when it begins here
-    arguments: str = ""
+def _wrong(what: str) -> BadRequest:
+    return BadRequest(f"'tool_choice' is {what}", param="tool_choice", code="invalid_tool_choice")
 
 
 class CallReader:
-    """A reader of one reply; `text` has all of it, for a reply that is no call after all."""
+    """A reader of the calls in one reply; `text` has all of it, for a reply that is no call after all."""
 
     def __init__(self) -> None:
-        self.calls: list[RequiredCall] = []
         self.text = ""
-        self._held: str = ""
-        self._mode: Literal["head", "arguments", "tail"] = "head"
-        self._depth: int = 0
-        self._quoted: bool = False
+        self._at = 0
 
-    @property
-    def whole(self) -> list[RequiredCall]:
-        return [call for call in self.calls if call.whole]
-
-    def feed(self, text: str) -> list[CallPiece]:
+    def feed(self, text: str) -> list[ToolCall]:
+        """Return the calls that end in this piece of text."""
         self.text += text
-        self._held += text
-        pieces: list[CallPiece] = []
-        while self._held:
-            if self._mode == "head":
-                if not (head := _HEAD.match(self._held)) or head.end() == len(self._held):
-                    break  # blanks may still follow the colon
-                self._held = self._held[head.end() :]
-                name = str(jsontext.loads(head[1].encode("utf-8", "replace")))
-                self.calls.append(RequiredCall(name, f"call_{new_id()}"))
-                pieces.append(CallPiece(len(self.calls) - 1, self.calls[-1]))
-                self._mode, self._depth, self._quoted = "arguments", 0, False
-            elif self._mode == "arguments":
-                if added := self._arguments():
-                    self.calls[-1].arguments += added
-                    pieces.append(CallPiece(len(self.calls) - 1, arguments=added))
-                if self._mode == "arguments":
-                    break
-            else:
-                after = self._held.lstrip()
-                if not after.startswith("}"):
-                    self._held = after
-                    break
-                self._held, self._mode = after[1:], "head"
-        return pieces
-
-    def _arguments(self) -> str:
-        """Return the held text that belongs to the arguments, without blanks outside of strings."""
-        held, at, found = self._held, 0, list[str]()
-        while at < len(held):
-            letter = held[at]
-            if self._quoted:
-                if letter == "\\":
-                    if at + 1 == len(held):
-                        break
-                    found.append(held[at : at + 2])
-                    at += 2
-                    continue
-                self._quoted = letter != '"'
-                plain = _IN_TEXT.match(held, at)
-                end = plain.end() if plain else at + 1
-            elif letter.isspace():
-                at += 1
-                continue
-            else:
-                plain = _PLAIN.match(held, at)
-                end = plain.end() if plain else at + 1
-                self._quoted = letter == '"'
-                self._depth += (letter in "{[") - (letter in "}]")
-            found.append(held[at:end])
-            at = end
-            if self._depth <= 0 and not self._quoted:
-                self.calls[-1].whole, self._mode = True, "tail"
+        calls: list[ToolCall] = []
+        while "}" in text:
+            begin = len(self.text) - len(self.text[self._at :].lstrip(" \t\r\n[,"))
+            try:
+                value, self._at = _DECODER.raw_decode(self.text, begin)
+                calls.append(ToolCall(f"call_{new_id()}", value["name"], jsontext.dumps(value["arguments"]).decode()))
+            except (ValueError, TypeError, KeyError, RecursionError):  # not yet at its end, or no call
                 break
-        self._held = held[at:]
-        return "".join(found)
+        return calls

@@ -14,17 +14,13 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from starlette.middleware.cors import CORSMiddleware
 
 from lmagent.modelserver.errors import BadRequest
-from lmagent.modelserver.http.bodies import Message, Receive, Scope, Send
+from lmagent.modelserver.http.bodies import Receive, Scope, Send
 from lmagent.modelserver.http.reply import ClientReply
 
-OPEN = frozenset({"/health", "/v1/health"})
-"""Paths that need no key: they say that the server is up, and nothing else."""
-
-_SAFE = frozenset({"GET", "HEAD"})
-_METHODS = b"GET, POST, OPTIONS"
-_HEADERS = b"authorization, content-type, x-api-key, anthropic-version, x-stainless-*"
+OPEN = frozenset({"/health", "/v1/health"})  # paths that need no key: they say that the server is up, and nothing else
 
 
 class AccessRules(Struct, frozen=True):
@@ -47,6 +43,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def guarded(app: Any, rules: AccessRules) -> Any:
+    """Return the application behind the checks, with the headers that let allowed pages read its answers."""
+    guard = AccessGuard(app, rules)
+    origins = ("*",) if rules.any_origin else guard.origins
+    if not origins:
+        return guard
+    return CORSMiddleware(guard, origins, ("GET", "POST"), ("*",), allow_private_network=True)
+
+
 class AccessGuard:
     """An ASGI application that passes allowed requests to another."""
 
@@ -55,41 +60,32 @@ class AccessGuard:
         self._rules = rules
         self._local = is_loopback(rules.bind)
         self._key = _digest(rules.key.encode())
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in rules.origins)
+        self.origins = frozenset(origin.rstrip("/").lower() for origin in rules.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
-                return
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif refusal is not None:
+            await ClientReply(send).fail(refusal)
+        else:
             await self._app(scope, receive, send)
-            return
+
+    def _refusal(self, scope: Scope) -> BadRequest | None:
         fields: dict[bytes, bytes] = {}
         for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
             fields.setdefault(name, value)
-        origin = fields.get(b"origin", b"").decode("latin-1")
-        allowed = self._cors(origin)
-        sender = _with_fields(send, allowed) if allowed else send
-        refusal = self._refusal(scope, fields, origin, allowed=bool(allowed))
-        if refusal is not None:
-            await ClientReply(sender).fail(refusal)
-        elif scope["method"] == "OPTIONS":
-            await _preflight(fields, allowed, send)
-        else:
-            await self._app(scope, receive, sender)
-
-    def _refusal(self, scope: Scope, fields: dict[bytes, bytes], origin: str, *, allowed: bool) -> BadRequest | None:
-        host = fields.get(b"host", b"").decode("latin-1")
+        host, origin = (fields.get(name, b"").decode("latin-1") for name in (b"host", b"origin"))
         if self._local and not is_loopback(_hostname(host)):
             text = f"the name {host[:200]!r} is not one of this server's, which listens on {self._rules.bind} only"
             fix = "ask for it as localhost, or start it with --bind and an API key"
             return BadRequest(text, status=403, code="host_not_allowed", fix=fix)
-        method = scope["method"]
-        if origin and not allowed and method not in _SAFE and not _same(origin, host):
+        allowed = self._rules.any_origin or origin.lower() in self.origins or _same(origin, host)
+        if origin and not allowed and scope["method"] not in ("GET", "HEAD"):
             text = f"pages of {origin[:200]!r} may not use this server"
             fix = f"if they should: lmagent server start --cors-origin {origin[:200]}"
             return BadRequest(text, status=403, code="origin_not_allowed", fix=fix)
-        if self._rules.key and scope["path"] not in OPEN and method != "OPTIONS" and not self._has_key(fields):
+        if self._rules.key and scope["path"] not in OPEN and not self._has_key(fields):
             text = "the API key is missing or wrong"
             fix = "send it as 'Authorization: Bearer KEY'; lmagent server start says where it is kept"
             return BadRequest(text, status=401, code="invalid_api_key", fix=fix)
@@ -101,16 +97,6 @@ class AccessGuard:
         given = token.strip() if scheme.lower() == b"bearer" else b""
         bearer = hmac.compare_digest(_digest(given), self._key)
         return hmac.compare_digest(_digest(fields.get(b"x-api-key", b"")), self._key) or bearer
-
-    def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
-        """Return the headers for the browser; empty if the origin is not allowed."""
-        if not origin:
-            return []
-        if self._rules.any_origin:
-            return [(b"access-control-allow-origin", b"*")]
-        if origin.lower() in self._origins:
-            return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
-        return []
 
 
 def _digest(text: bytes) -> bytes:
@@ -129,24 +115,3 @@ def _same(origin: str, host: str) -> bool:
         return urlsplit(origin).netloc.lower() == host.lower() if "://" in origin and host else False
     except ValueError:  # such as "http://["
         return False
-
-
-def _with_fields(send: Send, fields: list[tuple[bytes, bytes]]) -> Send:
-    async def sender(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *fields]
-        await send(message)
-
-    return sender
-
-
-async def _preflight(asked: dict[bytes, bytes], allowed: list[tuple[bytes, bytes]], send: Send) -> None:
-    fields = [(b"allow", _METHODS)]
-    if allowed:
-        wanted = asked.get(b"access-control-request-headers", _HEADERS)
-        fields += [*allowed, (b"access-control-allow-methods", _METHODS)]
-        fields += [(b"access-control-allow-headers", wanted), (b"access-control-max-age", b"600")]
-        if asked.get(b"access-control-request-private-network") == b"true":
-            fields.append((b"access-control-allow-private-network", b"true"))
-    await send({"type": "http.response.start", "status": 204, "headers": fields})
-    await send({"type": "http.response.body", "body": b""})

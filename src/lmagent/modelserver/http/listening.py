@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 from lmagent.core.errors import LmagentError
@@ -64,36 +63,10 @@ def listen(bind: str, port: int) -> socket.socket:
         listener.close()
         if isinstance(error, PermissionError):
             fix = "take one above 1023: --port"
-        elif port and (who := holder_of(port)):
-            fix = f"{who} has it; stop that, or take another: --port {port + 1}"
         else:
             fix = f"see who has it: ss -ltnp 'sport = :{port}'; or take another: --port {port + 1}"
         raise ServerError(f"cannot listen on {bind} port {port}: {error.strerror}", fix=fix) from None
     return listener
-
-
-def holder_of(port: int) -> str:
-    """Return the process that listens on a port, in words; empty if it is unknown (proc(5), /proc/net/tcp)."""
-    inodes: set[str] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            rows = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            fields = row.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return ""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(os.readlink(file) in inodes for file in (process / "fd").iterdir()):
-                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-                return f"process {process.name} ({words[:80]})"
-        except OSError:
-            continue
-    return "a process of another user"
 
 
 def outward(bind: str) -> str:

@@ -7,9 +7,7 @@ from typing import Any
 from lmagent.modelserver.library.quant import quant_in
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelStatus
 
-OWNER = "lmagent"
-"""Whose models these are: clients know the server by it."""
-
+OWNER = "lmagent"  # whose models these are: clients know the server by it
 _STATES = {"ready": "loaded", "sleeping": "loaded", "loading": "loading"}
 
 

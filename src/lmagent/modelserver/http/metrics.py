@@ -9,20 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lmagent.modelserver.spec import ModelStatus
-from lmagent.providers import jsontext
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 _READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
 _WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
-_EVICTED = ": unloading, it makes room"
-"""The end of the pool's line about a model that makes room for another."""
-
-MOST_UNKNOWN = 100
-"""Names of models that there are not, as clients make them up; requests for more of them are counted together."""
-
-LONGEST = 200
-"""Characters of such a name."""
+_EVICTED = ": unloading, it makes room"  # the end of the pool's line about a model that makes room for another
 
 
 class Metrics:
@@ -37,16 +29,15 @@ class Metrics:
         self._loads: Counter[str] = Counter()
         self._loaded: dict[str, int] = {}
         self._known: set[str] = set()
-        self._unknown: set[str] = set()
         self.recovered = 0
         self.enforced = 0
         self.hung_up = 0
 
     def request(self, model: str, route: str, status: int, seconds: float) -> None:
-        """Count a request that ended."""
+        """Count a request that ended; names that no model has, as clients make them up, are counted together."""
         if status < 400:
             self._known.add(model)  # it answered, so there is one of that name
-        model = self._label(model)
+        model = model if model in self._known else ""
         self._requests[model, route, status] += 1
         self._seconds[model] += seconds  # type: ignore[assignment]  # a counter adds fractions as well
 
@@ -68,16 +59,6 @@ class Metrics:
             if status.pid and self._loaded.get(name) != status.pid and status.state in ("ready", "sleeping"):
                 self._loads[name] += 1
                 self._loaded[name] = status.pid
-
-    def _label(self, model: str) -> str:
-        """Return the name that a request is counted under, shortened: clients write any text there."""
-        if model in self._known:
-            return model
-        name = jsontext.mend(model[:LONGEST])
-        if name not in self._unknown and len(self._unknown) >= MOST_UNKNOWN:
-            return ""
-        self._unknown.add(name)
-        return name
 
     def summary(self, statuses: Sequence[ModelStatus]) -> dict[str, Any]:
         """Return the counts for `lmagent server stats`."""
@@ -131,8 +112,7 @@ class Metrics:
         return "".join(_family(*family) for family in families).encode()
 
 
-_Rows = Mapping[tuple[object, ...], float]
-"""A value for each set of labels: name, value, name, value, …"""
+_Rows = Mapping[tuple[object, ...], float]  # A value for each set of labels: name, value, name, value, …
 
 
 def _by_model(values: Mapping[str, float]) -> _Rows:

@@ -20,12 +20,14 @@ from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.http import metrics as meter
 from lmagent.modelserver.http.bodies import Receive, RelayRequest, Scope, Send, fields_of, read_body, understood
-from lmagent.modelserver.http.guard import AccessGuard, AccessRules
+from lmagent.modelserver.http.guard import AccessRules, guarded
 from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
 from lmagent.modelserver.http.reply import ClientReply
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool.journal import Journal, follow_file, last_lines
-from lmagent.modelserver.spec import Catalogue, ModelServerError, ModelStatus, Pool
+from lmagent.modelserver.pool.pool import WorkerPool
+from lmagent.modelserver.spec import ModelServerError, ModelStatus
 from lmagent.providers import jsontext
 
 ROUTES: Mapping[str, tuple[str, str]] = {
@@ -73,7 +75,7 @@ class Router:
     """The routes, with the models and workers that they need."""
 
     def __init__(
-        self, catalogue: Catalogue, pool: Pool, rules: AccessRules | None = None, *, keep_alive: float = KEEP_ALIVE
+        self, catalogue: Library, pool: WorkerPool, rules: AccessRules | None = None, *, keep_alive: float = KEEP_ALIVE
     ) -> None:
         self.metrics = meter.Metrics()
         self.journal = Journal()
@@ -99,8 +101,8 @@ class Router:
             Route("/", self._front),
         ]
         handlers: Any = {HTTPException: _http_error, LmagentError: _told, Exception: _told}
-        self._app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
-        self.app = AccessGuard(self._app, rules or AccessRules())
+        app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
+        self.app = guarded(app, rules or AccessRules())
 
     @property
     def leaving(self) -> bool:

@@ -14,11 +14,8 @@ from msgspec import Struct
 from lmagent.modelserver.errors import Lost
 from lmagent.providers.wire import Wires, body_of, wire_of
 
-CONNECT = 10.0
-"""Seconds to open a connection."""
-
-MAX_ANSWER = 256 * 1024 * 1024
-"""Bytes of an answer that is read as a whole."""
+CONNECT = 10.0  # seconds to open a connection
+MAX_ANSWER = 256 * 1024 * 1024  # bytes of an answer that is read as a whole
 
 
 class BrokenOff(Exception):

@@ -26,15 +26,11 @@ from lmagent.modelserver.library.hub import Failed, HubFile, ModelHub, unreachab
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers.transport import TransportError, TransportResponse
 from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
-from lmagent.store.lock import Lock, hold
+from lmagent.store.lock import hold
 
-ATTEMPTS = 5
-"""Tries in a row that get no further; every byte further than ever begins them anew."""
+ATTEMPTS = 5  # tries in a row that get no further; every byte further than ever begins them anew
 LONGEST_PAUSE = 60.0
-BLOCK = 1 << 20
-SLICE = 64
-"""Blocks that are hashed in one go."""
-
+BLOCK = 8 << 20
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -56,14 +52,6 @@ class Ports(Struct, frozen=True):
     write: Callable[[int, bytes], None] = write_whole  # writes bytes to an open file
 
 
-class PartNote(Struct):
-    """The file that a part belongs to."""
-
-    size: int
-    sha256: str = ""
-    git: str = ""
-
-
 class FileDownload:
     def __init__(self, hub: ModelHub, repo: str, file: HubFile, target: Path, ports: Ports) -> None:
         self._hub = hub
@@ -72,74 +60,63 @@ class FileDownload:
         self._file = file
         self._target = target
         self._part = part_of(target)
-        self._about = self._part.with_name(self._part.name + ".json")
+        self._note = self._part.with_name(self._part.name + ".json")
         self._have = 0
         self._hash = self._new_hash()
         self._fd = -1
 
     async def run(self) -> None:
         """Fetch the file, or the rest of it; keep the part if it fails."""
-        lock = self._locked()
         try:
-            if is_there(self._file, self._target):
-                return  # another pull had it, and has just finished
-            self._fd = self._opened()
-            try:
-                await self._resume()
-                await self._all()
-            finally:
-                empty = self._file.size and not os.fstat(self._fd).st_size
-                os.close(self._fd)
-                if empty:
-                    self._discard()
-            self._settle()
-        finally:
-            with contextlib.suppress(OSError):
-                lock.path.unlink()  # while it is held: whoever opened it meanwhile sees that it is gone
-            lock.release()
-
-    def _locked(self) -> Lock:
-        path = self._target.with_name(self._target.name + ".lock")
-        try:
-            return hold(path, self._target.name)
+            lock = hold(self._target.with_name(self._target.name + ".lock"), self._target.name)
         except SessionBusy:
             fix = "wait for it, or stop it; the fetched part is kept"
             text = f"{self._target.name} is already being fetched by another process"
             raise ModelServerError(text, status=409, code="busy", fix=fix) from None
         except OSError as error:
-            raise unwritable(path, error) from error
-
-    def _opened(self) -> int:
+            raise unwritable(self._target, error) from error
         try:
-            return os.open(self._part, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o644)
+            if not is_there(self._file, self._target):  # else another pull has just finished it
+                await self._fetch()
         except OSError as error:
-            raise unwritable(self._part, error) from error
+            raise self._disk_full() if error.errno in _FULL else unwritable(self._part, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                lock.path.unlink()  # while it is held: whoever opened it meanwhile sees that it is gone
+            lock.release()
+
+    async def _fetch(self) -> None:
+        self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o644)
+        try:
+            await self._resume()
+            await self._all()
+            sync_file(self._fd)
+        finally:
+            useless = self._file.size and not os.fstat(self._fd).st_size
+            os.close(self._fd)
+            if useless:
+                self._discard()
+        expected = self._file.sha256 or self._file.git
+        if expected not in ("", self._hash.hexdigest()):
+            self._discard()
+            text = f"{self._file.name} came damaged: its checksum is not the one that the hub announced; it was removed"
+            raise ModelServerError(text, status=502, code="wrong_checksum", fix="pull it again")
+        os.replace(self._part, self._target)
+        self._note.unlink(missing_ok=True)
+        sync_folder(self._target.parent)
 
     async def _resume(self) -> None:
         """Continue a part of the same file, whose bytes are hashed again."""
-        note = read_note(self._about)
         size = os.fstat(self._fd).st_size
-        same = note is not None and (note.size, note.sha256, note.git) == self._identity()
-        if note is None or not same or size > self._file.size:
+        if read_note(self._note) != self._file or size > self._file.size:
             self._restart()
             return
         if size:
-            self._ports.progress.note(
-                f"resuming {self._part.name} at {gigabytes(size)} of {gigabytes(self._file.size)}"
-            )
-        os.lseek(self._fd, 0, os.SEEK_SET)
-        while await to_thread.run_sync(self._hash_some):
-            pass  # in slices, so that an interrupt need not wait for all of it
-        self._have = os.lseek(self._fd, 0, os.SEEK_CUR)
-
-    def _hash_some(self) -> bool:
-        """Hash the next bytes of the part; return False at its end."""
-        for _ in range(SLICE):
-            block = os.read(self._fd, BLOCK)
+            text = f"resuming {self._part.name} at {gigabytes(size)} of {gigabytes(self._file.size)}"
+            self._ports.progress.note(text)
+        while block := await to_thread.run_sync(os.read, self._fd, BLOCK):
             self._hash.update(block)
-            if not block:
-                return False
-        return True
+            self._have += len(block)
 
     def _restart(self) -> None:
         os.ftruncate(self._fd, 0)
@@ -151,16 +128,16 @@ class FileDownload:
         self._ports.progress.begin(self._target.name, self._file.size, self._have)
         left, most = ATTEMPTS, self._have
         while self._have < self._file.size:
+            failure = Failed("the connection ended too early")
             try:
                 await self._some()
-                failure = Failed("the connection ended too early", fix="try again")
             except Failed as error:
                 failure = error
+            if self._have >= self._file.size:
+                return
             if self._have > most:  # a server that begins anew each time gets no further, however much it sends
                 left, most = ATTEMPTS, self._have
             left -= 1
-            if self._have >= self._file.size:
-                return
             if not left or failure.retry_after > LONGEST_PAUSE:
                 raise self._kept(failure)
             seconds = failure.retry_after or 2.0 ** (ATTEMPTS - 1 - left)
@@ -168,105 +145,63 @@ class FileDownload:
             await self._ports.pause(seconds)
 
     async def _some(self) -> None:
-        headers: dict[str, str] = {}
-        if self._have:
-            headers["Range"] = f"bytes={self._have}-"
+        headers = {"Range": f"bytes={self._have}-"} if self._have else {}
         response = await self._hub.open(self._repo, self._file.path, headers)
         try:
-            if not self._goes_on(response):
-                return
-            async for chunk in response.chunks:
-                self._add(chunk)
+            if self._continues(response):
+                async for chunk in response.chunks:
+                    self._add(chunk)
         except TransportError as error:
-            raise unreachable("the hub", error) from error
+            raise unreachable(self._hub.endpoint, error) from error
         finally:
             await response.aclose()
 
-    def _goes_on(self, response: TransportResponse) -> bool:
+    def _continues(self, response: TransportResponse) -> bool:
         """Tell whether the body continues the part; begin anew if it does not."""
-        if response.headers.get("content-type", "").lower().startswith("text/html"):
-            text = f"a web page came in the place of {self._file.name}"
-            fix = "log in to the network if it asks for that, and check HF_ENDPOINT and HTTPS_PROXY"
-            raise ModelServerError(text, status=502, code="hub_changed", fix=fix)
-        if response.status == 206:
-            began = re.match(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]+|\*)", response.headers.get("content-range", ""))
-            fits = began is not None and int(began[1]) == self._have and began[2] in ("*", str(self._file.size))
-            if not fits:
-                self._anew("the file has changed on the hub")
-                return False
+        if re.match(rf"bytes {self._have}-", response.headers.get("content-range", "")) and response.status == 206:
             return True
-        if response.status == 416:
-            self._anew("the hub does not continue at that place")
-            return False
-        length = response.headers.get("content-length", "")
-        if re.fullmatch(r"[0-9]{1,18}", length) and int(length) != self._file.size:
-            text = f"{self._file.name} has {int(length):,} bytes, and the hub's list says {self._file.size:,}"
-            raise ModelServerError(text, status=502, code="hub_changed", fix="try again: it has just been replaced")
+        kind, length = response.headers.get("content-type", ""), response.headers.get("content-length", "")
+        wrong_length = response.status == 200 and length not in ("", str(self._file.size))
+        if wrong_length or kind.lower().startswith("text/html"):
+            text = f"something else came in the place of {self._file.name}: {length[:20]} bytes of {kind[:40]!r}"
+            fix = "log in to the network if it asks for that, check HF_ENDPOINT and HTTPS_PROXY, and try again"
+            raise ModelServerError(text, status=502, code="hub_changed", fix=fix)
         if self._have:
-            self._anew("the server begins at the beginning")
-        size, sha256, git = self._identity()
-        try:
-            self._about.write_bytes(msgspec.json.encode(PartNote(size, sha256, git)))
-        except OSError as error:
-            raise unwritable(self._about, error) from error
-        return True
-
-    def _anew(self, why: str) -> None:
+            self._ports.progress.note("the hub does not continue the file: beginning anew")
+            self._ports.progress.begin(self._target.name, self._file.size, 0)
         self._restart()
-        self._ports.progress.note(f"{why}: beginning anew")
-        self._ports.progress.begin(self._target.name, self._file.size, 0)
+        self._note.write_bytes(msgspec.json.encode(self._file))
+        return response.status == 200
 
     def _add(self, chunk: bytes) -> None:
         if self._have + len(chunk) > self._file.size:
-            self._discard()
+            self._restart()
             text = f"the hub sent more than the {self._file.size:,} bytes of {self._file.name}"
             raise ModelServerError(text, status=502, code="hub_changed", fix="try again")
         try:
             self._ports.write(self._fd, chunk)
-        except OSError as error:
+        except OSError:
             os.ftruncate(self._fd, self._have)
-            if error.errno not in _FULL:
-                raise unwritable(self._part, error) from error
-            missing = gigabytes(self._file.size - self._have)
-            text = f"the disk is full: {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept in {self._part}"
-            fix = f"make room for {missing} and repeat the command: it continues where it stopped"
-            raise ModelServerError(text, status=507, code="disk_full", fix=fix) from error
+            raise
         self._hash.update(chunk)
         self._have += len(chunk)
         self._ports.progress.advance(len(chunk))
 
-    def _settle(self) -> None:
-        """Check the hash, and give the file its name."""
-        expected = self._file.sha256 or self._file.git
-        if expected and self._hash.hexdigest() != expected:
-            self._discard()
-            text = f"{self._file.name} came damaged: its checksum is not the one that the hub announced; it was removed"
-            raise ModelServerError(text, status=502, code="wrong_checksum", fix="pull it again")
-        try:
-            fd = os.open(self._part, os.O_RDWR | OPEN_FLAGS)
-            try:
-                sync_file(fd)
-            finally:
-                os.close(fd)
-            os.replace(self._part, self._target)
-            self._about.unlink(missing_ok=True)
-            sync_folder(self._target.parent)
-        except OSError as error:
-            raise unwritable(self._target, error) from error
+    def _disk_full(self) -> ModelServerError:
+        text = f"the disk is full: {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept in {self._part}"
+        missing = gigabytes(self._file.size - self._have)
+        fix = f"make room for {missing} and repeat the command: it continues where it stopped"
+        return ModelServerError(text, status=507, code="disk_full", fix=fix)
 
     def _discard(self) -> None:
         self._part.unlink(missing_ok=True)
-        self._about.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
 
     def _kept(self, failure: Failed) -> ModelServerError:
         if not self._have:
-            self._discard()
             return failure
         kept = f"; {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept"
         return Failed(failure.message + kept, fix=f"{failure.fix}; the same command continues where it stopped")
-
-    def _identity(self) -> tuple[int, str, str]:
-        return self._file.size, self._file.sha256, self._file.git
 
     def _new_hash(self) -> Any:
         if self._file.sha256 or not self._file.git:
@@ -274,10 +209,10 @@ class FileDownload:
         return hashlib.sha1(b"blob %d\0" % self._file.size, usedforsecurity=False)
 
 
-def read_note(path: Path) -> PartNote | None:
-    """Return the note beside a part; None if it cannot be read."""
+def read_note(path: Path) -> HubFile | None:
+    """Return the file that a part belongs to; None if its note cannot be read."""
     try:
-        return decode_json(path.read_bytes(), PartNote)
+        return decode_json(path.read_bytes(), HubFile)
     except (OSError, ValueError, RecursionError):
         return None
 

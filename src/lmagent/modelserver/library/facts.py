@@ -6,6 +6,8 @@ The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, cast
 
@@ -18,10 +20,10 @@ from lmagent.modelserver.library.quant import quant_of
 Kind = Literal["chat", "embedding", "reranker", "projector", "adapter", "other"]
 
 ENCODERS = frozenset(
-    {
+    (
         *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3"),
         *("eurobert", "gemma-embedding", "llama-embed", "t5encoder"),
-    }
+    )
 )
 """Architectures that make embeddings and no text."""
 
@@ -56,7 +58,6 @@ class GgufFacts(Struct, frozen=True):
     feed_forward: int = 0  # inner width, the most of any layer
     vocabulary: int = 0  # tokens that it knows
     experts: int = 0  # of a mixture of experts
-    window: int = 0  # tokens of the sliding window, where some layers look no further back
     state: int = 0  # bytes that a slot's recurrent state takes (Mamba, RWKV and their hybrids)
     tokenizer: str = ""  # kind of the tokenizer (`gpt2`, `llama`, `bert`, …)
     template: bool = False  # whether there is a chat template
@@ -88,11 +89,9 @@ def parts_of(path: Path) -> tuple[Path, ...]:
         if of == count:
             there[name.lower(), number] = file
     wanted = [(stem.lower(), number) for number in range(1, count + 1)]
-    missing = [f"{number:05}" for _, number in (part for part in wanted if part not in there)]
-    if missing:
-        some = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+    if missing := [f"{number:05}" for name, number in wanted if (name, number) not in there]:
         fix = "fetch the missing parts into the same folder: lmagent models pull OWNER/REPO takes them all"
-        raise broken(path, f"is one of {count} parts, and part {some} is not there", fix)
+        raise broken(path, f"is one of {count} parts, and part {', '.join(missing[:8])} is not there", fix)
     return tuple(there[part] for part in wanted)
 
 
@@ -103,31 +102,22 @@ def read_facts(path: Path) -> GgufFacts:
     except OSError as error:
         raise broken(path, f"cannot be read: {error.strerror or error}", "check the folder's permissions") from None
     facts, header = _facts(parts[0])
-    layers = dict(header.layers)
-    weights = dict(header.weights)
+    layers, weights = Counter(header.layers), Counter(header.weights)
     for number, part in enumerate(parts[1:], 1):
         more = read_header(part)
         if more.values.get("split.no", number) != number:
             raise broken(part, "is another part than its name says", "fetch the model again")
-        for layer, size in more.layers.items():
-            layers[layer] = layers.get(layer, 0) + size
-        for label, count in more.weights.items():
-            weights[label] = weights.get(label, 0) + count
-        facts = replace(
-            facts,
-            parameters=facts.parameters + more.parameters,
-            size=facts.size + more.size,
-            weights=facts.weights + more.data,
-        )
+        layers.update(more.layers)
+        weights.update(more.weights)
+        parameters, size = facts.parameters + more.parameters, facts.size + more.size
+        facts = replace(facts, parameters=parameters, size=size, weights=facts.weights + more.data)
     announced = header.values.get("split.count", 0)
     if isinstance(announced, int) and announced > 1 and len(parts) != announced:
         raise broken(path, f"is the first of {announced} parts, but its name says so of {len(parts)}", "rename it back")
-    sizes = tuple(layers.get(index, 0) for index in range(max(facts.layers, 0)))
-    return replace(facts, parts=parts, layer_sizes=sizes, quantisation=quant_of(_file_type(header), weights))
-
-
-def _file_type(header: GgufHeader) -> object:
-    return header.values.get("general.file_type")
+    sizes = tuple(layers[index] for index in range(max(facts.layers, 0)))
+    return replace(
+        facts, parts=parts, layer_sizes=sizes, quantisation=quant_of(header.values.get("general.file_type"), weights)
+    )
 
 
 def _facts(path: Path) -> tuple[GgufFacts, GgufHeader]:
@@ -135,13 +125,21 @@ def _facts(path: Path) -> tuple[GgufFacts, GgufHeader]:
     architecture = _text(header, "general.architecture")
     if not architecture:
         raise broken(path, "does not say what architecture it has", "fetch it again from another repository")
-    read = _Values(header, architecture)
-    layers = min(read.number("block_count"), 4096)
-    heads = read.numbers("attention.head_count", layers)
-    embedding = read.number("embedding_length")
+
+    def number(key: str) -> int:
+        return _whole(header.values.get(f"{architecture}.{key}"))
+
+    def numbers(key: str) -> tuple[int, ...]:
+        """Return one number for each layer; a single one counts for all."""
+        value = header.values.get(f"{architecture}.{key}", ())
+        items = tuple(map(_whole, value)) if isinstance(value, tuple) else (_whole(value),)
+        return items + items[-1:] * (layers - len(items))
+
+    layers = min(number("block_count"), 4096)
+    heads = numbers("attention.head_count")
+    embedding = number("embedding_length")
     width = embedding // max(heads) if heads and max(heads) else 0
     template = _text(header, "tokenizer.chat_template")
-    pooling = read.number("pooling_type")
     facts = GgufFacts(
         path=path,
         architecture=architecture,
@@ -149,23 +147,22 @@ def _facts(path: Path) -> tuple[GgufFacts, GgufHeader]:
         parameters=header.parameters,
         size=header.size,
         weights=header.data,
-        context=read.number("context_length"),
+        context=number("context_length"),
         layers=layers,
         heads=max(heads, default=0),
-        kv_heads=read.numbers("attention.head_count_kv", layers) or heads,
-        key_length=max(read.number("attention.key_length") or width, read.number("attention.key_length_swa")),
-        value_length=max(read.number("attention.value_length") or width, read.number("attention.value_length_swa")),
+        kv_heads=numbers("attention.head_count_kv") or heads,
+        key_length=max(number("attention.key_length") or width, number("attention.key_length_swa")),
+        value_length=max(number("attention.value_length") or width, number("attention.value_length_swa")),
         embedding=embedding,
-        feed_forward=max(read.numbers("feed_forward_length", 1), default=0),
-        vocabulary=header.lengths.get("tokenizer.ggml.tokens", 0) or read.number("vocab_size"),
-        experts=read.number("expert_count"),
-        window=read.number("attention.sliding_window"),
-        state=_state(read, layers, embedding),
+        feed_forward=max(numbers("feed_forward_length"), default=0),
+        vocabulary=header.lengths.get("tokenizer.ggml.tokens", 0) or number("vocab_size"),
+        experts=number("expert_count"),
+        state=_state(number, layers, embedding),
         tokenizer=_text(header, "tokenizer.ggml.model"),
         template=bool(template),
         tools=bool(_TOOLS.search(template)),
         thinks=bool(_THINKS.search(template)),
-        pooling=POOLING.get(pooling, "") if f"{architecture}.pooling_type" in header.values else "",
+        pooling=POOLING.get(number("pooling_type"), "") if f"{architecture}.pooling_type" in header.values else "",
     )
     return replace(facts, kind=_kind(facts, header)), header
 
@@ -187,36 +184,17 @@ def _kind(facts: GgufFacts, header: GgufHeader) -> Kind:
     return "chat"
 
 
-def _state(read: _Values, layers: int, embedding: int) -> int:
+def _state(number: Callable[[str], int], layers: int, embedding: int) -> int:
     """Return bytes of one slot's recurrent state, counted for all layers: too much for a hybrid, never too little.
 
     Mamba keeps `inner * state` numbers and a convolution of `(kernel - 1) * (inner + 2 * groups * state)`, RWKV
     `head * width` and two rows (llama.cpp, `n_embd_r` and `n_embd_s`); each of 4 bytes.
     """
-    inner, state = read.number("ssm.inner_size"), read.number("ssm.state_size")
-    kernel, groups = read.number("ssm.conv_kernel"), read.number("ssm.group_count")
+    inner, state = number("ssm.inner_size"), number("ssm.state_size")
+    kernel, groups = number("ssm.conv_kernel"), number("ssm.group_count")
     mamba = inner * state + max(kernel - 1, 0) * (inner + 2 * groups * state)
-    rwkv = read.number("wkv.head_size")
+    rwkv = number("wkv.head_size")
     return 4 * layers * (mamba + (rwkv * embedding + 2 * embedding if rwkv else 0))
-
-
-class _Values:
-    """The pairs of one architecture; values of a wrong type count as missing."""
-
-    def __init__(self, header: GgufHeader, architecture: str) -> None:
-        self._values = header.values
-        self._architecture = architecture
-
-    def number(self, key: str) -> int:
-        return _whole(self._values.get(f"{self._architecture}.{key}"))
-
-    def numbers(self, key: str, layers: int) -> tuple[int, ...]:
-        """Return one number for each layer; a single one counts for all."""
-        value = self._values.get(f"{self._architecture}.{key}")
-        if isinstance(value, tuple):
-            items = tuple(_whole(item) for item in value)
-            return items + items[-1:] * (layers - len(items))
-        return (_whole(value),) * layers if value is not None else ()
 
 
 def _whole(value: object) -> int:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
@@ -61,16 +60,12 @@ def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
     home = home_dir(env)
     folders = [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
     pointer = home / ".lmstudio-home-pointer"
-    try:
-        usual = os.path.isfile(pointer) and pointer.stat().st_size <= MAX_POINTER
-        pointed = pointer.read_text(encoding="utf-8").strip() if usual else ""
-    except (OSError, UnicodeDecodeError):
-        pointed = ""
-    if pointed and "\0" not in pointed and os.path.isabs(pointed):
-        folders.insert(0, Path(pointed) / "models")
-    return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())[
-        ::-1
-    ]
+    with suppress(OSError, ValueError):
+        if os.path.isfile(pointer):
+            with pointer.open(encoding="utf-8") as file:
+                folders.insert(0, Path(file.read(MAX_POINTER).strip()) / "models")
+    there = {os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}
+    return [folder for folder in reversed(there.values()) if folder.is_absolute()]
 
 
 def ollama_folder(env: Mapping[str, str]) -> Path | None:
@@ -106,9 +101,8 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
     if path is None or not os.path.isfile(path):
         problem = f"the blob of {name} is not in {folder / 'blobs'}: fetch it again with ollama pull {name}"
         return OllamaModel(name, path or manifest, problem=problem)
-    problem = ""
-    if size and path.stat().st_size != size:
-        there = path.stat().st_size
+    problem, there = "", path.stat().st_size
+    if size and there != size:
         problem = f"the blob of {name} has {there:,} bytes of {size:,}: fetch it again with ollama pull {name}"
     projector = blobs.get(PROJECTOR)
     return OllamaModel(
@@ -137,38 +131,24 @@ def _context(params: Path | None) -> int:
     return asked if 256 <= asked <= 1 << 24 else 0
 
 
-def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
-    """Return the files below a folder, at most `MAX_FILES`, without hidden folders, and each folder once."""
+def walk(folder: Path) -> list[Path]:
+    """Return the files below a folder, at most `MAX_FILES`, without hidden folders, and each folder once.
+
+    Pipes, sockets and devices could be read without end, and are left out. A link to nowhere, in a circle, or to a
+    forbidden place counts as a file, so that it is reported as broken.
+    """
     files: list[Path] = []
     seen: set[tuple[int, int]] = set()
-    pending = [(str(folder), depth)]
-    while pending and len(files) < MAX_FILES:
-        place, left = pending.pop()
-        try:
-            there = os.stat(place)
-            if (there.st_dev, there.st_ino) in seen:
-                continue  # a link to a folder above
-            seen.add((there.st_dev, there.st_ino))
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    kind = _kind(entry)
-                    if kind == "folder":
-                        if left and not entry.name.startswith("."):
-                            pending.append((entry.path, left - 1))
-                    elif kind == "file" and len(files) < MAX_FILES:
-                        files.append(Path(entry.path))
-        except OSError:
-            continue  # an unreadable folder hides its own files only
-    return files
-
-
-def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
-    """Return the kind of an entry; "" for pipes, sockets and devices, which could be read without end.
-
-    A link to nowhere, in a circle, or to a forbidden place counts as a file, so that it is reported as broken.
-    """
-    try:
-        mode = entry.stat().st_mode
-    except OSError:
-        return "file"
-    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        there = os.stat(place)
+        if (there.st_dev, there.st_ino) in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add((there.st_dev, there.st_ino))
+        deep = len(Path(place).relative_to(folder).parts) >= MAX_DEPTH
+        folders[:] = [] if deep else [name for name in folders if not name.startswith(".")]
+        paths = [Path(place, name) for name in names]
+        files += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
+        if len(files) >= MAX_FILES:
+            break
+    return files[:MAX_FILES]

@@ -6,8 +6,8 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 an
     pair:   string key, u32 type, value        string: u64 length, bytes     array: u32 type, u64 length, values
     tensor: string name, u32 dimensions, u64 each, u32 type, u64 offset from the beginning of the data
 
-A vocabulary has 150,000 strings and more: they are counted and skipped in blocks, never kept. Every length is compared
-with the rest of the file and with a limit before memory is taken for it.
+A vocabulary has 150,000 strings and more: they are counted and passed over, never kept. Every length is compared with
+the size of the file before anything is read for it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,25 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from lmagent.core.plurals import plural
 from lmagent.modelserver.library.quant import TYPES
 from lmagent.modelserver.spec import ModelServerError
 
 AGAIN = "delete it and fetch it again: lmagent models pull OWNER/REPO"
 CONVERT = "look for a GGUF of the same model: lmagent models pull OWNER/REPO-GGUF"
+BLOCK = 1 << 20  # bytes of one read
+MAX_HEADER = 64 << 20  # bytes of a header; the largest vocabularies take some 15 million
+MAX_PAIRS = 4096
+MAX_TENSORS = 1 << 17
+MAX_LIST = 1024  # numbers of an array that is kept: one for each layer
+MAX_NUMBERS = 1 << 56
+ALIGNMENTS = frozenset(1 << power for power in range(21))
 
-_BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
-    (b"version https://git-lfs", "a Git LFS pointer: a note of where the model lies, not the model", AGAIN),
-    (b"PK\x03\x04", "a zip archive (PyTorch checkpoints are zip archives too)", "unpack it; " + CONVERT),
-    (b"\x1f\x8b", "a gzip archive", "unpack it: gunzip FILE"),
-    (b"BZh", "a bzip2 archive", "unpack it: bunzip2 FILE"),
-    (b"\xfd7zXZ\x00", "an xz archive", "unpack it: unxz FILE"),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive", "unpack it: unzstd FILE"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-zip archive", "unpack it"),
-    (b"\x80\x02", "a PyTorch checkpoint (pickle)", CONVERT),
-    (b"\x80\x04", "a PyTorch checkpoint (pickle)", CONVERT),
-    (b"lmgg", "a model in the old GGML format of before August 2023", CONVERT),
-    (b"fmgg", "a model in the old GGMF format of before August 2023", CONVERT),
-    (b"tjgg", "a model in the old GGJT format of before August 2023", CONVERT),
-    (b"algg", "a LoRA adapter in the old GGLA format", "convert it with llama.cpp's convert_lora_to_gguf.py"),
-    (b"\x89HDF\r\n", "an HDF5 file", CONVERT),
-    (b"\x7fELF", "a program", "remove it from the folder of models"),
-    (b"%PDF", "a PDF document", "remove it from the folder of models"),
-)
+_LETTERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_NUMBERS = {kind: struct.Struct(f"<{letter}") for kind, letter in _LETTERS.items()}
+_STRING, _ARRAY = 8, 9
+_U32, _U64 = _NUMBERS[4], _NUMBERS[10]
+
+Value = str | int | float | bool | tuple[int | float | bool, ...]
 
 
 def broken(path: Path, why: str, fix: str = AGAIN) -> ModelServerError:
@@ -52,75 +46,7 @@ def broken(path: Path, why: str, fix: str = AGAIN) -> ModelServerError:
     return ModelServerError(f"{path.name} {why}", status=422, code="model_broken", fix=fix)
 
 
-def explain(path: Path, head: bytes, size: int) -> ModelServerError:
-    """Say which other format a file without the magic `GGUF` has."""
-    if not size:
-        return broken(path, "is empty: a download that never began")
-    if not head.strip(b"\x00"):
-        return broken(path, "begins with zeros: a download that set the space aside and did not come to its end")
-    for beginning, what, fix in _BEGINNINGS:
-        if head.startswith(beginning):
-            return broken(path, f"is not a GGUF but {what}", fix)
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!--")):
-        return broken(path, "is not a GGUF but a web page: the link that was fetched led to a page, not to the file")
-    if text.startswith((b"<?xml", b"<error")):
-        return broken(path, "is not a GGUF but an XML text, most likely a storage server's error message")
-    if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < max(size, 1):
-        return broken(path, "is not a GGUF but a safetensors file", CONVERT)
-    if text.startswith((b"{", b"[")):
-        return broken(path, "is not a GGUF but a JSON text, most likely a server's error message")
-    return broken(
-        path, f"is not a GGUF: it begins with {head[:4]!r} instead of b'GGUF'", "fetch it again, or remove it"
-    )
-
-
-Scalar = str | int | float | bool
-Value = Scalar | tuple[int | float | bool, ...]
-
-BLOCK = 1 << 20
-"""Bytes of one read."""
-
-MAX_PAIRS = 1 << 16
-MAX_TENSORS = 1 << 17
-MAX_KEY = (1 << 16) - 1
-"""The format's own limit of a key's length."""
-MAX_NAME = 1024
-MAX_STRINGS = 1 << 22
-"""Strings of an array: sixteen times the largest vocabulary there is."""
-MAX_TEXT = 4 << 20
-"""Bytes of a text that is kept; the longest chat templates have some 20,000."""
-MAX_KEPT = 16 << 20
-"""Bytes of all that is kept of the pairs."""
-MAX_LIST = 4096
-"""Numbers of an array that is kept: one for each layer."""
-MAX_HEADER = 1 << 30
-MAX_SHAPE = 4
-ALIGNMENTS = frozenset(1 << power for power in range(21))
-MAX_NUMBERS = 1 << 56
-
-_SIMPLE: dict[int, struct.Struct] = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: struct.Struct("<I"),
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: struct.Struct("<Q"),
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
-}
-_STRING, _ARRAY = 8, 9
-_U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
-
-
 class GgufHeader(Struct, frozen=True):
-    """The header of a GGUF file."""
-
-    version: int  # 2 or 3
     values: dict[str, Value]  # the pairs; of arrays only short ones of numbers
     lengths: dict[str, int]  # how many items each array has, kept or not
     tensors: int  # how many tensors there are
@@ -135,9 +61,8 @@ def read_header(path: Path) -> GgufHeader:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise broken(path, "is no file but a pipe, a socket or a device", "name a .gguf file")
-        with path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            return _GgufReader(path, file, size).header()
+        with path.open("rb") as file:
+            return _GgufReader(path, file, os.fstat(file.fileno()).st_size).header()
     except IsADirectoryError:
         raise broken(path, "is a folder, not a file", "name the .gguf file in it") from None
     except OSError as error:
@@ -145,108 +70,72 @@ def read_header(path: Path) -> GgufHeader:
 
 
 class _GgufReader:
-    """A reader that goes through the file once, from the front."""
+    """A reader that goes through the header once, from the front."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self._path = path
         self._file = file
         self._size = size
-        self._buffer = b""
-        self._at = 0  # in the buffer
-        self._base = 0  # of the buffer, in the file
-        self._kept = 0
+        self._read = bytearray(file.read(BLOCK))
+        self._at = 0
 
     def header(self) -> GgufHeader:
-        head = self._peek(64)
-        if not head.startswith(b"GGUF"):
-            raise explain(self._path, head, self._size)
-        self._skip(4)
-        version = self._version()
-        tensors, pairs = self._u64("the number of tensors"), self._u64("the number of pairs")
-        self._at_most(tensors, MAX_TENSORS, "tensors")
-        self._at_most(pairs, MAX_PAIRS, "metadata pairs")
+        if not self._read.startswith(b"GGUF"):
+            raise self._not_gguf(bytes(self._read[:64]))
+        self._at = 4
+        version = self._number(_U32)
+        if version not in (2, 3):
+            why = f"is a GGUF of version {version}; versions 2 and 3, little endian, can be read"
+            raise broken(self._path, why, CONVERT)
+        tensors, pairs = self._number(_U64), self._number(_U64)
+        if tensors > MAX_TENSORS or pairs > MAX_PAIRS:
+            raise self._damaged(f"it announces {tensors:,} tensors and {pairs:,} pairs of metadata")
         values: dict[str, Value] = {}
         lengths: dict[str, int] = {}
         keys: set[str] = set()
         for _ in range(pairs):
-            key = self._text(MAX_KEY, "a key")
-            self._keep(key, 0)
+            key = self._text()
             if key in keys:
-                raise self._damaged(f"{_name(key)} is there twice")  # and the engine takes neither
+                raise self._damaged(f"{_printable(key)} is there twice")  # and the engine takes neither
             keys.add(key)
-            value = self._value(key, self._u32("a type"), lengths)
+            value = self._value(key, self._number(_U32), lengths)
             if value is not None:
                 values[key] = value
-        return self._tensors(version, tensors, values, lengths)
-
-    def _version(self) -> int:
-        version = self._u32("the version")
-        if version in (2, 3):
-            return version
-        if version == 1:
-            raise broken(self._path, "is a GGUF of version 1, which no engine reads any more", CONVERT)
-        if not version & 0xFFFF and version >> 16 in (0x0100, 0x0200, 0x0300):
-            fix = "convert it with gguf-py's gguf_convert_endian.py, or fetch the usual file"
-            raise broken(self._path, "is a big-endian GGUF, made for other processors", fix)
-        raise broken(self._path, f"says that it is a GGUF of version {version}; versions 2 and 3 are known", AGAIN)
+        return self._tensors(tensors, values, lengths)
 
     def _value(self, key: str, kind: int, lengths: dict[str, int]) -> Value | None:
         """Return the value; None if it is not kept."""
-        if kind in _SIMPLE:
-            form = _SIMPLE[kind]
-            self._keep(key, 8)
-            (number,) = form.unpack(self._take(form.size, key))
-            return number
         if kind == _STRING:
-            length = self._length(key, MAX_HEADER)
-            if length > MAX_TEXT or not key.startswith(("general.", "tokenizer.chat_template", "tokenizer.ggml.")):
-                self._skip(length, key)
-                return None
-            self._keep(key, length)
-            return self._take(length, key).decode("utf-8", "replace")
-        if kind == _ARRAY:
-            return self._array(key, lengths)
-        raise self._damaged(f"{_name(key)} has a value of the unknown type {kind}")
-
-    def _array(self, key: str, lengths: dict[str, int]) -> Value | None:
-        kind, count = self._u32(key), self._u64(key)
-        lengths[key] = count
-        self._keep(key, 8)
+            text = self._text()
+            return text if key.startswith(("general.", "tokenizer.chat_template", "tokenizer.ggml.")) else None
+        if kind != _ARRAY:
+            return self._number(self._form(key, kind))
+        kind, lengths[key] = self._number(_U32), self._number(_U64)
+        count = lengths[key]
         if kind == _STRING:
-            self._skip_strings(key, count)
+            self._skip_strings(count)
             return None
-        if kind not in _SIMPLE:
-            raise self._damaged(f"{_name(key)} is an array of the unknown type {kind}")
-        form = _SIMPLE[kind]
-        if count > self._left() // form.size:
-            raise self._short(f"{_name(key)} has {plural(count, 'item')}")
-        if count > MAX_LIST:
-            self._skip(count * form.size, key)
-            return None
-        self._keep(key, 32 * count)
-        return tuple(item for (item,) in form.iter_unpack(self._take(count * form.size, key)))
+        form = self._form(key, kind)
+        items = form.iter_unpack(self._take(count * form.size))
+        return tuple(item for (item,) in items) if count <= MAX_LIST else None
 
-    def _skip_strings(self, key: str, count: int) -> None:
-        """Pass over an array of strings: the one hot loop, on local names and whole blocks."""
-        if count > self._left() // 8:
-            raise self._short(f"{_name(key)} has {count} texts")
-        self._at_most(count, MAX_STRINGS, f"texts in {_name(key)}")
-        unpack = _U64.unpack_from
-        buffer, at = self._buffer, self._at
-        usable = len(buffer) - 8
+    def _form(self, key: str, kind: int) -> struct.Struct:
+        if kind not in _NUMBERS:
+            raise self._damaged(f"{_printable(key)} has a value of the unknown type {kind}")
+        return _NUMBERS[kind]
+
+    def _skip_strings(self, count: int) -> None:
+        """Pass over an array of strings: the one hot loop."""
+        read, at, unpack = self._read, self._at, _U64.unpack_from
         for _ in range(count):
-            if at > usable:
-                self._skip_to(at)
-                self._need(8, key)
-                buffer, at = self._buffer, self._at
-                usable = len(buffer) - 8
-            (length,) = unpack(buffer, at)
-            at += 8 + length
-            if at > usable and length > self._size:
-                raise self._short(f"a text of {_name(key)} has {length} bytes")
-        self._skip_to(at)
+            if at + 8 > len(read):
+                self._at = at
+                self._need(8)
+            at += 8 + unpack(read, at)[0]
+        self._at = at
+        self._need(0)
 
-    def _tensors(self, version: int, count: int, values: dict[str, Value], lengths: dict[str, int]) -> GgufHeader:
+    def _tensors(self, count: int, values: dict[str, Value], lengths: dict[str, int]) -> GgufHeader:
         weights: dict[str, int] = {}
         layers: dict[int, int] = {}
         total = end = parameters = 0
@@ -258,119 +147,63 @@ class _GgufReader:
             weights[label] = weights.get(label, 0) + numbers
             total += size
             end = max(end, offset + size)
-            layer = _layer_of(name)
-            if layer >= 0:
+            if (layer := _layer_of(name)) >= 0:
                 layers[layer] = layers.get(layer, 0) + size
         alignment = values.get("general.alignment", 32)
         if not isinstance(alignment, int) or isinstance(alignment, bool) or alignment not in ALIGNMENTS:
             raise self._damaged(f"its alignment is {str(alignment)[:20]!r}, and has to be a power of two")
-        begin = -(-(self._base + self._at) // alignment) * alignment
+        begin = -(-self._at // alignment) * alignment
         if count and begin + end > self._size:
-            raise self._short(f"its tensors end at byte {begin + end:,}")
-        return GgufHeader(version, values, lengths, count, parameters, weights, layers, total, self._size)
+            raise self._damaged(f"its tensors end at byte {begin + end:,} of {self._size:,}")
+        return GgufHeader(values, lengths, count, parameters, weights, layers, total, self._size)
 
     def _tensor(self) -> tuple[str, int, int, int]:
-        name = self._text(MAX_NAME, "the name of a tensor")
-        dimensions = self._u32(name)
-        if dimensions > MAX_SHAPE:
-            raise self._damaged(f"the tensor {_name(name)} has {dimensions} dimensions")
-        numbers = 1
-        for _ in range(dimensions):
-            numbers *= self._u64(name)
-        if numbers > MAX_NUMBERS:
-            raise self._damaged(f"the tensor {_name(name)} has {numbers} numbers")
-        return name, numbers, self._u32(name), self._u64(name)
+        name, numbers = self._text(), 1
+        dimensions = self._number(_U32)
+        for _ in range(min(dimensions, 5)):
+            numbers *= self._number(_U64)
+        if dimensions > 4 or numbers > MAX_NUMBERS:
+            raise self._damaged(f"the tensor {_printable(name)} has {dimensions} dimensions and {numbers} numbers")
+        return name, numbers, self._number(_U32), self._number(_U64)
 
-    def _text(self, limit: int, what: str) -> str:
-        return self._take(self._length(what, limit), what).decode("utf-8", "replace")
+    def _text(self) -> str:
+        return self._take(self._number(_U64)).decode("utf-8", "replace")
 
-    def _length(self, what: str, limit: int) -> int:
-        length = self._u64(what)
-        if length > self._left():
-            raise self._short(f"{_name(what)} has {length} bytes")
-        self._at_most(length, limit, f"bytes in {_name(what)}")
-        return length
+    def _number(self, form: struct.Struct) -> int:
+        return form.unpack(self._take(form.size))[0]
 
-    def _u32(self, what: str) -> int:
-        return _U32.unpack(self._take(4, what))[0]
+    def _take(self, count: int) -> bytes:
+        self._need(count)
+        self._at += count
+        return bytes(self._read[self._at - count : self._at])
 
-    def _u64(self, what: str) -> int:
-        return _U64.unpack(self._take(8, what))[0]
-
-    def _left(self) -> int:
-        return self._size - self._base - self._at
-
-    def _take(self, count: int, what: str) -> bytes:
-        self._need(count, what)
-        at = self._at
-        self._at = at + count
-        return self._buffer[at : at + count]
-
-    def _peek(self, count: int) -> bytes:
-        self._fill(min(count, self._size))
-        return self._buffer[:count]
-
-    def _need(self, count: int, what: str) -> None:
-        if self._at + count > len(self._buffer) and not self._fill(count):
-            raise self._short(f"it ends within {_name(what)}")
-
-    def _fill(self, count: int) -> bool:
-        """Read until the buffer has that many bytes from here; return False at the end of the file."""
-        rest = self._buffer[self._at :]
-        self._base += self._at
-        self._at = 0
-        if self._base > MAX_HEADER:
-            raise self._damaged(f"its header has more than {MAX_HEADER:,} bytes")
-        pieces, have = [rest], len(rest)
-        while have < count:
-            piece = self._file.read(max(BLOCK, count - have))
-            if not piece:
-                break
-            pieces.append(piece)
-            have += len(piece)
-        self._buffer = b"".join(pieces)
-        return have >= count
-
-    def _skip(self, count: int, what: str = "") -> None:
-        if count > self._left():
-            raise self._short(f"it ends within {_name(what)}")
-        self._skip_to(self._at + count)
-
-    def _skip_to(self, at: int) -> None:
-        """Go to an offset in the buffer, which may be after its end."""
-        if at <= len(self._buffer):
-            self._at = at
-            return
-        self._base += at
-        if self._base > self._size:
-            raise self._short("a text ends after it")
-        self._buffer, self._at = b"", 0
-        self._file.seek(self._base)
-
-    def _keep(self, key: str, count: int) -> None:
-        self._kept += len(key) + 64 + count
-        if self._kept > MAX_KEPT:
-            raise self._damaged(f"its metadata has more than {MAX_KEPT:,} bytes")
-
-    def _at_most(self, count: int, limit: int, what: str) -> None:
-        if count > limit:
-            raise self._damaged(f"it announces {count:,} {what}; {limit:,} is the most that makes sense")
+    def _need(self, count: int) -> None:
+        """Read until so many bytes follow."""
+        end = self._at + count
+        if end > min(self._size, MAX_HEADER):
+            raise self._damaged(f"its header has {end:,} bytes, and the file {self._size:,}")
+        if end > len(self._read):
+            self._read += self._file.read(max(BLOCK, end - len(self._read)))
+            if end > len(self._read):
+                raise self._damaged("it was shortened while it was read")
 
     def _damaged(self, why: str) -> Exception:
-        return broken(self._path, f"is damaged: {why}")
+        return broken(self._path, f"is damaged or cut off: {why}")
 
-    def _short(self, why: str) -> Exception:
-        return broken(self._path, f"is cut off: {why}, but the file has {self._size:,} bytes; the download did not end")
+    def _not_gguf(self, head: bytes) -> Exception:
+        """Explain which other format the file has, as far as that helps the user."""
+        if not head.strip(b"\0"):
+            return broken(self._path, "is empty or begins with zeros: a download that did not come to its end")
+        if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<", b"{", b"[", b"version https://git-lfs")):
+            return broken(self._path, "is not a GGUF but a text: a web page, a server's error or a Git LFS pointer")
+        return broken(self._path, f"is not a GGUF: it begins with {head[:4]!r} instead of b'GGUF'", CONVERT)
 
 
-def _name(key: str) -> str:
-    """Return a key from a file in printable letters."""
+def _printable(key: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in key[:80])
 
 
 def _layer_of(name: str) -> int:
     """Return N of `blk.N.…`; -1 for any other tensor."""
-    if not name.startswith("blk."):
-        return -1
-    number = name[4:].partition(".")[0]
+    number = name[4:].partition(".")[0] if name.startswith("blk.") else ""
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else -1

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Annotated
 from urllib.parse import quote, urljoin, urlsplit
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers.transport import Timeouts, Transport, TransportError, TransportResponse, read_all
 
@@ -31,7 +31,7 @@ _NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
 class HubFile(Struct, frozen=True):
     path: str  # in the repository
     size: int  # bytes
-    sha256: str = ""  # of the content, for the large files; "" for small ones, which Git itself keeps
+    sha256: str = ""  # of the content; "" for small files, which Git itself keeps
     git: str = ""  # Git's own hash of a small file (SHA-1 over `blob SIZE`, a zero byte and the content)
 
     @property
@@ -39,10 +39,29 @@ class HubFile(Struct, frozen=True):
         return self.path.rpartition("/")[2]
 
 
+class _Lfs(Struct):
+    oid: Annotated[str, Meta(pattern="^(sha256:)?[0-9a-fA-F]{64}$")]
+    size: Annotated[int, Meta(ge=0)]
+
+
+class _Row(Struct):
+    """A row of the hub's list."""
+
+    type: str
+    path: str
+    size: Annotated[int, Meta(ge=0)] = 0
+    oid: str = ""
+    lfs: _Lfs | None = None
+
+
+class _Refusal(Struct):
+    error: str
+
+
 class Failed(ModelServerError):
     """A failure after which the same request may work later."""
 
-    def __init__(self, message: str, *, fix: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, *, fix: str = "try again later", retry_after: float = 0.0) -> None:
         super().__init__(message, status=502, code="hub_unreachable", fix=fix)
         self.retry_after = retry_after
 
@@ -52,7 +71,7 @@ class ModelHub:
         self._transport = transport
         self.endpoint = (env.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
         self._token = (env.get("HF_TOKEN") or env.get("HUGGING_FACE_HUB_TOKEN") or "").strip()
-        if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", self.endpoint) or not _is_origin(self.endpoint):
+        if _origin(self.endpoint) is None or re.search(r"[\s?#]", self.endpoint):
             fix = f"write HF_ENDPOINT={DEFAULT_ENDPOINT}, or unset it"
             raise ModelServerError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address", status=400, fix=fix)
 
@@ -63,16 +82,15 @@ class ModelHub:
         for _ in range(MAX_PAGES):
             response = await self._get(url, {"Accept": "application/json"}, repo)
             try:
-                page = await read_all(response, MAX_PAGE)
+                files += self._listed(await read_all(response, MAX_PAGE))
             except TransportError as error:
                 raise unreachable(self.endpoint, error) from error
             finally:
                 await response.aclose()
-            files += _listed(page, self.endpoint)
             following = _NEXT.search(response.headers.get("link", ""))
             if following is None:
                 break
-            url = self._led(url, following[1])
+            url = _led(url, following[1])
         return files
 
     async def open(self, repo: str, path: str, headers: Mapping[str, str]) -> TransportResponse:
@@ -89,122 +107,85 @@ class ModelHub:
                 response = await self._transport.send("GET", url, fields, b"", TIMEOUTS)
             except TransportError as error:
                 raise unreachable(url, error) from error
-            if response.status not in (301, 302, 303, 307, 308):
-                if response.status not in (200, 206, 416):
-                    raise await self._refused(response, url, repo)
+            if response.status in (200, 206, 416):
                 return response
+            if response.status not in (301, 302, 303, 307, 308):
+                raise await self._refused(response, url, repo)
             await response.aclose()
-            url = self._led(url, response.headers.get("location", ""))
+            url = _led(url, response.headers.get("location", ""))
         fix = "check HF_ENDPOINT, or try again later"
         raise ModelServerError(f"{_host(self.endpoint)} redirects without end", status=502, fix=fix)
 
-    def _led(self, url: str, target: str) -> str:
-        """Return the address that an answer leads to; refuse one without encryption after one with it."""
+    def _listed(self, page: bytes) -> list[HubFile]:
         try:
-            full = urljoin(url, target)
-            scheme, host, _ = _origin(full)
-        except ValueError:
-            scheme, host, full = "", "", target
-        if scheme not in ("http", "https") or not host:
-            text = f"{_host(url)} redirects to {full[:80]!r}"
-            raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
-        if url.startswith("https:") and scheme == "http":
-            text = f"{_host(url)} redirects to {host} without encryption"
-            raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
-        return full
+            rows = decode_json(page, list[_Row])
+        except (ValueError, RecursionError):
+            fix = "check HF_ENDPOINT: it has to be a hub with Hugging Face's API"
+            text = f"{_host(self.endpoint)} answered with no list of files"
+            raise ModelServerError(text, status=502, fix=fix) from None
+        return [
+            HubFile(row.path, row.lfs.size, row.lfs.oid.removeprefix("sha256:").lower())
+            if row.lfs
+            else HubFile(row.path, row.size, git=row.oid.lower())
+            for row in rows
+            if row.type == "file"
+        ]
 
     async def _refused(self, response: TransportResponse, url: str, repo: str) -> ModelServerError:
         """Translate a refusal into an error, and close the answer."""
         try:
-            said = _reason(await read_all(response, 4096))
-        except TransportError:
+            reason = decode_json(await read_all(response, 4096), _Refusal).error[:200]
+            said = ": " + "".join(letter if letter.isprintable() else " " for letter in reason)
+        except (TransportError, ValueError, RecursionError):
             said = ""
         finally:
             await response.aclose()
         status, code = response.status, response.headers.get("x-error-code", "")
         page = f"{self.endpoint}/{repo}"
         if code == "GatedRepo" or (status == 403 and not code):
-            fix = f"agree to its terms on {page}, then set HF_TOKEN to a token that may read it"
-            if self._token:
-                fix = f"agree to its terms on {page} with the account of HF_TOKEN, or use another token"
+            fix = f"agree to its terms on {page}, then set HF_TOKEN to a token of that account"
             return ModelServerError(f"{repo} is only for those who agreed to its terms", status=403, fix=fix)
-        if status == 401 and self._token and not code:
-            return ModelServerError("the hub does not know the token", status=401, fix="correct HF_TOKEN, or unset it")
         if status in (401, 404):
-            what = f"{repo} is not on {_host(self.endpoint)}, or is private" if code != "EntryNotFound" else said
-            fix = f"check the name on {self.endpoint}; for a private one, set HF_TOKEN"
-            return ModelServerError(what or f"{repo} has no such file", status=404, code="model_not_found", fix=fix)
-        if status == 429:
-            wait = _seconds(response.headers.get("retry-after", ""))
-            hint = "" if self._token else "; with HF_TOKEN set it allows more"
-            fix = f"try again in {wait:.0f} seconds{hint}" if wait else f"try again in some minutes{hint}"
-            return Failed(f"{_host(url)} has had too many requests from here", fix=fix, retry_after=wait or 1.0)
-        text = f"{_host(url)} answered with HTTP {status}" + (f": {said}" if said else "")
-        if status >= 500:
-            return Failed(text, fix="try again later", retry_after=_seconds(response.headers.get("retry-after", "")))
+            fix = f"check the name on {page}; for a private one, set HF_TOKEN to a token that may read it"
+            text = f"{repo} is not on {_host(self.endpoint)}, or is private{said}"
+            return ModelServerError(text, status=404, code="model_not_found", fix=fix)
+        text = f"{_host(url)} answered with HTTP {status}{said}"
+        if status == 429 or status >= 500:
+            after = response.headers.get("retry-after", "")
+            wait = float(after) if re.fullmatch(r"\d{1,5}", after) else 0.0
+            return Failed(text, fix=f"try again in {wait:.0f} seconds" if wait else "try again later", retry_after=wait)
         return ModelServerError(text, status=502, fix="check HF_ENDPOINT and the name")
 
 
 def unreachable(url: str, error: TransportError) -> Failed:
     """Translate a failure of the connection into an error."""
-    host = _host(url)
-    if error.kind == "dns":
-        return Failed(f"{host} was not found: there is no internet, or no name server", fix="check the connection")
-    if error.kind in ("refused", "connect", "connect_timeout"):
-        detail = f" ({error.detail})" if error.detail else ""
-        return Failed(f"{host} cannot be reached{detail}", fix="check the connection, HTTPS_PROXY and HF_ENDPOINT")
-    if error.kind == "tls":
-        fix = "check the clock and the certificates; a company's own are named by SSL_CERT_FILE"
-        return Failed(f"{host} has no certificate that can be trusted ({error.detail})", fix=fix)
-    if error.kind in ("first_byte", "idle"):
-        return Failed(f"{host} fell silent for {TIMEOUTS.idle:.0f} seconds", fix="try again")
-    return Failed(f"the connection to {host} broke off", fix="try again")
+    fix = "check the connection, the clock, HTTPS_PROXY, SSL_CERT_FILE and HF_ENDPOINT"
+    detail = f": {error.detail}" if error.detail else ""
+    return Failed(f"{_host(url)} cannot be reached, or the connection broke off ({error.kind}{detail})", fix=fix)
 
 
-def _listed(page: bytes, endpoint: str) -> list[HubFile]:
+def _led(url: str, target: str) -> str:
+    """Return the address that an answer leads to; refuse one without encryption after one with it."""
     try:
-        rows = msgspec.json.decode(page)
-        return [_file(row) for row in rows if row["type"] == "file"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        fix = "check HF_ENDPOINT: it has to be a hub with Hugging Face's API"
-        raise ModelServerError(f"{_host(endpoint)} answered with no list of files", status=502, fix=fix) from None
+        full = urljoin(url, target)
+    except ValueError:
+        full = target
+    origin = _origin(full)
+    if origin is None or (url.startswith("https:") and origin[0] != "https"):
+        text = f"{_host(url)} redirects to {full[:80]!r}, which is no address, or one without encryption"
+        raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
+    return full
 
 
-def _file(row: dict[str, Any]) -> HubFile:
-    lfs = cast("dict[str, Any]", row.get("lfs") or {})
-    size, sha = lfs.get("size", row["size"]), str(lfs.get("oid", "")).removeprefix("sha256:").lower()
-    if not isinstance(size, int) or size < 0 or (sha and not re.fullmatch(r"[0-9a-f]{64}", sha)):
-        raise ValueError("an invalid size or hash")
-    git = str(row.get("oid", "")).lower()
-    return HubFile(str(row["path"]), size, sha, git if not sha and re.fullmatch(r"[0-9a-f]{40}", git) else "")
-
-
-def _reason(body: bytes) -> str:
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port; None if it is no address on the web."""
     try:
-        value: Any = msgspec.json.decode(body)
-        text = str(value["error"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:200])
-
-
-def _seconds(value: str) -> float:
-    return min(float(value), 86_400.0) if re.fullmatch(r"\d{1,6}(\.\d+)?", value) else 0.0
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname or "", parts.port or default
-
-
-def _is_origin(url: str) -> bool:
-    try:
-        return bool(_origin(url)[1])
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:  # an invalid port, or half an IPv6 address
-        return False
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname and parts.scheme in ("http", "https") else None
 
 
 def _host(url: str) -> str:
-    parts = urlsplit(url)
-    return parts.netloc.rpartition("@")[2] or url
+    return urlsplit(url).netloc.rpartition("@")[2] or url

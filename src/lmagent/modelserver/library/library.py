@@ -1,4 +1,4 @@
-"""Library: all models that this machine can run or reach; the `Catalogue` of `spec.py`.
+"""Library: all models that this machine can run or reach.
 
 Its folder (`<agent_data_dir>/models`) has GGUF files in any depth, folders of Transformers models, and settings. The
 models of LM Studio and Ollama are used where they are and never changed.
@@ -21,14 +21,9 @@ from lmagent.modelserver.library.scan import FoundModel, ModelScanner, Stamp, lo
 from lmagent.modelserver.library.sheet import Sheet, read_sheet
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
 
-WHOLE_TYPES = ("f32", "f16", "bf16")
-"""Types of the cache that are not quantised."""
-
-TORCH_BYTES = 1 << 30
-"""Memory that torch and its interpreter take besides the weights."""
-
-NO_MODELS = ("projector", "adapter", "other")
-"""Kinds of files that are no models by themselves."""
+WHOLE_TYPES = ("f32", "f16", "bf16")  # types of the cache that are not quantised
+TORCH_BYTES = 1 << 30  # memory that torch and its interpreter take besides the weights
+NO_MODELS = ("projector", "adapter", "other")  # kinds of files that are no models by themselves
 
 
 class Details(Struct, frozen=True):
@@ -39,13 +34,6 @@ class Details(Struct, frozen=True):
     sheet: Sheet = Sheet()  # the settings file that counts
     fix: str = ""  # what to do if it is broken
     notes: tuple[str, ...] = ()  # things to know about it
-
-
-class Companion(Struct, frozen=True):
-    """A file that is not a model by itself: a projector, an adapter, a vocabulary."""
-
-    path: Path
-    kind: str
 
 
 class Library:
@@ -66,15 +54,17 @@ class Library:
         self._stamps: tuple[Stamp, ...] | None = None
         self._named: tuple[Path, ...] = ()  # files that settings name, and that may come or go
         self._details: tuple[Details, ...] = ()
-        self._companions: tuple[Companion, ...] = ()
+        self._companions: tuple[GgufFacts, ...] = ()
 
     def entries(self) -> Sequence[ModelEntry]:
-        return [self._timed(details.entry) for details in self.all()]
-
-    def _timed(self, entry: ModelEntry) -> ModelEntry:
-        if self._ttl is None or entry.settings.ttl != ModelSettings().ttl:
-            return entry
-        return replace(entry, settings=replace(entry.settings, ttl=self._ttl))
+        entries = [details.entry for details in self.all()]
+        if self._ttl is None:
+            return entries
+        own = ModelSettings().ttl
+        return [
+            replace(entry, settings=replace(entry.settings, ttl=self._ttl)) if entry.settings.ttl == own else entry
+            for entry in entries
+        ]
 
     def find(self, name: str) -> ModelEntry:
         return names.find(self.entries(), name)
@@ -91,7 +81,8 @@ class Library:
                 self._stamps = (*seen.stamps, *map(stamp, self._named))
             return self._details
 
-    def companions(self) -> Sequence[Companion]:
+    def companions(self) -> Sequence[GgufFacts]:
+        """Return the files that are no models by themselves: projectors, adapters, vocabularies."""
         self.all()
         return self._companions
 
@@ -99,10 +90,10 @@ class Library:
         sheets = _Sheets(self.folder, files)
         taken: set[str] = set()
         made: list[Details] = []
-        companions: list[Companion] = []
+        companions: list[GgufFacts] = []
         for item in found:
             if item.facts is not None and item.facts.kind in NO_MODELS:
-                companions.append(Companion(item.path, item.facts.kind))
+                companions.append(item.facts)
                 continue
             name = names.unique_name(item.name, item.source, taken)
             made.append(_local(item, name, sheets))
@@ -123,14 +114,11 @@ class Library:
             return Details(replace(entry, broken=error.message), fix=error.fix, sheet=Sheet(path))
         if not sheet.upstream:
             why = f"{path} has settings, but there is no model of that name"
-            fix = (
-                'rename the file to the name of a model (lmagent models list), or add: upstream = "http://HOST:PORT/v1"'
-            )
+            fix = 'rename the file to the name of a model (lmagent models list), or add: upstream = "http://HOST/v1"'
             return Details(replace(entry, engine="llama", source="library", broken=why), fix=fix, sheet=sheet)
         key = self._env.get(sheet.key_env, "") if sheet.key_env else ""
-        entry = replace(
-            entry, settings=sheet.settings, url=sheet.upstream, upstream=sheet.upstream_model or path.stem, key=key
-        )
+        model = sheet.upstream_model or path.stem
+        entry = replace(entry, settings=sheet.settings, url=sheet.upstream, upstream=model, key=key)
         if sheet.key_env and not key:
             why = f"the variable {sheet.key_env}, which {path} names for the key, is not set"
             return Details(replace(entry, broken=why), fix=f"type: export {sheet.key_env}=KEY", sheet=sheet)
@@ -170,7 +158,7 @@ class _Sheets:
 
 def _local(item: FoundModel, name: str, sheets: _Sheets) -> Details:
     """Return the details of a model that is run here."""
-    entry = ModelEntry(name, item.engine, item.path, source=item.source, size=_size(item))
+    entry = ModelEntry(name, item.engine, item.path, source=item.source, size=max(0, stamp(item.path)[1]))
     path = sheets.of(item, name)
     sheet = Sheet()
     try:
@@ -196,16 +184,15 @@ def _loadable(item: FoundModel, entry: ModelEntry, sheet: Sheet) -> Details:
     for key in ("template", "mmproj"):
         file = getattr(settings, key)
         if file and not os.path.isfile(file):
-            why = f"{sheet.path} names {file} as {key}, and there is no such file"
-            raise ModelServerError(
-                why, status=422, code="bad_settings", fix="correct the path: it counts from that file"
-            )
+            why = f"{sheet.path} names {file!r} as {key}, and there is no such file"
+            raise ModelServerError(why, status=422, code="bad_settings", fix="the path counts from that file")
     if item.facts is None:
-        size = sum(_bytes(file) for file in item.path.glob("*.safetensors"))
+        size = sum(max(0, stamp(file)[1]) for file in item.path.glob("*.safetensors"))
         return Details(replace(entry, settings=settings, size=size, needed=size + TORCH_BYTES), sheet=sheet)
     facts = item.facts
     if facts.kind in ("embedding", "reranker") and "embedding" not in sheet.given:
-        settings = replace(settings, embedding=True, pooling=settings.pooling or _pooling(facts))
+        pooling = settings.pooling or ("rank" if facts.kind == "reranker" else "")
+        settings = replace(settings, embedding=True, pooling=pooling)
     _check_cache(facts, settings, sheet)
     settings = replace(settings, context=context_of(facts, settings))
     needed = needed_bytes(facts, settings) + (os.path.getsize(settings.mmproj) if settings.mmproj else 0)
@@ -217,15 +204,8 @@ def _check_cache(facts: GgufFacts, settings: ModelSettings, sheet: Sheet) -> Non
     """Check that heads fill whole blocks of 32 numbers, as the engine needs for a quantised cache."""
     for key, length in (("cache_type_k", facts.key_length), ("cache_type_v", facts.value_length)):
         if getattr(settings, key) not in WHOLE_TYPES and length % 32:
-            kind = getattr(settings, key)
-            why = (
-                f'{sheet.path} sets {key} = "{kind}", which needs heads of a multiple of 32 numbers; they have {length}'
-            )
+            why = f"{sheet.path}: {key} needs heads of a multiple of 32 numbers; they have {length}"
             raise ModelServerError(why, status=422, code="bad_settings", fix=f'set {key} = "f16", or leave it out')
-
-
-def _pooling(facts: GgufFacts) -> str:
-    return "rank" if facts.kind == "reranker" else ""
 
 
 def _notes(item: FoundModel, facts: GgufFacts, entry: ModelEntry) -> tuple[str, ...]:
@@ -239,27 +219,17 @@ def _notes(item: FoundModel, facts: GgufFacts, entry: ModelEntry) -> tuple[str, 
     return tuple(notes)
 
 
-def _size(item: FoundModel) -> int:
-    return _bytes(item.path) if item.facts is None else item.facts.size
-
-
-def _bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size if path.is_file() else 0
-    except OSError:
-        return 0
-
-
 def _with_drafts(made: Sequence[Details]) -> list[Details]:
     """Check the draft models, and count their memory."""
     usable = [details.entry for details in made if not details.entry.broken and details.entry.engine == "llama"]
-    return [_with_draft(details, usable) if details.entry.settings.draft else details for details in made]
+    return [
+        _with_draft(details, usable) if details.entry.settings.draft and details.entry in usable else details
+        for details in made
+    ]
 
 
 def _with_draft(details: Details, usable: Sequence[ModelEntry]) -> Details:
     entry = details.entry
-    if entry.broken or entry.engine != "llama":
-        return details
     try:
         draft = names.find([other for other in usable if other.name != entry.name], entry.settings.draft)
     except ModelServerError as error:

@@ -18,17 +18,10 @@ from lmagent.modelserver.library.facts import GgufFacts
 from lmagent.modelserver.library.quant import CACHE_BYTES
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelSettings
 
-BATCH = 512
-"""Tokens that are computed at once (llama.cpp's `n_ubatch`)."""
-
-ENGINE_BYTES = 64 << 20
-"""Bytes of a worker with a tiny model: 33 to 41 MB measured, and room for its threads."""
-
-RESERVE = 0.1
-"""Share of the free memory that is left alone."""
-
-GPU_RESERVE = 512 << 20
-"""Bytes of a graphics card that are left for its driver and the screen."""
+BATCH = 512  # tokens that are computed at once (llama.cpp's `n_ubatch`)
+ENGINE_BYTES = 64 << 20  # bytes of a worker with a tiny model: 33 to 41 MB measured, and room for its threads
+RESERVE = 0.1  # share of the free memory that is left alone
+GPU_RESERVE = 512 << 20  # bytes of a graphics card that are left for its driver and the screen
 
 
 def context_of(facts: GgufFacts, settings: ModelSettings) -> int:

@@ -10,8 +10,7 @@ from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
 _ODD = re.compile(r"[^a-z0-9._:+-]+")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
-SHOWN = 8
-"""Candidates that an error lists."""
+SHOWN = 8  # candidates that an error lists
 
 
 def short_name(stem: str) -> str:
@@ -37,7 +36,7 @@ def unique_name(name: str, origin: str, taken: set[str]) -> str:
 
 
 def find(entries: Sequence[ModelEntry], asked: str) -> ModelEntry:
-    """Return the model that a name means; see `spec.Catalogue.find`.
+    """Return the model that a name means; exact, in another case, without `:latest` or `.gguf`, or by a unique part.
 
     All separators are equal in a part of a name (`qwen3:8b` finds `qwen3-8b-q4_k_m`), and a broken model is only found
     if no other fits.

@@ -74,7 +74,8 @@ def choose(repo: str, files: Sequence[HubFile], variant: str) -> ModelChoice:
     projectors = sorted((file for file in ggufs if "mmproj" in file.name.lower()), key=_projector_rank)
     variants = _variants([file for file in ggufs if "mmproj" not in file.name.lower() and "imatrix" not in file.name])
     if not variants:
-        raise _no_gguf(repo, files)
+        fix = f"look for one that has: {repo}-GGUF, or the repositories that Hugging Face lists as its quantisations"
+        raise ModelServerError(f"{repo} has no GGUF", status=400, code="no_gguf", fix=fix)
     hits = _matching(variants, variant) if variant else variants
     if not hits:
         raise _error(f"{repo} has no {variant!r}", variants)
@@ -85,7 +86,11 @@ def choose(repo: str, files: Sequence[HubFile], variant: str) -> ModelChoice:
             raise _error(f"several models of {repo} fit" + (f" {variant!r}" if variant else ""), ranked)
         hits = ranked
     chosen = hits[0]
-    _complete(repo, chosen)
+    numbers = [split_of(Path(file.name))[1] for file in chosen.files]
+    count = split_of(Path(chosen.files[0].name))[2]
+    if numbers != list(range(1, count + 1)):
+        text = f"{repo} has only {len(numbers)} of the {count} parts of {chosen.name}"
+        raise ModelServerError(text, status=502, code="model_broken", fix="choose another quantisation")
     return ModelChoice(chosen, tuple(item for item in variants if item != chosen), tuple(projectors))
 
 
@@ -118,14 +123,6 @@ def _variants(files: Sequence[HubFile]) -> list[Variant]:
     ]
 
 
-def _complete(repo: str, chosen: Variant) -> None:
-    numbers = [split_of(Path(file.name))[1] for file in chosen.files]
-    count = split_of(Path(chosen.files[0].name))[2]
-    if numbers != list(range(1, count + 1)):
-        text = f"{repo} has only {len(numbers)} of the {count} parts of {chosen.name}"
-        raise ModelServerError(text, status=502, code="model_broken", fix="choose another quantisation")
-
-
 def _rank(variant: Variant) -> tuple[int, int]:
     place = PREFERENCE.index(variant.quant) if variant.quant in PREFERENCE else len(PREFERENCE)
     return place, int("ud-" in variant.name.lower())
@@ -143,17 +140,7 @@ def _error(text: str, variants: Sequence[Variant]) -> ModelServerError:
     return ModelServerError(text, status=400, code="bad_name", fix=fix)
 
 
-def _no_gguf(repo: str, files: Sequence[HubFile]) -> ModelServerError:
-    fix = f"look for one that has: {repo}-GGUF, or the repositories that Hugging Face lists as its quantisations"
-    if any(file.name.endswith(".safetensors") for file in files):
-        text = f"{repo} has no GGUF but safetensors, which the engine transformers runs"
-        return ModelServerError(text, status=400, code="no_gguf", fix=fix)
-    return ModelServerError(f"{repo} has no GGUF", status=400, code="no_gguf", fix=fix)
-
-
-SPARE = 256 << 20
-"""Bytes of the disk that are left free."""
-
+SPARE = 256 << 20  # bytes of the disk that are left free
 _NAME = re.compile(r"[A-Za-z0-9_][\w .+()\[\],@=-]{0,200}", re.ASCII)
 
 
@@ -196,11 +183,13 @@ class Puller:
         try:
             for file, target in zip(files, targets, strict=True):
                 if not is_there(file, target):
-                    _make(home)
+                    make_private(home)
                     await FileDownload(self._hub, asked.repo, file, target, self._ports).run()
                     fetched = True
-        except BaseException:
-            self._tidy(home)
+        except BaseException as error:
+            remove_empty(home, self._folder)
+            if isinstance(error, OSError):
+                raise unwritable(home, error) from error
             raise
         return PulledModel(tuple(targets), fetched, choice, asked.repo)
 
@@ -213,11 +202,11 @@ class Puller:
         return self._folder.joinpath(*(_safe(part) for part in parts))
 
     def _check_space(self, files: Sequence[HubFile], targets: Sequence[Path]) -> None:
-        missing = sum(
-            file.size - min(_size(part_of(target)), file.size)
-            for file, target in zip(files, targets, strict=True)
-            if not is_there(file, target)
-        )
+        missing = 0
+        for file, target in zip(files, targets, strict=True):
+            part = part_of(target)
+            have = part.stat().st_size if part.is_file() else 0
+            missing += 0 if is_there(file, target) else max(0, file.size - have)
         folder = self._folder
         while not folder.exists():
             folder = folder.parent
@@ -227,14 +216,15 @@ class Puller:
             fix = "make room, choose a smaller quantisation, or set AGENT_DATA_DIR to a folder on a larger disk"
             raise ModelServerError(text, status=507, code="disk_full", fix=fix)
 
-    def _tidy(self, home: Path) -> None:
-        """Remove folders that stayed empty."""
-        while home != self._folder and self._folder in home.parents:
-            try:
-                home.rmdir()
-            except OSError:
-                return
-            home = home.parent
+
+def remove_empty(folder: Path, root: Path) -> None:
+    """Remove the empty folders from this one up to `root`, which stays."""
+    while root in folder.parents:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
 
 
 def _described(choice: ModelChoice) -> str:
@@ -243,23 +233,9 @@ def _described(choice: ModelChoice) -> str:
     return f"{taken}; there are also {others}" if others else taken
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _safe(name: str) -> str:
     """Return a hub's file name if it is safe on this disk."""
     if not _NAME.fullmatch(name) or name.endswith((".", " ")):
         fix = "fetch it by hand, and take it in: lmagent models import FILE"
         raise ModelServerError(f"the hub has a file with the odd name {name[:80]!r}", status=502, fix=fix)
     return name
-
-
-def _make(folder: Path) -> None:
-    try:
-        make_private(folder)
-    except OSError as error:
-        raise unwritable(folder, error) from error

@@ -30,17 +30,7 @@ _FILE_TYPES = """
 FILE_TYPES = {int(number): name for number, name in (row.split(":") for row in _FILE_TYPES.split())}
 """`general.file_type`, by number."""
 
-CACHE_BYTES: dict[str, float] = {
-    "f32": 4.0,
-    "f16": 2.0,
-    "bf16": 2.0,
-    "q8_0": 34 / 32,
-    "q5_1": 24 / 32,
-    "q5_0": 22 / 32,
-    "q4_1": 20 / 32,
-    "q4_0": 18 / 32,
-    "iq4_nl": 18 / 32,
-}
+CACHE_BYTES = {name.lower(): size / count for name, count, size in TYPES.values()}
 """Bytes of one number in the cache of keys and values."""
 
 PREFERENCE = (

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.modelserver.library.facts import GgufFacts, parts_of, read_facts, split_of
 from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder, ollama_models, walk
 from lmagent.modelserver.library.names import short_name
 from lmagent.modelserver.spec import Engine, ModelServerError
 
-Stamp = tuple[str, int, int]
-"""A file as it was: path, bytes, nanoseconds of its last change."""
+Stamp = tuple[str, int, int]  # A file as it was: path, bytes, nanoseconds of its last change
 
 
 class FoundModel(Struct, frozen=True):
@@ -35,8 +35,6 @@ class FoundModel(Struct, frozen=True):
 
 
 class DiskSnapshot(Struct, frozen=True):
-    """The files at one moment; equal `stamps` mean that nothing changed."""
-
     stamps: tuple[Stamp, ...]  # every file that counts; equal stamps mean that nothing changed
     library: tuple[Path, ...]  # files in the library
     studios: tuple[tuple[Path, tuple[Path, ...]], ...]  # LM Studio's folders with their files
@@ -63,7 +61,7 @@ def stamp(path: Path) -> Stamp:
     """Return the state of a file; its size is -1 if it does not exist."""
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # a name with a zero byte is no file's either
         return str(path), -1, 0
     return str(path), status.st_size, status.st_mtime_ns
 
@@ -72,76 +70,50 @@ class ModelScanner:
     """A reader of headers, which reads a header again only if its file changed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Stamp, ...], GgufFacts | ModelServerError] = {}
+        self._known: dict[tuple[Stamp, ...], GgufFacts] = {}
 
     def models(self, folder: Path, seen: DiskSnapshot) -> list[FoundModel]:
         """Return all that may be models, the library's own first, and each file once."""
-        before, self._known = self._known, {}
-        found = self._ggufs(seen.library, "library", before, root=folder)
+        found = self._ggufs(seen.library, "library", folder)
         found += _checkpoints(seen.library)
         for root, files in seen.studios:
-            found += self._ggufs(files, "lmstudio", before, root=root)
+            found += self._ggufs(files, "lmstudio", root)
         if seen.ollama is not None:
-            found += self._ollama(seen.ollama, before)
+            found += self._ollama(seen.ollama)
         return _once(found)
 
-    def _ggufs(self, files: Iterable[Path], source: str, before: _Known, *, root: Path) -> list[FoundModel]:
+    def _ggufs(self, files: Iterable[Path], source: str, root: Path) -> list[FoundModel]:
         groups: dict[tuple[Path, str, int], Path] = {}
         for file in files:
             if file.name.lower().endswith(".gguf"):
                 stem, _, count = split_of(file)
                 groups.setdefault((file.parent, stem.lower(), count), file)
-        found: list[FoundModel] = []
-        for file in groups.values():
-            stem = split_of(file)[0]
-            facts = self._facts(file, before)
-            item = FoundModel(stem, short_name(stem), file, source)
-            found.append(_read(item, facts))
+        stems = [(split_of(file)[0], file) for file in groups.values()]
+        found = [self._read(FoundModel(stem, short_name(stem), file, source)) for stem, file in stems]
         return _with_projectors(found, root)
 
-    def _ollama(self, folder: Path, before: _Known) -> list[FoundModel]:
+    def _ollama(self, folder: Path) -> list[FoundModel]:
         found: list[FoundModel] = []
         for model in ollama_models(folder):
-            item = FoundModel(model.name, short_name(model.name), model.path, "ollama", context=model.context)
-            if model.problem:
-                found.append(_changed(item, problem=model.problem))
-                continue
-            item = _read(_changed(item, projector=model.projector), self._facts(model.path, before))
+            item = FoundModel(model.name, short_name(model.name), model.path, "ollama", problem=model.problem)
+            if not model.problem:
+                item = self._read(replace(item, projector=model.projector, context=model.context))
             if model.template and item.facts is not None and not item.facts.template:
                 note = "its template is of Ollama's own kind; the engine takes ChatML unless settings name a template"
-                item = _changed(item, note=note)
+                item = replace(item, note=note)
             found.append(item)
         return found
 
-    def _facts(self, file: Path, before: _Known) -> GgufFacts | ModelServerError:
+    def _read(self, item: FoundModel) -> FoundModel:
         try:
-            parts = parts_of(file)
-        except (OSError, ModelServerError):
-            parts = (file,)
-        key = (stamp(file), *map(stamp, parts))
-        known = before.get(key) or self._known.get(key)
-        if known is None or isinstance(known, ModelServerError):
-            try:
-                known = read_facts(file)
-            except ModelServerError as error:
-                known = error
-        self._known[key] = known
-        return known
-
-
-_Known = dict[tuple[Stamp, ...], GgufFacts | ModelServerError]
-
-
-def _read(item: FoundModel, facts: GgufFacts | ModelServerError) -> FoundModel:
-    if isinstance(facts, ModelServerError):
-        return _changed(item, problem=facts.message, fix=facts.fix)
-    return _changed(item, facts=facts, path=facts.path)
-
-
-def _changed(item: FoundModel, **changes: object) -> FoundModel:
-    from msgspec.structs import replace
-
-    return replace(item, **changes)
+            key = (stamp(item.path), *map(stamp, parts_of(item.path)))
+            facts = self._known.get(key) or read_facts(item.path)
+        except OSError as error:
+            return replace(item, problem=f"{item.path} cannot be read: {error.strerror or error}")
+        except ModelServerError as error:
+            return replace(item, problem=error.message, fix=error.fix)
+        self._known[key] = facts
+        return replace(item, facts=facts, path=facts.path)
 
 
 def _with_projectors(found: list[FoundModel], root: Path) -> list[FoundModel]:
@@ -150,11 +122,10 @@ def _with_projectors(found: list[FoundModel], root: Path) -> list[FoundModel]:
     for item in found:
         if item.facts is not None and item.facts.kind == "projector" and item.path.parent != root:
             by_folder.setdefault(item.path.parent, []).append(item.path)
+    alone = {folder: there[0] for folder, there in by_folder.items() if len(there) == 1}
     return [
-        _changed(item, projector=there[0])
-        if item.facts is not None
-        and item.facts.kind == "chat"
-        and len(there := by_folder.get(item.path.parent, [])) == 1
+        replace(item, projector=alone.get(item.path.parent))
+        if item.facts is not None and item.facts.kind == "chat"
         else item
         for item in found
     ]

@@ -13,18 +13,18 @@ key_env = "OFFICE_KEY"
 from __future__ import annotations
 
 import difflib
+import os.path
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from lmagent.config.files import line_of
 from lmagent.core.decoding import convert
 from lmagent.modelserver.spec import ModelServerError, ModelSettings
-
-POOLINGS = ("", "none", "mean", "cls", "last", "rank")
 
 UPSTREAM_KEYS: dict[str, str] = {
     "upstream": "base URL of another OpenAI-compatible server (`http://host:11434/v1`); makes this an upstream model",
@@ -33,10 +33,10 @@ UPSTREAM_KEYS: dict[str, str] = {
 }
 """Keys that only a model on another server has, with their meanings."""
 
-_LOWEST: dict[str, float] = {"context": 0, "gpu_layers": -1, "parallel": 1, "threads": 0, "ttl": 0, "sleep": 0}
-_HIGHEST: dict[str, float] = {"context": 1 << 24, "gpu_layers": 10_000, "parallel": 64, "threads": 1024}
-_SMALLEST_CONTEXT = 256
 MAX_BYTES = 1 << 20
+
+
+_ADDRESS = r"^(https?://([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/\S*)?)?$"
 
 
 class Sheet(Struct, frozen=True):
@@ -48,137 +48,52 @@ class Sheet(Struct, frozen=True):
     key_env: str = ""  # environment variable with that server's key
 
 
+KEYS: dict[str, Any] = {
+    **get_type_hints(ModelSettings, include_extras=True),
+    **dict.fromkeys(UPSTREAM_KEYS, str),
+    "upstream": Annotated[str, Meta(pattern=_ADDRESS)],
+}
+"""Every key with its type."""
+
+
 def read_sheet(path: Path) -> Sheet:
     """Read a settings file; an error names file, line and the allowed values."""
-    text = _read(path)
     try:
+        text = path.read_text(encoding="utf-8-sig") if path.stat().st_size <= MAX_BYTES else "it is too large"
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _wrong(path, f"is no TOML: {error}", 'write one `key = value` a line, with texts in "quotes"') from None
-    except RecursionError:
-        raise _wrong(path, "is nested too deeply", "write one `key = value` a line") from None
-    except ValueError:  # Python reads no number of more than 4300 digits
-        raise _wrong(path, "has a number that is far too long", "shorten it") from None
-    given = frozenset(values)
-    for key in values:
+    except (OSError, ValueError, RecursionError) as error:
+        fix = 'write one `key = value` a line, with texts in "quotes", as UTF-8'
+        raise _wrong(path, f"cannot be read as settings in TOML: {error}", fix) from None
+    for key, value in values.items():
+        where = f"line {line_of(text, key) or '?'}"
         if key not in KEYS:
-            raise _unknown(path, text, key)
+            near = difflib.get_close_matches(key, KEYS, 1)
+            fix = f"did you mean {near[0]}?" if near else f"the keys are: {', '.join(KEYS)}"
+            raise _wrong(path, f"{where}: there is no setting {key!r}", fix)
+        try:
+            convert(value, KEYS[key])
+        except msgspec.ValidationError as error:
+            raise _wrong(path, f"{where}: {key}: {str(error)[:200]}", f"{key} has to be {allowed(key)}") from None
+    given = frozenset(values)
     more = {key: values.pop(key) for key in UPSTREAM_KEYS if key in values}
-    for key, value in {**more, **values}.items():
-        _check(path, text, key, value)
     settings = convert(values, ModelSettings)
-    if settings.flash_attention == "off" and settings.cache_type_v not in ("f32", "f16", "bf16"):
-        where = _place(text, "cache_type_v")
-        fix = 'set flash_attention = "auto", or cache_type_v = "f16"'
-        raise _wrong(path, f"{where}: the engine quantises cached values only with flash attention", fix)
-    if not more.get("upstream") and given & {"upstream_model", "key_env"}:
-        raise _wrong(
-            path, "names a model of another server, but not the server", 'add: upstream = "http://HOST:PORT/v1"'
-        )
-    return Sheet(path, _absolute(settings, path.parent), given, **more)
-
-
-KEYS: dict[str, Any] = {**get_type_hints(ModelSettings), **dict.fromkeys(UPSTREAM_KEYS, str)}
-"""Every key with its type."""
+    files = {key: getattr(settings, key) for key in ("template", "mmproj")}
+    absolute = {key: os.path.join(path.parent, os.path.expanduser(name)) for key, name in files.items() if name}
+    return Sheet(path, replace(settings, **absolute), given, **more)
 
 
 def allowed(key: str) -> str:
     """Describe the values that a key may have."""
     kind = KEYS[key]
-    if key == "pooling":
-        return "one of " + ", ".join(f'"{name}"' for name in POOLINGS)
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f'"{name}"' for name in get_args(kind))
     if kind is bool:
         return "true or false"
-    if kind is str:
+    if kind is str or key == "upstream":
         return "a text in quotes"
-    noun = "a whole number" if kind is int else "a number of seconds"
-    bounds = f"{noun} from {int(_LOWEST[key])}"
-    return f"{bounds} to {int(_HIGHEST[key])}" if key in _HIGHEST else bounds
-
-
-def _check(path: Path, text: str, key: str, value: Any) -> None:
-    kind = KEYS[key]
-    if key == "pooling":
-        fine = value in POOLINGS
-    elif get_origin(kind) is Literal:
-        fine = isinstance(value, str) and value in get_args(kind)
-    elif kind in (bool, str):
-        fine = isinstance(value, kind)
-    else:
-        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-        fine = number and _LOWEST[key] <= value <= _HIGHEST.get(key, 1e12)
-        fine = fine and not (key == "context" and 0 < value < _SMALLEST_CONTEXT)
-    if not fine:
-        shown = _shown(value)
-        more = f" (0 or at least {_SMALLEST_CONTEXT})" if key == "context" else ""
-        raise _wrong(path, f"{_place(text, key)}: {key} is {shown}", f"{key} has to be {allowed(key)}{more}")
-    if key in ("template", "mmproj") and not _is_path(str(value)):
-        raise _wrong(path, f"{_place(text, key)}: {key} is no path of a file", "correct it, or leave it out")
-    if key == "upstream" and not _is_address(str(value)):
-        raise _wrong(path, f"{_place(text, key)}: {value!r} is no address", 'write "http://HOST:PORT/v1"')
-
-
-def _shown(value: object) -> str:
-    """Return a wrong value if it is short, else its kind."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
-        text = ""
-    if 0 < len(text) < 60:
-        return text
-    kinds = (int, "a whole number that is far too large"), (str, "a long text"), (list, "a list"), (dict, "a table")
-    return next((what for kind, what in kinds if isinstance(value, kind)), "no such thing")
-
-
-def _is_address(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def _is_path(value: str) -> bool:
-    """Tell whether a text can name a file: no zero byte, and a home folder that exists."""
-    try:
-        Path(value).expanduser()
-    except RuntimeError:
-        return False
-    return "\0" not in value
-
-
-def _unknown(path: Path, text: str, key: str) -> ModelServerError:
-    near = difflib.get_close_matches(key, KEYS, 1)
-    fix = f"did you mean {near[0]}?" if near else f"the keys are: {', '.join(KEYS)}"
-    return _wrong(path, f"{_place(text, key)}: there is no setting {key!r}", fix)
-
-
-def _place(text: str, key: str) -> str:
-    line = line_of(text, key)
-    return f"line {line}" if line else "a line"
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise _wrong(path, "is too large for a file of settings", "shorten it, or remove it")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise _wrong(path, f"cannot be read: {error.strerror or error}", "check its permissions") from None
-    except UnicodeDecodeError:
-        raise _wrong(path, "is no UTF-8 text", "save it as UTF-8") from None
-
-
-def _absolute(settings: ModelSettings, folder: Path) -> ModelSettings:
-    """Resolve files beside the settings file."""
-    from msgspec.structs import replace
-
-    def full(name: str) -> str:
-        return str(folder / Path(name).expanduser()) if name else ""
-
-    return replace(settings, template=full(settings.template), mmproj=full(settings.mmproj))
+    base, bounds = get_args(kind)
+    noun = "a whole number" if base is int else "a number of seconds"
+    return f"{noun} from {bounds.ge}" + (f" to {bounds.le}" if base is int else "")
 
 
 def _wrong(path: Path, why: str, fix: str) -> ModelServerError:

@@ -25,34 +25,17 @@ class Suggestion(Struct, frozen=True):
         return int(self.memory * (1 << 30))
 
 
-SUGGESTIONS: tuple[Suggestion, ...] = (
-    Suggestion(
-        "qwen3-0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0", 0.7, 3, "for trying things out; too small for real tasks", False
-    ),
+SUGGESTIONS = (
+    Suggestion("qwen3-0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0", 0.7, 3, "for trying things out; too small to work", False),
     Suggestion("qwen3-1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0", 1.9, 4, "calls single tools; small machines"),
-    Suggestion(
-        "gemma-3-4b", "ggml-org/gemma-3-4b-it-GGUF", "Q4_K_M", 2.5, 6, "writes well, sees images; weak at tools", False
-    ),
+    Suggestion("gemma-3-4b", "ggml-org/gemma-3-4b-it-GGUF", "Q4_K_M", 2.5, 6, "sees images; weak at tools", False),
     Suggestion("qwen3-4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M", 2.5, 6, "the smallest for short chains of tool calls"),
     Suggestion("qwen3-8b", "Qwen/Qwen3-8B-GGUF", "Q4_K_M", 5.1, 8, "good all-rounder with tools for 16 GB machines"),
     Suggestion("qwen3-14b", "Qwen/Qwen3-14B-GGUF", "Q4_K_M", 9.1, 12, "steadier than 8b; slow without a graphics card"),
+    Suggestion("gemma-3-12b", "ggml-org/gemma-3-12b-it-GGUF", "Q4_K_M", 7.4, 14, "sees images; weak at tools", False),
+    Suggestion("gpt-oss-20b", "ggml-org/gpt-oss-20b-GGUF", "MXFP4", 12.2, 14, "fast, strong at tools"),
     Suggestion(
-        "gemma-3-12b",
-        "ggml-org/gemma-3-12b-it-GGUF",
-        "Q4_K_M",
-        7.4,
-        14,
-        "writes well in many languages, sees images; weak at tools",
-        False,
-    ),
-    Suggestion("gpt-oss-20b", "ggml-org/gpt-oss-20b-GGUF", "MXFP4", 12.2, 14, "fast (3.6B active), strong at tools"),
-    Suggestion(
-        "qwen3-30b-a3b",
-        "unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF",
-        "Q4_K_M",
-        18.7,
-        20,
-        "fast (3B active), strong at tools",
+        "qwen3-30b-a3b", "unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF", "Q4_K_M", 18.7, 20, "fast, strong at tools"
     ),
     Suggestion(
         "qwen3-coder-30b", "unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF", "Q4_K_M", 18.7, 20, "as fast, made for code"
@@ -64,8 +47,7 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
 NOTE = "These are suggestions by size, from what their makers publish; they were not measured on this machine."
 
 
-SHARE = 0.75
-"""Share of the machine's memory that a model may take beside the system and a browser."""
+SHARE = 0.75  # share of the machine's memory that a model may take beside the system and a browser
 
 
 def recommended(total: int) -> Sequence[Suggestion]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from lmagent.modelserver.library.download import gigabytes, unwritable
 from lmagent.modelserver.library.facts import GgufFacts, read_facts, split_of
-from lmagent.modelserver.library.gguf import broken
 from lmagent.modelserver.library.library import Details
 from lmagent.modelserver.library.names import short_name
+from lmagent.modelserver.library.pull import remove_empty
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.store.files import make_private
 
@@ -21,12 +22,11 @@ Way = Literal["copy", "move", "link"]
 
 def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[GgufFacts, tuple[Path, ...]]:
     """Import all parts of a GGUF file; return its facts and the new files."""
-    if source.is_dir():
-        raise _no_file(source)
     facts = read_facts(source)
     parts = facts.parts
     stem = _stem(source, facts, name)
-    targets = [folder / _part_name(stem, number, len(parts)) for number in range(1, len(parts) + 1)]
+    targets = [folder / f"{stem}-{number:05}-of-{len(parts):05}.gguf" for number in range(1, len(parts) + 1)]
+    targets = targets if len(parts) > 1 else [folder / f"{stem}.gguf"]
     for target in targets:
         if os.path.lexists(target):
             fix = f"choose another: --name NAME, or: lmagent models rm {stem.lower()}"
@@ -56,15 +56,11 @@ def removable(details: Details, folder: Path, there: Sequence[Details]) -> tuple
     if entry.source != "library" or not all(_inside(file, folder) for file in files):
         text = f"{entry.name} does not lie in {folder}, but at {entry.path}"
         raise ModelServerError(text, status=403, code="foreign", fix="remove it there yourself, if you mean to")
-    within = [item.entry.name for item in there if item.entry.name != entry.name and _is_beneath(item, entry.path)]
+    within = [item.entry.name for item in there if entry.path in item.entry.path.parents]
     if within:
         text = f"{entry.path} has other models in it: {', '.join(within[:8])}"
         raise ModelServerError(text, status=409, code="shared", fix="move them out of it, or remove them before")
     return (*files, *settings, *_projector(details, folder, there))
-
-
-def _is_beneath(item: Details, folder: Path) -> bool:
-    return item.entry.path != Path() and folder in item.entry.path.parents
 
 
 def _projector(details: Details, folder: Path, there: Sequence[Details]) -> tuple[Path, ...]:
@@ -89,13 +85,7 @@ def remove(paths: Sequence[Path], folder: Path) -> int:
                 path.unlink()
         except OSError as error:
             raise unwritable(path, error) from error
-        parent = path.parent
-        while parent != folder and folder in parent.parents:
-            try:
-                parent.rmdir()
-            except OSError:
-                break
-            parent = parent.parent
+        remove_empty(path.parent, folder)
     return freed
 
 
@@ -114,15 +104,6 @@ def _inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)) and path != folder
 
 
-def _no_file(source: Path) -> ModelServerError:
-    ggufs = sorted(source.glob("*.gguf"))
-    if ggufs:
-        return broken(source, "is a folder", f"name one of its files: lmagent models import {ggufs[0]}")
-    if (source / "config.json").is_file():
-        return broken(source, "is a folder of a transformers model", "move it into the library's folder as it is")
-    return broken(source, "is a folder without a GGUF", "name a .gguf file")
-
-
 def _stem(source: Path, facts: GgufFacts, name: str) -> str:
     if name:
         stem = name.removesuffix(".gguf")
@@ -138,10 +119,6 @@ def _stem(source: Path, facts: GgufFacts, name: str) -> str:
     if facts.name:  # a blob of Ollama's, whose file is called by its hash
         return short_name(f"{facts.name}-{facts.quantisation}").replace(":", "-")
     raise ModelServerError(f"{source.name} is no name for a model", status=400, code="bad_name", fix="add: --name NAME")
-
-
-def _part_name(stem: str, number: int, count: int) -> str:
-    return f"{stem}-{number:05}-of-{count:05}.gguf" if count > 1 else f"{stem}.gguf"
 
 
 def _check_space(parts: Sequence[Path], folder: Path, way: Way) -> None:
@@ -178,11 +155,8 @@ def _put(part: Path, target: Path, way: Way) -> None:
             os.link(part, target)
         return
     if way == "move":
-        try:
+        with suppress(OSError):  # another disk
             os.rename(part, target)
-        except OSError:
-            pass  # another disk
-        else:
             return
     growing = target.with_name(target.name + ".part")
     try:

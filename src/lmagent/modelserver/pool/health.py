@@ -7,23 +7,11 @@ from msgspec.structs import replace
 
 from lmagent.modelserver.engine.cause import Cause
 
-CRASHES = 3
-"""So many crashes within `WINDOW` put a model in quarantine."""
-
-WINDOW = 600.0
-"""Seconds."""
-
-BACK_OFF = 1.0
-"""Seconds before the restart after a first crash; twice as long after each further one within the window."""
-
-PAUSE = 60.0
-"""Seconds of a first quarantine; each further one is twice as long, unless the model was well for a window's time."""
-
-LONGEST_PAUSE = 3600.0
-
-RETRY = 2.0
-"""Seconds in which a load that failed is not tried again; twice as long after each further failure."""
-
+CRASHES = 3  # so many crashes within `WINDOW` put a model in quarantine
+WINDOW = 600.0  # Seconds
+BACK_OFF = 1.0  # seconds before the restart after a first crash; twice as long after each further one within the window
+PAUSE = 300.0  # seconds of a quarantine
+RETRY = 2.0  # seconds in which a load that failed is not tried again; twice as long after each further failure
 LONGEST_RETRY = 60.0
 
 
@@ -36,21 +24,16 @@ class Health(Struct, frozen=True):
     failures: int = 0  # loads in a row that failed
     refuse_until: float = 0.0  # requests are refused before, with the cause
     quarantined_until: float = 0.0  # the same, for too many crashes
-    pause: float = 0.0  # seconds of the last quarantine; 0 before the first
     cause: Cause | None = None  # of the last crash or failure
 
 
 def crashed(health: Health, now: float, cause: Cause) -> Health:
     """Return the health after the worker ended by itself."""
-    well = not health.crashes or now - health.crashes[-1] > WINDOW
-    over = health.quarantined_until > 0 and now - health.quarantined_until <= WINDOW
-    pause = 0.0 if well and not over else health.pause
     recent = (*(at for at in health.crashes if now - at <= WINDOW), now)
-    after = replace(health, crashes=recent, total=health.total + 1, cause=cause, pause=pause)
+    after = replace(health, crashes=recent, total=health.total + 1, cause=cause)
     if len(recent) < CRASHES:
         return replace(after, start_at=now + BACK_OFF * 2 ** (len(recent) - 1))
-    pause = min(LONGEST_PAUSE, 2 * pause or PAUSE)
-    return replace(after, crashes=(), quarantined_until=now + pause, pause=pause)
+    return replace(after, crashes=(), quarantined_until=now + PAUSE)
 
 
 def failed(health: Health, now: float, cause: Cause) -> Health:

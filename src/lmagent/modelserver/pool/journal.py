@@ -10,12 +10,8 @@ from pathlib import Path
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-KEPT = 500
-"""Lines that are kept."""
-
-LOOK = 0.3
-"""Seconds between two looks at a file that is followed."""
-
+KEPT = 500  # lines that are kept
+LOOK = 0.3  # seconds between two looks at a file that is followed
 _TAIL = 64 * 1024
 
 
@@ -57,46 +53,34 @@ class Journal:
 
 
 def last_lines(path: Path) -> list[str]:
-    lines, rest = _end_of(path, _size(path))
-    return [*lines, rest.decode("utf-8", "replace")] if rest else lines
-
-
-def _end_of(path: Path, size: int) -> tuple[list[str], bytes]:
-    """Return (whole lines, the beginning of the next one) at the end of the first `size` bytes."""
-    begin = max(0, size - _TAIL)
-    try:
-        with path.open("rb") as file:
-            file.seek(begin)
-            data = file.read(size - begin)
-    except OSError:
-        return [], b""
-    *lines, rest = data.split(b"\n")
-    return [line.decode("utf-8", "replace") for line in lines[bool(begin) :]], rest
+    begin = max(0, _size(path) - _TAIL)
+    lines = _read(path, begin).decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return [line for line in lines[bool(begin) :] if line or len(lines) > 1]
 
 
 async def follow_file(path: Path) -> AsyncGenerator[str]:
     """Yield the end of a file and all lines added to it, also after its rotation, without end."""
-    at = _size(path)  # before the tail is read: what comes while it is being sent is not to be missed
-    tail, rest = _end_of(path, at)
-    for line in tail:
-        yield line
+    at, rest = max(0, _size(path) - _TAIL), b""
+    whole = at == 0
     while True:
-        await anyio.sleep(LOOK)
-        size = _size(path)
-        if size < at:
+        if _size(path) < at:
             at, rest = 0, b""
-        if size == at:
-            continue
-        try:
-            with path.open("rb") as file:
-                file.seek(at)
-                data = file.read(size - at)
-        except OSError:  # just being rotated
-            continue
+        data = _read(path, at)
         at += len(data)
         *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
+        for line in lines if whole else lines[1:]:
             yield line.decode("utf-8", "replace")
+        whole = whole or bool(lines)
+        await anyio.sleep(LOOK)
+
+
+def _read(path: Path, at: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(at)
+            return file.read()
+    except OSError:  # just being rotated
+        return b""
 
 
 def _size(path: Path) -> int:

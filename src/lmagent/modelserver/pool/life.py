@@ -1,28 +1,20 @@
-"""Life: a worker from its start to its end, and the consequences of its end."""
+"""Life: what the pool knows of a model, of one life of its worker, and of a request that waits for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
-import anyio.to_thread
 from msgspec.structs import replace
 
-from lmagent.core.plurals import plural
-from lmagent.core.ports import Clock
 from lmagent.modelserver.engine.cause import Cause
 from lmagent.modelserver.library.facts import read_facts
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.library.memory import context_of
-from lmagent.modelserver.pool import health
 from lmagent.modelserver.pool.admission import Phase, ResidentModel, Want
 from lmagent.modelserver.pool.health import Health, quarantined
-from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.pool.machine import compute_threads
-from lmagent.modelserver.pool.process import StartError, Worker, Workers
-from lmagent.modelserver.pool.refusals import size
+from lmagent.modelserver.pool.process import ProcessWorker
 from lmagent.modelserver.spec import (
     DEFAULT_CONTEXT,
-    Catalogue,
     ModelEntry,
     ModelServerError,
     ModelSettings,
@@ -32,8 +24,7 @@ from lmagent.modelserver.spec import (
     WorkerSpec,
 )
 
-SLEEP_MARGIN = 1.0
-"""Seconds after the engine's own time of sleep until it surely sleeps."""
+SLEEP_MARGIN = 1.0  # seconds after the engine's own time of sleep until it surely sleeps
 
 
 class WorkerRun:
@@ -41,7 +32,7 @@ class WorkerRun:
 
     def __init__(self, entry: ModelEntry, now: float) -> None:
         self.entry = entry
-        self.worker: Worker | None = None
+        self.worker: ProcessWorker | None = None
         self.phase: Phase = "loading"
         self.active = 0
         self.used = now  # when a request last got it, or it became idle
@@ -164,78 +155,7 @@ def needed(entry: ModelEntry) -> int:
     return max(entry.needed or entry.size, 1)
 
 
-class WorkerLife:
-    def __init__(
-        self, catalogue: Catalogue, workers: Workers, clock: Clock, journal: Journal, changed: Callable[[], None]
-    ) -> None:
-        self._catalogue = catalogue
-        self._workers = workers
-        self._clock = clock
-        self._journal = journal
-        self._changed = changed
-
-    async def live(self, model: Model, run: WorkerRun) -> None:
-        """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
-        try:
-            cause = await self._load(model, run)
-            if cause is None:
-                assert run.worker is not None
-                cause = await run.worker.ended()
-                self._crashed(model, run, cause)
-            elif not run.stopping:
-                model.health = health.failed(model.health, self._clock.monotonic(), cause)
-                self._say(f"{run.entry.name}: could not be loaded: {cause}")
-        finally:
-            run.phase = "stopping"
-            if run.worker is not None:
-                with anyio.CancelScope(shield=True):
-                    await run.worker.stop()
-            model.run = None
-            run.ended.set()
-        self._changed()
-
-    async def _load(self, model: Model, run: WorkerRun) -> Cause | None:
-        """Start the worker and wait until it is ready; return the cause of a failure."""
-        began = self._clock.monotonic()
-        self._say(f"{run.entry.name}: loading")
-        try:
-            spec = await anyio.to_thread.run_sync(spec_of, run.entry, self._catalogue)
-            if run.stopping:
-                return Cause("it was unloaded while it was loading")
-            run.worker = self._workers.start(run.entry, spec)
-            await run.worker.ready()
-        except StartError as error:
-            return error.cause
-        except ModelServerError as error:
-            return Cause(error.message, error.fix)
-        except OSError as error:
-            return Cause(str(error))
-        now = self._clock.monotonic()
-        if run.stopping:
-            return Cause("it was unloaded while it was loading")
-        model.loaded_s = now - began
-        model.health = health.loaded(model.health)
-        run.loaded(now)
-        self._say(f"{run.entry.name}: ready after {model.loaded_s:.1f} s, {size(run.memory)}")
-        self._changed()
-        return None
-
-    def _crashed(self, model: Model, run: WorkerRun, cause: Cause) -> None:
-        if run.stopping:
-            self._say(f"{run.entry.name}: unloaded")
-            return
-        now = self._clock.monotonic()
-        run.crash = cause
-        model.health = health.crashed(model.health, now, cause)
-        pause = model.health.quarantined_until - now
-        kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
-        self._say(f"{run.entry.name}: crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
-
-    def _say(self, text: str) -> None:
-        self._journal.say(self._clock.now(), text)
-
-
-def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:
+def spec_of(entry: ModelEntry, catalogue: Library) -> WorkerSpec:
     draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
     return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
 

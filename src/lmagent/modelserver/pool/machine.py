@@ -11,12 +11,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-UNLIMITED = 1 << 60
-"""A control group of version 1 without a limit says a number near 2**63."""
+UNLIMITED = 1 << 60  # A control group of version 1 without a limit says a number near 2**63
 
 
 class Memory(Struct, frozen=True):
@@ -130,14 +130,6 @@ _CGROUP = Path("/sys/fs/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
 
 
-class Effort(Struct, frozen=True):
-    """The work of a process so far, which changes from moment to moment while it works."""
-
-    cpu: int = 0  # clock ticks of the processor that it used
-    memory: int = 0  # bytes that it has in memory
-    faults: int = 0  # pages that it had to read from disk
-
-
 def memory_of(pid: int) -> int:
     """Return the resident bytes of a process and the private bytes of its children; 0 if it is gone."""
     if not _PROC.joinpath("self/statm").exists():
@@ -155,13 +147,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def effort_of(pid: int) -> Effort:
-    """Return the work of a process; all zero if it is gone or unknown."""
+def effort_of(pid: int) -> Sequence[str]:
+    """Return figures that change while a process works: processor time, memory, pages read from disk."""
     try:
         fields = _PROC.joinpath(str(pid), "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return _ps_effort(pid)
-    return Effort(int(fields[11]) + int(fields[12]), int(fields[21]) * _PAGE, int(fields[9]))
+        return _output("ps", "-o", "rss=,time=", "-p", str(pid)).split()
+    return fields[11], fields[12], fields[21], fields[9]
 
 
 def physical_cores() -> int:
@@ -208,22 +200,6 @@ def _container_cores() -> int:
         return sys.maxsize
 
 
-def _ps(pid: int, fields: str) -> list[str]:
-    try:
-        done = subprocess.run(["ps", "-o", fields, "-p", str(pid)], capture_output=True, text=True, timeout=5)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.split()
-
-
 def _ps_memory(pid: int) -> int:
-    told = _ps(pid, "rss=")
-    return int(told[0]) * 1024 if told and told[0].isdigit() else 0
-
-
-def _ps_effort(pid: int) -> Effort:
-    """Read processor time as `ps` writes it, [[dd-]hh:]mm:ss.cc; only its change matters."""
-    told = _ps(pid, "rss=,time=")
-    if len(told) < 2:
-        return Effort()
-    return Effort(int("".join(filter(str.isdigit, told[1])) or 0), int(told[0]) * 1024)
+    told = _output("ps", "-o", "rss=", "-p", str(pid)).strip()
+    return int(told) * 1024 if told.isdigit() else 0

@@ -6,12 +6,10 @@ step. A lease has no cancel scope and belongs to no task: it may be taken in one
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -19,25 +17,23 @@ import anyio.to_thread
 from msgspec import Struct
 
 from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.plurals import plural
 from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.cause import Cause
 from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.errors import Lost
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool import health, refusals
 from lmagent.modelserver.pool.admission import PoolSnapshot, decide
 from lmagent.modelserver.pool.journal import Journal
-from lmagent.modelserver.pool.life import Model, Waiter, WorkerLife, WorkerRun, needed
+from lmagent.modelserver.pool.life import Model, Waiter, WorkerRun, needed, spec_of
 from lmagent.modelserver.pool.machine import machine_memory
-from lmagent.modelserver.pool.process import Workers
-from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, RunningModel
+from lmagent.modelserver.pool.process import Processes, StartError
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelStatus, RunningModel
 
-SHARE = 0.8
-"""Share of the memory that is available at the start which all models together may take."""
-
-GPU_LIMIT = 20.0
-"""Seconds that the engine has to list the graphics cards when the pool is opened."""
-
-NOTICE = 0.5
-"""Seconds after a request's failure in which its worker may turn out to be dead."""
+SHARE = 0.8  # share of the memory that is available at the start which all models together may take
+GPU_LIMIT = 20.0  # seconds that the engine has to list the graphics cards when the pool is opened
+NOTICE = 0.5  # seconds after a request's failure in which its worker may turn out to be dead
 
 
 class PoolOptions(Struct, frozen=True):
@@ -47,12 +43,12 @@ class PoolOptions(Struct, frozen=True):
 
 
 class WorkerPool:
-    """The `spec.Pool`, made by `open_pool`."""
+    """The workers, as the router uses them; made by `open_pool`."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        workers: Workers,
+        catalogue: Library,
+        workers: Processes,
         clock: Clock,
         options: PoolOptions,
         tasks: anyio.abc.TaskGroup,
@@ -68,15 +64,31 @@ class WorkerPool:
         self._journal = Journal()
         self._closing = False
         self._quiet = anyio.Event()
-        self._life = WorkerLife(catalogue, workers, clock, self._journal, self.decide)
 
     @property
     def budget(self) -> int:
         return self._options.budget
 
-    def lease(self, name: str) -> Lease:
-        """Return a lease; an error that leaves it becomes `worker_crashed` if the worker died."""
-        return Lease(self, name)
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncGenerator[RunningModel]:
+        """Lend a model; an error that leaves the block becomes `worker_crashed` if the worker died."""
+        running, model, run = await self._acquire(name)
+        failure: Exception | None = None
+        try:
+            yield running
+        except Exception as error:  # noqa: BLE001 (raised below, once the model was given back)
+            failure = error
+        finally:
+            self._release(model, run)
+        if failure is None:
+            return
+        ours = isinstance(failure, LmagentError) and not isinstance(failure, Lost)
+        if run is not None and not ours:
+            with anyio.move_on_after(NOTICE):  # a broken connection is seen before a dead process
+                await run.ended.wait()
+            if run.crash:
+                raise refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) from failure
+        raise failure
 
     def statuses(self) -> Sequence[ModelStatus]:
         known = {entry.name: entry for entry in self._catalogue.entries()}
@@ -87,6 +99,7 @@ class WorkerPool:
         return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
 
     async def load(self, name: str) -> ModelStatus:
+        """Load a model now; lifts a quarantine."""
         model = self._model(self._catalogue.find(name))
         model.health = health.lifted(model.health)
         async with self.lease(model.entry.name):
@@ -108,11 +121,11 @@ class WorkerPool:
         return self._workers.log(name)
 
     def events(self) -> AsyncIterator[str]:
-        """See `spec.Pool`; what happens from this call on."""
+        """Yield a line for each load, unload and crash, without end."""
         return self._journal.follow()
 
-    async def acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
-        """Wait until the model can be used; `release` gives it back."""
+    async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
+        """Wait until the model can be used; `_release` gives it back."""
         model = self._model(self._catalogue.find(name))
         self._check(model)
         model.requests += 1
@@ -126,7 +139,7 @@ class WorkerPool:
             await waiter.decided.wait()
         except BaseException:
             if waiter.running is not None:
-                self.release(model, waiter.run)
+                self._release(model, waiter.run)
             elif waiter in self._queue:
                 self._queue.remove(waiter)
                 self.decide()
@@ -136,7 +149,7 @@ class WorkerPool:
         assert waiter.running is not None
         return waiter.running, model, waiter.run
 
-    def release(self, model: Model, run: WorkerRun | None) -> None:
+    def _release(self, model: Model, run: WorkerRun | None) -> None:
         now = self._clock.monotonic()
         model.used = now
         if run is None:
@@ -145,14 +158,6 @@ class WorkerPool:
             run.active -= 1
             run.used = now if not run.active else run.used
         self.decide()
-
-    async def crash_of(self, model: Model, run: WorkerRun | None) -> ModelServerError | None:
-        """Return the error of a worker that died; a broken connection is seen before a dead process."""
-        if run is None:
-            return None
-        with anyio.move_on_after(NOTICE):
-            await run.ended.wait()
-        return refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) if run.crash else None
 
     def decide(self) -> None:
         """Carry out all that can be done now. Called after every change."""
@@ -180,7 +185,7 @@ class WorkerPool:
         for name in decision.starts:
             model = self._models[name]
             model.run = WorkerRun(model.entry, now)
-            self._spawn(self._life.live, model, model.run)
+            self._tasks.start_soon(self._live, model, model.run)
         wanted = {waiter.model.run for waiter in self._queue}
         for run in runs.values():
             unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
@@ -188,6 +193,64 @@ class WorkerPool:
                 self._stop(run, "it was asked to")
         if not any(run.active for run in runs.values()):
             self._quiet.set()
+
+    async def _live(self, model: Model, run: WorkerRun) -> None:
+        """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
+        try:
+            cause = await self._load(model, run)
+            if cause is None:
+                assert run.worker is not None
+                self._crashed(model, run, await run.worker.ended())
+            elif not run.stopping:
+                model.health = health.failed(model.health, self._clock.monotonic(), cause)
+                self._say(run, f"could not be loaded: {cause}")
+        finally:
+            run.phase = "stopping"
+            if run.worker is not None:
+                with anyio.CancelScope(shield=True):
+                    await run.worker.stop()
+            model.run = None
+            run.ended.set()
+        self.decide()
+
+    async def _load(self, model: Model, run: WorkerRun) -> Cause | None:
+        """Start the worker and wait until it is ready; return the cause of a failure."""
+        began = self._clock.monotonic()
+        self._say(run, "loading")
+        try:
+            spec = await anyio.to_thread.run_sync(spec_of, run.entry, self._catalogue)
+            if not run.stopping:
+                run.worker = self._workers.start(run.entry, spec)
+                await run.worker.ready()
+        except StartError as error:
+            return error.cause
+        except ModelServerError as error:
+            return Cause(error.message, error.fix)
+        except OSError as error:
+            return Cause(str(error))
+        if run.stopping:
+            return Cause("it was unloaded while it was loading")
+        now = self._clock.monotonic()
+        model.loaded_s = now - began
+        model.health = health.loaded(model.health)
+        run.loaded(now)
+        self._say(run, f"ready after {model.loaded_s:.1f} s, {refusals.size(run.memory)}")
+        self.decide()
+        return None
+
+    def _crashed(self, model: Model, run: WorkerRun, cause: Cause) -> None:
+        if run.stopping:
+            self._say(run, "unloaded")
+            return
+        now = self._clock.monotonic()
+        run.crash = cause
+        model.health = health.crashed(model.health, now, cause)
+        pause = model.health.quarantined_until - now
+        kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
+        self._say(run, f"crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
+
+    def _say(self, run: WorkerRun, text: str) -> None:
+        self._journal.say(self._clock.now(), f"{run.entry.name}: {text}")
 
     async def tend(self) -> None:
         """Watch memory, sleep, idle times and pauses, without end."""
@@ -268,40 +331,12 @@ class WorkerPool:
 
     def _stop(self, run: WorkerRun, why: str) -> None:
         run.phase = "stopping"
-        self._journal.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
+        self._say(run, f"unloading, {why}")
         if run.worker is not None:
-            self._spawn(run.worker.stop)
-
-    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        self._tasks.start_soon(work, *arguments)
+            self._tasks.start_soon(run.worker.stop)
 
     def _status(self, model: Model, now: float) -> ModelStatus:
         return model.status(now, sum(waiter.model is model for waiter in self._queue))
-
-
-class Lease:
-    """A model for one request, as an `async with` block."""
-
-    def __init__(self, pool: WorkerPool, name: str) -> None:
-        self._pool = pool
-        self._name = name
-        self._held: tuple[Model, WorkerRun | None] | None = None
-
-    async def __aenter__(self) -> RunningModel:
-        running, model, run = await self._pool.acquire(self._name)
-        self._held = (model, run)
-        return running
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._held is not None
-        model, run = self._held
-        self._held = None
-        self._pool.release(model, run)
-        ours = isinstance(error, LmagentError) and not isinstance(error, Lost)
-        if isinstance(error, Exception) and not ours and (crash := await self._pool.crash_of(model, run)):
-            raise crash from error
 
 
 def upstream(entry: ModelEntry) -> RunningModel:
@@ -314,7 +349,7 @@ def _gpu_free() -> int:
 
 @asynccontextmanager
 async def open_pool(
-    catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
+    catalogue: Library, workers: Processes, clock: Clock, options: PoolOptions | None = None
 ) -> AsyncGenerator[WorkerPool]:
     """Open the pool; after the block no worker is left."""
     chosen = options or PoolOptions()

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -28,17 +27,11 @@ from msgspec.structs import replace
 from lmagent.core.decoding import decode_json
 from lmagent.core.ports import Clock
 from lmagent.modelserver.engine.cause import Cause, from_log, from_status
-from lmagent.modelserver.pool.machine import Effort, effort_of, memory_of
+from lmagent.modelserver.pool.machine import effort_of, memory_of
 from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
 
-LIMIT = 5 << 20
-"""Bytes of a log file before it is rotated."""
-
-KEPT = 3
-"""Files that are kept, the one that is written to among them."""
-
-TAIL = 64 << 10
-"""Bytes at the end that are looked through for the reason of a failure."""
+LIMIT = 5 << 20  # bytes of a log file before it is rotated
+TAIL = 64 << 10  # bytes at the end that are looked through for the reason of a failure
 
 
 def log_path(folder: Path, name: str) -> Path:
@@ -81,82 +74,29 @@ class WorkerLog:
             return []
 
     def rotate(self) -> None:
-        """Begin anew if the file has grown too long; the older ones are `.log.1`, `.log.2`."""
-        if self.size() < self._limit:
-            return
-        older = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, KEPT)]
-        with suppress(OSError):
-            for to, source in zip(reversed(older), reversed(older[:-1]), strict=False):
-                if source.exists():
-                    source.replace(to)
-            shutil.copyfile(self.path, older[0])
-            os.truncate(self.path, 0)
-            self._start = 0
+        """Begin anew if the file has grown too long; the older one is `.log.1`."""
+        if self.size() >= self._limit:
+            with suppress(OSError):
+                shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+                os.truncate(self.path, 0)
+                self._start = 0
 
 
-LOAD_STALL = 120.0
-"""Seconds in which a worker that loads shows no sign of work before it is taken for stuck."""
-
-LOOK = 2.0
-"""Seconds between looks at a worker that loads."""
-
-CLOSE_GRACE = 3.0
-"""Seconds that a worker has to end when its standard input does."""
-
-TERM_GRACE = 2.0
-"""Seconds that it has to end after SIGTERM."""
-
+LOAD_STALL = 120.0  # seconds in which a worker that loads shows no sign of work before it is taken for stuck
+LOOK = 2.0  # seconds between looks at a worker that loads
+CLOSE_GRACE = 3.0  # seconds that a worker has to end when its standard input does
+TERM_GRACE = 2.0  # seconds that it has to end after SIGTERM
 _HELLO_LIMIT = 64 << 10
 _LAST_LINES = 30
-_ENGINE_SILENT = "Failed to init server"
-"""All that the engine's exception says; the reason is in its log."""
+_ENGINE_SILENT = "Failed to init server"  # all that the engine's exception says; the reason is in its log
 
-Program = Callable[[ModelEntry], Sequence[str]]
-"""The command that runs a model's worker."""
+Program = Callable[[ModelEntry], Sequence[str]]  # the command that runs a model's worker
 
 
 class StartError(Exception):
     def __init__(self, cause: Cause) -> None:
         super().__init__(str(cause))
         self.cause = cause
-
-
-class Worker(Protocol):
-    """A worker's process."""
-
-    pid: int  # its process
-    address: str  # root of its HTTP server; empty before `ready` has returned
-    key: str  # the API key that it wants
-
-    async def ready(self) -> Hello:
-        """Wait until the model is loaded; raise StartError if it cannot be. `stop` ends the rest."""
-        ...
-
-    async def ended(self) -> Cause:
-        """Wait until the process is gone; return why, as far as that is known."""
-        ...
-
-    def alive(self) -> bool: ...
-
-    def memory(self, *, awake: bool = True) -> int:
-        """Return the bytes that it takes now; without the graphics card's while it sleeps."""
-        ...
-
-    def tidy(self) -> None:
-        """Keep its log from growing without end."""
-        ...
-
-    async def stop(self) -> None:
-        """End it by closing its standard input, then by signals; it is gone when this returns."""
-        ...
-
-
-class Workers(Protocol):
-    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
-        """Start a worker with a new key."""
-        ...
-
-    def log(self, name: str) -> Path: ...
 
 
 def program_of(entry: ModelEntry) -> Sequence[str]:
@@ -168,12 +108,8 @@ def program_of(entry: ModelEntry) -> Sequence[str]:
 class Processes:
     """Starts workers.
 
-    Args:
-        logs: folder of their logs.
-        clock: time.
-        program: returns the command for a model's engine.
-        keyed: whether the model server demands a key of its clients. Then an engine that knows no keys is refused:
-            other users of this machine could get around the server.
+    With `keyed` the model server demands a key of its clients. Then an engine that knows no keys is refused: other
+    users of this machine could get around the server.
     """
 
     def __init__(self, logs: Path, clock: Clock, program: Program = program_of, *, keyed: bool = False) -> None:
@@ -185,7 +121,7 @@ class Processes:
     def log(self, name: str) -> Path:
         return log_path(self._logs, name)
 
-    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
+    def start(self, entry: ModelEntry, spec: WorkerSpec) -> ProcessWorker:
         """Start a worker in the thread of the event loop: Linux ends the worker when that thread ends."""
         if self._keyed and entry.engine == "transformers":
             text = "this server demands a key, and `transformers serve` knows none: use a GGUF model, or no server key"
@@ -214,6 +150,8 @@ class Processes:
 
 
 class ProcessWorker:
+    """A worker's process; `address` is the root of its HTTP server, empty before `ready` has returned."""
+
     def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str, clock: Clock) -> None:
         self.pid = popen.pid
         self.address = ""
@@ -231,6 +169,7 @@ class ProcessWorker:
             self._popen.stdin.write(msgspec.json.encode(spec) + b"\n")
 
     async def ready(self) -> Hello:
+        """Wait until the model is loaded; raise StartError if it cannot be. `stop` ends the rest."""
         line = b""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -249,6 +188,7 @@ class ProcessWorker:
         return hello
 
     async def ended(self) -> Cause:
+        """Wait until the process is gone; return why, as far as that is known."""
         status = await self._gone()
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             return from_status(status)
@@ -259,12 +199,14 @@ class ProcessWorker:
         return self._popen.poll() is None
 
     def memory(self, *, awake: bool = True) -> int:
+        """Return the bytes that it takes now; without the graphics card's while it sleeps."""
         return memory_of(self.pid) + (self._gpu if awake else 0)
 
     def tidy(self) -> None:
         self._log.rotate()
 
     async def stop(self) -> None:
+        """End it by closing its standard input, then by signals; it is gone when this returns."""
         with anyio.CancelScope(shield=True):
             assert self._popen.stdin is not None
             with suppress(OSError):
@@ -322,7 +264,7 @@ class ProcessWorker:
 
     async def _watch(self) -> None:
         """Kill a process that shows no sign of work for too long: that ends its output."""
-        seen: tuple[int, Effort] | None = None
+        seen: object = None
         since = self._clock.monotonic()
         while True:
             now = (self._log.size(), effort_of(self.pid))

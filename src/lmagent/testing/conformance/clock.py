@@ -5,9 +5,10 @@ from __future__ import annotations
 import anyio
 
 from lmagent.core.ports import Clock
+from lmagent.testing.conformance.asynchronous import Asynchronous
 
 
-class ClockConformance:
+class ClockConformance(Asynchronous):
     """Subclass it and override `make`. A fake clock must be one whose sleeps return by themselves."""
 
     def make(self) -> Clock:
@@ -15,54 +16,29 @@ class ClockConformance:
         raise AssertionError("override make")
 
     def test_time_is_in_seconds_since_1970(self) -> None:
-        """Between 2001 and 2100."""
-        assert 1e9 < self.make().now() < 4.2e9
+        assert 1e9 < self.make().now() < 4.2e9  # between 2001 and 2100
 
-    def test_monotonic_time_never_goes_back(self) -> None:
-        """Also not across sleeps."""
+    async def test_monotonic_time_never_goes_back(self) -> None:
         clock = self.make()
-
-        async def main() -> list[float]:
-            seen = [clock.monotonic()]
-            for _ in range(5):
-                await clock.sleep(0.001)
-                seen.append(clock.monotonic())
-            return seen
-
-        seen = anyio.run(main)
+        seen = [clock.monotonic()]
+        for _ in range(5):
+            await clock.sleep(0.001)
+            seen.append(clock.monotonic())
         assert seen == sorted(seen)
 
-    def test_a_sleep_moves_both_times_on_by_its_length(self) -> None:
-        """Wall time may be off by clock adjustments, so it is only checked roughly."""
+    async def test_a_sleep_moves_both_times_on_by_its_length(self) -> None:
         clock = self.make()
+        wall, steady = clock.now(), clock.monotonic()
+        await clock.sleep(0.02)
+        assert clock.monotonic() - steady >= 0.0199
+        assert clock.now() - wall >= 0.015  # the clock of the wall may be adjusted meanwhile
 
-        async def main() -> tuple[float, float]:
-            wall, steady = clock.now(), clock.monotonic()
-            await clock.sleep(0.02)
-            return clock.now() - wall, clock.monotonic() - steady
+    async def test_a_sleep_of_zero_returns(self) -> None:
+        with anyio.fail_after(2):
+            await self.make().sleep(0)
 
-        wall, steady = anyio.run(main)
-        assert steady >= 0.0199
-        assert wall >= 0.015
-
-    def test_a_sleep_of_zero_returns(self) -> None:
-        """Other tasks get their turn meanwhile."""
-        clock = self.make()
-
-        async def main() -> None:
-            with anyio.fail_after(2):
-                await clock.sleep(0)
-
-        anyio.run(main)
-
-    def test_a_sleep_can_be_cancelled(self) -> None:
-        """An interrupt does not wait for a pause to end."""
-        clock = self.make()
-
-        async def main() -> bool:
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-                await clock.sleep(60)
-            return scope.cancelled_caught
-
-        assert anyio.run(main)
+    async def test_a_sleep_can_be_cancelled(self) -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await self.make().sleep(60)
+        assert scope.cancelled_caught

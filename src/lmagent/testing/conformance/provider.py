@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from typing import Any, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from lmagent.core import errors
@@ -15,6 +16,7 @@ from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult,
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Provider
 from lmagent.testing import faults
+from lmagent.testing.conformance.asynchronous import Asynchronous
 from lmagent.testing.script import Behaviour, Counts, ScriptedCall, call_raw, calls, cut, hang, reply, say, think, tool
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -25,60 +27,66 @@ def request(*messages: Message, **fields: Any) -> ModelRequest:
     return ModelRequest("test-model", "Be brief.", (READ,), list(messages or (user("hello"),)), **fields)
 
 
-class ProviderConformance:
+def _last(events: Sequence[ModelEvent]) -> ModelReply:
+    assert isinstance(events[-1], ModelReply)
+    return events[-1]
+
+
+async def _text(provider: Provider) -> str:
+    """Return the text of one call."""
+    return _last([event async for event in provider.stream(request())]).message.text
+
+
+class ProviderConformance(Asynchronous):
     """Subclass it and override `make`. The provider under test should make no retries, or make them without delay."""
 
     def make(self, replies: Sequence[Behaviour]) -> AbstractContextManager[Provider]:
         """Return a provider whose model gives these replies, one a request."""
         raise AssertionError("override make")
 
-    def _stream(self, behaviour: Behaviour, wanted: ModelRequest | None = None) -> list[ModelEvent]:
+    @asynccontextmanager
+    async def _provider(self, *replies: Behaviour) -> AsyncGenerator[Provider]:
+        made = self.make(replies)
+        provider = await anyio.to_thread.run_sync(made.__enter__)  # it may run an event loop of its own
+        try:
+            with anyio.fail_after(10):
+                yield provider
+        finally:
+            await provider.aclose()
+            made.__exit__(None, None, None)
+
+    async def _stream(self, behaviour: Behaviour, wanted: ModelRequest | None = None) -> list[ModelEvent]:
         """Return all events of one call, or raise its error."""
+        async with self._provider(*[behaviour] * 4) as provider:
+            return [event async for event in provider.stream(wanted or request())]
 
-        async def main(provider: Provider) -> list[ModelEvent]:
-            try:
-                with anyio.fail_after(5):
-                    return [event async for event in provider.stream(wanted or request())]
-            finally:
-                await provider.aclose()
-
-        with self.make([behaviour] * 4) as provider:
-            return anyio.run(main, provider)
-
-    def _reply(self, behaviour: Behaviour) -> ModelReply:
-        last = self._stream(behaviour)[-1]
-        assert isinstance(last, ModelReply)
-        return last
+    async def _reply(self, behaviour: Behaviour) -> ModelReply:
+        return _last(await self._stream(behaviour))
 
     # --- replies ----------------------------------------------------------------------------------------------------
 
-    def test_the_pieces_of_an_answer_join_to_the_text_of_the_reply(self) -> None:
-        """The reply is the last event and there is only one."""
+    async def test_the_pieces_of_an_answer_join_to_the_text_of_the_reply(self) -> None:
         text = "Grüße, 世界! 🙂 " * 5
-        events = self._stream(say(text, chunk=3))
-        last = events[-1]
-        assert isinstance(last, ModelReply)
+        events = await self._stream(say(text, chunk=3))
+        last = _last(events)
         assert sum(isinstance(event, ModelReply) for event in events) == 1
         assert "".join(event.text for event in events if isinstance(event, TextChunk)) == text
         assert last.message == Message("assistant", (Text(text),))
         assert last.finish_reason == "stop"
 
-    def test_thought_comes_before_the_answer_and_apart_from_it(self) -> None:
-        """Pieces and parts alike."""
-        events = self._stream(think("Let me see.", say("Four.")))
-        last = events[-1]
-        assert isinstance(last, ModelReply)
+    async def test_thought_comes_before_the_answer_and_apart_from_it(self) -> None:
+        events = await self._stream(think("Let me see.", say("Four.")))
+        last = _last(events)
         assert last.message.parts == (Thinking("Let me see."), Text("Four."))
         assert "".join(event.text for event in events if isinstance(event, ThinkingChunk)) == "Let me see."
 
-    def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
-        """White space in the arguments included."""
+    async def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
         wanted = [
             ScriptedCall("read", '{ "path":  "a\\u00e9.txt" }', "one"),
             tool("ls", path="b"),
             ScriptedCall("ls", "{}", "three"),
         ]
-        last = self._reply(calls(*wanted, text="Looking."))
+        last = await self._reply(calls(*wanted, text="Looking."))
         assert [(call.name, call.arguments) for call in last.message.tool_calls] == [
             (call.name, call.arguments) for call in wanted
         ]
@@ -90,30 +98,25 @@ class ProviderConformance:
         assert last.message.text == "Looking."
         assert last.finish_reason == "tool_calls"
 
-    def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
-        """The engine alone decides about them."""
-        last = self._reply(call_raw("read", '{"path": "a.txt'))
+    async def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
+        last = await self._reply(call_raw("read", '{"path": "a.txt'))
         assert [call.arguments for call in last.message.tool_calls] == ['{"path": "a.txt']
 
-    def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
-        """As in calls within text."""
-        last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
+    async def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
+        last = await self._reply(call_raw("read", "{'path': \"a.txt\",}"))
         assert [json.loads(call.arguments) for call in last.message.tool_calls] == [{"path": "a.txt"}]
 
-    def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
-        """It must not run."""
-        last = self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.t', "c1")], finish="length"))
+    async def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
+        last = await self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.t', "c1")], finish="length"))
         assert last.finish_reason == "length"
         assert last.truncated_calls == {"c1"}
 
-    def test_usage_is_what_the_server_counted(self) -> None:
-        """Cached tokens included."""
-        usage = self._reply(reply(text="hi", usage=Counts(prompt=1200, completion=34, cached=1000))).usage
+    async def test_usage_is_what_the_server_counted(self) -> None:
+        usage = (await self._reply(reply(text="hi", usage=Counts(prompt=1200, completion=34, cached=1000)))).usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (1200, 34, 1000)
         assert not usage.estimated
 
-    def test_a_whole_conversation_can_be_sent(self) -> None:
-        """Calls, results and several turns."""
+    async def test_a_whole_conversation_can_be_sent(self) -> None:
         history = [
             user("Read a.txt"),
             Message("assistant", (Text("Yes."), ToolCall("c1", "read", '{"path":"a.txt"}'))),
@@ -121,7 +124,7 @@ class ProviderConformance:
             Message("assistant", (Text("It says content."),)),
             user("Thanks."),
         ]
-        events = self._stream(say("You are welcome."), request(*history))
+        events = await self._stream(say("You are welcome."), request(*history))
         assert isinstance(events[-1], ModelReply)
 
     # --- failures ---------------------------------------------------------------------------------------------------
@@ -137,74 +140,46 @@ class ProviderConformance:
         ],
         ids=["401", "404", "500", "429", "html"],
     )
-    def test_each_failure_has_its_own_error(self, behaviour: Behaviour, kind: type[errors.ProviderError]) -> None:
-        """Typed, so that the engine can act on it."""
+    async def test_each_failure_has_its_own_error(self, behaviour: Behaviour, kind: type[errors.ProviderError]) -> None:
         with pytest.raises(kind):
-            self._stream(behaviour)
+            await self._stream(behaviour)
 
     @pytest.mark.parametrize("server", list(faults.OVERFLOWS))
-    def test_an_overflow_is_recognised_and_tells_the_window(self, server: str) -> None:
-        """In every server's words."""
+    async def test_an_overflow_is_recognised_and_tells_the_window(self, server: str) -> None:
         with pytest.raises(errors.ContextOverflow) as caught:
-            self._stream(faults.OVERFLOWS[server](9000, 4096))
+            await self._stream(faults.OVERFLOWS[server](9000, 4096))
         assert caught.value.window == 4096
 
-    def test_a_stream_that_breaks_off_is_an_error_and_never_a_reply(self) -> None:
-        """The shown text stays; the error says so."""
+    async def test_a_stream_that_breaks_off_is_an_error_and_never_a_reply(self) -> None:
         with pytest.raises(errors.ProviderError) as caught:
-            self._stream(cut(say("a long answer that ends too early", chunk=4), chunks=3))
+            await self._stream(cut(say("a long answer that ends too early", chunk=4), chunks=3))
         assert caught.value.partial
 
     # --- use --------------------------------------------------------------------------------------------------------
 
-    def test_calls_follow_one_another_and_run_at_the_same_time(self) -> None:
-        """A provider serves sub-agents too."""
+    async def test_calls_follow_one_another_and_run_at_the_same_time(self) -> None:
+        texts: list[str] = []
 
-        async def main(provider: Provider) -> list[str]:
-            texts: list[str] = []
+        async def one(provider: Provider) -> None:
+            texts.append(await _text(provider))
 
-            async def one() -> None:
-                last = [event async for event in provider.stream(request())][-1]
-                assert isinstance(last, ModelReply)
-                texts.append(last.message.text)
-
-            await one()
+        async with self._provider(*map(say, ("one", "two", "three", "four"))) as provider:
+            await one(provider)
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
-                    tasks.start_soon(one)
-            await provider.aclose()
-            return texts
-
-        with self.make([say(name) for name in ("one", "two", "three", "four")]) as provider:
-            texts = anyio.run(main, provider)
+                    tasks.start_soon(one, provider)
         assert texts[0] == "one"
         assert sorted(texts) == ["four", "one", "three", "two"]
 
-    def test_a_call_can_be_cancelled_while_the_model_is_silent(self) -> None:
-        """The interrupt of a user does not wait for a slow server, and the next call works."""
-
-        async def main(provider: Provider) -> str:
+    async def test_a_call_can_be_cancelled_while_the_model_is_silent(self) -> None:
+        async with self._provider(hang(say("slow"), chunks=1), say("second")) as provider:
             with anyio.move_on_after(0.2) as scope:
-                async for _ in provider.stream(request()):
-                    pass
+                await _text(provider)
             assert scope.cancelled_caught
-            last = [event async for event in provider.stream(request())][-1]
-            await provider.aclose()
-            return last.message.text if isinstance(last, ModelReply) else ""
+            assert await _text(provider) == "second"
 
-        with self.make([hang(say("slow"), chunks=1), say("second")]) as provider:
-            assert anyio.run(main, provider) == "second"
-
-    def test_a_stream_can_be_left_before_its_end(self) -> None:
-        """Closing the generator closes what belongs to it."""
-
-        async def main(provider: Provider) -> bool:
+    async def test_a_stream_can_be_left_before_its_end(self) -> None:
+        async with self._provider(say("many words " * 50), say("second")) as provider:
             async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request()))) as events:
-                async for _ in events:
-                    break
-            last = [event async for event in provider.stream(request())][-1]
-            await provider.aclose()
-            return isinstance(last, ModelReply)
-
-        with self.make([say("many words " * 50), say("second")]) as provider:
-            assert anyio.run(main, provider)
+                await anext(events)
+            assert await _text(provider) == "second"

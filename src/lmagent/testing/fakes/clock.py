@@ -8,8 +8,7 @@ from itertools import count
 import anyio
 import anyio.lowlevel
 
-_ROUNDS = 5
-"""Rounds of the event loop that a woken sleeper gets before the next one wakes."""
+_ROUNDS = 5  # rounds of the event loop that a woken sleeper gets before the next one wakes
 
 
 class FakeClock:

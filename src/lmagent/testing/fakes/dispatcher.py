@@ -36,14 +36,12 @@ class FakeDispatcher:
         self._news: anyio.Event | None = None
 
     async def submit(self, job: DispatchJob) -> None:
-        """See `lmagent.core.ports.Dispatcher`."""
         if job.id not in self._known:
             self._known.add(job.id)
             self._waiting.append(job)
             self._wake()
 
     async def cancel(self, job: str) -> bool:
-        """See `lmagent.core.ports.Dispatcher`."""
         for waiting in self._waiting:
             if waiting.id == job:
                 self._waiting.remove(waiting)
@@ -52,7 +50,6 @@ class FakeDispatcher:
         return False
 
     async def serve(self, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
-        """See `lmagent.core.ports.Dispatcher`."""
         async with anyio.create_task_group() as tasks:
             while True:
                 self._news = anyio.Event()

@@ -6,7 +6,9 @@ It takes the same replies as `ScriptedServer`, so a test can move from one to th
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import cast, get_args
 
 import anyio
 import anyio.lowlevel
@@ -33,13 +35,6 @@ from lmagent.testing.wire import finish_reason
 Scripted = Behaviour | Sequence[ModelEvent] | errors.ProviderError
 Script = Sequence[Scripted | Callable[[ModelRequest], Scripted]] | Callable[[ModelRequest], Scripted]
 
-_FINISHES: dict[str, FinishReason] = {
-    "stop": "stop",
-    "tool_calls": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-}
-
 
 class FakeProvider:
     """Gives out scripted replies, one a request.
@@ -61,7 +56,6 @@ class FakeProvider:
         self._position = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """See `lmagent.core.ports.Provider`."""
         self.requests.append(msgspec.structs.replace(request, messages=tuple(request.messages)))
         item = self._next(request)
         await anyio.lowlevel.checkpoint()
@@ -109,7 +103,8 @@ def model_events(reply: Reply, number: int = 1) -> list[ModelEvent]:
         parts.append(Text(reply.text))
     figures = reply.usage
     usage = Usage(figures.prompt, figures.completion, figures.cached) if figures else Usage(100, 10)
-    finish = _FINISHES.get(finish_reason(reply), "other")
+    said = finish_reason(reply)
+    finish = cast("FinishReason", said if said in get_args(FinishReason) else "other")
     cut = frozenset(call.id for call in calls[-1:]) if finish == "length" else frozenset[str]()
     message = Message("assistant", (*parts, *calls))
     events.append(ModelReply(message, finish, usage, model="fake-model", truncated_calls=cut))
@@ -135,8 +130,6 @@ def overflow_of(text: str) -> errors.ContextOverflow | None:
     """Return the overflow that a server's text describes, or None."""
     if "context" not in text:
         return None
-    import re
-
     found = re.search(r"(?:size \(|length is |length of only |n_ctx = )(\d+)", text)
     return errors.ContextOverflow(text, window=int(found[1]) if found else None)
 

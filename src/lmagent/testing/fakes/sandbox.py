@@ -18,22 +18,15 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """The effects of a command.
-
-    Attributes:
-        errors: its error output, after that.
-        exit_code: its exit status; 128 + the signal that ended it.
-        seconds: how long it takes, on the sandbox's clock; it prints first.
-        writes: files that it leaves in the workspace, by relative path.
-        channel: its output on the private channel, at its end.
-    """
+    """The effects of a command."""
 
     output: str = ""
-    errors: str = ""
-    exit_code: int = 0
-    seconds: float = 0.0
+    errors: str = ""  # its error output, after that
+    exit_code: int = 0  # its exit status; 128 + the signal that ended it
+    seconds: float = 0.0  # how long it takes, on the sandbox's clock; it prints first
+    # files that it leaves in the workspace, by relative path
     writes: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    channel: bytes = b""
+    channel: bytes = b""  # its output on the private channel, at its end
 
 
 Program = Mapping[tuple[str, ...], ProgramRun] | Callable[[Sequence[str]], ProgramRun | None]
@@ -70,11 +63,9 @@ class FakeSandbox:
         self._report = report
 
     async def probe(self) -> SandboxReport:
-        """See `lmagent.core.sandbox.Sandbox`."""
         return self._report
 
     async def start(self, command: Exec, output: OnOutput) -> FakeRunning:
-        """See `lmagent.core.sandbox.Sandbox`."""
         if self.broken:
             raise SandboxError(self.broken)
         self.runs.append(command)
@@ -85,7 +76,7 @@ class FakeSandbox:
         return FakeRunning(command, ran, output, self._clock, self.workspace)
 
     async def aclose(self) -> None:
-        """See `lmagent.core.sandbox.Sandbox`."""
+        pass
 
 
 class FakeRunning:
@@ -101,7 +92,6 @@ class FakeRunning:
         self._killed = anyio.Event()
 
     async def wait(self) -> Exit:
-        """See `lmagent.core.sandbox.Running`."""
         await anyio.lowlevel.checkpoint()
         if self._ran.output:
             self._output("stdout", self._ran.output.encode())
@@ -137,16 +127,13 @@ class FakeRunning:
         return self._killed.is_set()
 
     async def send(self, data: bytes) -> None:
-        """See `lmagent.core.sandbox.Running`."""
         self.sent += data
 
     def mark(self) -> None:
-        """See `lmagent.core.sandbox.Running`."""
+        pass
 
     def inspect(self) -> tuple[str, ...]:
-        """See `lmagent.core.sandbox.Running`."""
         return ()
 
     def kill(self) -> None:
-        """See `lmagent.core.sandbox.Running`."""
         self._killed.set()

@@ -44,14 +44,12 @@ class MemoryStore:
         self._records: dict[str, _Record] = {}
 
     def create(self, session: str) -> MemoryLog:
-        """See `lmagent.core.ports.EventStore`."""
         if session in self._records:
             raise StoreError(f"there is a session {session} already", fix="lmagent sessions list")
         record = _Record(busy=True)
         return MemoryLog(self, session, record)
 
     def open(self, session: str) -> MemoryLog:
-        """See `lmagent.core.ports.EventStore`."""
         record = self._find(session)
         if record.busy:
             raise SessionBusy(f"session {session} is being written", fix="wait for it, or stop the other process")
@@ -59,12 +57,10 @@ class MemoryStore:
         return MemoryLog(self, session, record)
 
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
-        """See `lmagent.core.ports.EventStore`."""
         lines = self._find(session).lines[max(0, after) :]
         return (decode(line) for line in lines)
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
-        """See `lmagent.core.ports.EventStore`."""
         record = self._find(session)
         position = max(0, after)
         while True:
@@ -75,11 +71,9 @@ class MemoryStore:
             await news.wait()
 
     def sessions(self) -> Sequence[str]:
-        """See `lmagent.core.ports.EventStore`."""
         return tuple(self._records)
 
     def delete(self, session: str) -> None:
-        """See `lmagent.core.ports.EventStore`."""
         if self._find(session).busy:
             raise SessionBusy(f"session {session} is being written", fix="stop it first")
         del self._records[session]
@@ -126,11 +120,9 @@ class MemoryLog:
         self._closed = False
 
     def events(self) -> Iterable[DurableEvent]:
-        """See `lmagent.core.ports.SessionLog`."""
         return (decode(line) for line in self._opened)
 
     async def append(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
-        """See `lmagent.core.ports.SessionLog`."""
         if self._closed:
             raise StoreError(f"the log of session {self.session} is closed")
         stored = self._store.write(self.session, self._record, event, sync=sync)
@@ -138,7 +130,6 @@ class MemoryLog:
         return stored
 
     async def put_blob(self, content: bytes) -> str:
-        """See `lmagent.core.ports.SessionLog`."""
         if self._closed:
             raise StoreError(f"the log of session {self.session} is closed")
         name = sha256(content).hexdigest()
@@ -146,20 +137,17 @@ class MemoryLog:
         return name
 
     async def adopt_blob(self, path: Path) -> str:
-        """See `lmagent.core.ports.SessionLog`."""
         name = await self.put_blob(path.read_bytes())
         path.unlink()
         return name
 
     def get_blob(self, sha256: str) -> bytes:
-        """See `lmagent.core.ports.SessionLog`."""
         found = [name for name in self._record.blobs if name.startswith(sha256)]
         if len(sha256) < 8 or len(found) != 1:
             raise StoreError(f"there is no artifact {sha256}")
         return self._record.blobs[found[0]]
 
     def close(self) -> None:
-        """See `lmagent.core.ports.SessionLog`."""
         if not self._closed:
             self._closed = True
             self._record.busy = False

@@ -7,9 +7,9 @@
     LlamaCppServer     llama.cpp: /props, /slots, /tokenize, real slots with a KV prefix each    (llamacpp.py, kv.py)
     OllamaServer       Ollama: /api/tags, ps, show, version, the native chat route, the cut      (ollama.py)
     LMStudioServer     LM Studio: both lists of models, loading on demand                        (lmstudio.py)
-    VLLMServer         vLLM: max_model_len, prompt and reply together                            (vllm.py)
-    OpenRouterServer   OpenRouter: its list of models                                            (openrouter.py)
-    GenericServer      KoboldCpp, TabbyAPI, SGLang, LocalAI, MLX, or nothing but the list        (generic.py)
+    VLLMServer         vLLM: max_model_len, prompt and reply together                            (compatible.py)
+    OpenRouterServer   OpenRouter: its list of models                                            (compatible.py)
+    GenericServer      KoboldCpp, TabbyAPI, SGLang, LocalAI, MLX, or nothing but the list        (compatible.py)
 
 All are `ScriptedServer`s: the same scripts, `chats`, `requests`, `prefix`. A server's lies are arguments;
 state that changes while it runs is an attribute.
@@ -17,13 +17,11 @@ state that changes while it runs is an attribute.
 
 from __future__ import annotations
 
-from lmagent.testing.servers.generic import GenericServer
+from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
 from lmagent.testing.servers.kv import Admission, SlotCache
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.testing.servers.lmstudio import LMStudioServer
 from lmagent.testing.servers.ollama import OllamaServer
-from lmagent.testing.servers.openrouter import OpenRouterServer
-from lmagent.testing.servers.vllm import VLLMServer
 
 __all__ = [
     "Admission",

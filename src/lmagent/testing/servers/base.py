@@ -17,22 +17,15 @@ from lmagent.testing.server import ScriptedServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lies:
-    """False statements of a server. All off by default.
+    """False statements of a server. All off by default."""
 
-    Attributes:
-        usage: `zero` sends zeros, `missing` sends none, `wrong_field` sends it where no client looks.
-        cut: a prompt that does not fit loses its front, behind a 200.
-        stated_window: figure that the information routes state instead of the served one.
-        stated_as_text: figures are strings.
-        html: every information route answers 200 with a web page.
-        shrinks: the window served from each chat request on; the last one stays. The stated one does not change.
-    """
-
+    # `zero` sends zeros, `missing` sends none, `wrong_field` sends it where no client looks
     usage: Literal["", "zero", "missing", "wrong_field"] = ""
-    cut: bool = False
-    stated_window: int | None = None
-    stated_as_text: bool = False
-    html: bool = False
+    cut: bool = False  # a prompt that does not fit loses its front, behind a 200
+    stated_window: int | None = None  # figure that the information routes state instead of the served one
+    stated_as_text: bool = False  # figures are strings
+    html: bool = False  # every information route answers 200 with a web page
+    # the window served from each chat request on; the last one stays. The stated one does not change
     shrinks: Sequence[int] = ()
 
 

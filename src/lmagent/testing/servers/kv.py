@@ -1,18 +1,17 @@
 """KV: the prompt caches of llama.cpp's slots, byte by byte, without a model.
 
 A slot keeps the prompt that it read last. A request is served by the slot `id_slot` (wrapped around), else by the free
-slot that shares with it the longest beginning, if that is more than `similarity` of the request, else by the free slot
+slot that shares with it the longest beginning, if that is more than `SIMILARITY` of the request, else by the free slot
 that was idle for longest (`server_context::get_available_slot`). The part that slot and request share is not read
-again; the last token always is. With a `host` cache (llama.cpp's `--cache-ram`) a prompt that leaves its slot is kept
-in memory and comes back when it fits better than the slot's own.
+again; the last token always is.
 
 Simpler than the real server: the model's output is not kept in the slot, so a reply is read once when it comes back
-as history; and tokens are bytes / `bytes_per_token`, so a shared beginning may end in the middle of a token.
+as history; and tokens are bytes / 4, so a shared beginning may end in the middle of a token.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from lmagent.testing.prefix import common_prefix
@@ -20,64 +19,36 @@ from lmagent.testing.prefix import common_prefix
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How one request was served.
-
-    Attributes:
-        why: how it was chosen.
-        tokens: tokens of the prompt.
-        cached: tokens that were not read again.
-        read: tokens that were.
-        evicted: tokens of another prompt that were lost to it.
-        restored: the prompt's beginning came from the host cache.
-    """
+    """How one request was served."""
 
     slot: int
-    why: Literal["id", "prefix", "lru"]
-    tokens: int
-    cached: int
-    read: int
-    evicted: int
-    restored: bool
+    why: Literal["id", "prefix", "lru"]  # how it was chosen
+    tokens: int  # tokens of the prompt
+    cached: int  # tokens that were not read again
+    read: int  # tokens that were
+    evicted: int  # tokens of another prompt that were lost to it
 
 
 @dataclass(slots=True)
 class Slot:
-    """One slot.
+    """One slot."""
 
-    Attributes:
-        held: the prompt that it read last.
-        busy: it is at work.
-        used: number of the request that it served last; 0 for none.
-    """
-
-    held: bytes = b""
-    busy: bool = False
-    used: int = 0
+    held: bytes = b""  # the prompt that it read last
+    busy: bool = False  # it is at work
+    used: int = 0  # number of the request that it served last; 0 for none
 
 
-@dataclass(slots=True)
+SIMILARITY = 0.1  # share of a request that a slot must hold to be preferred: llama.cpp's default
+BYTES_PER_TOKEN = 4
+
+
 class SlotCache:
-    """The slots of a server.
+    """The slots of a server. `log` says how each request was served."""
 
-    Attributes:
-        similarity: share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1).
-        host: bytes of prompts that are kept outside the slots; 0 keeps none.
-        bytes_per_token: bytes that make a token.
-        log: how each request was served.
-    """
-
-    slots: list[Slot]
-    similarity: float = 0.1
-    host: int = 0
-    bytes_per_token: int = 4
-    log: list[Admission] = field(default_factory=list[Admission])
-    _kept: list[bytes] = field(default_factory=list[bytes])
-    _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-
-    @classmethod
-    def of(cls, slots: int, *, similarity: float = 0.1, host: int = 0, bytes_per_token: int = 4) -> SlotCache:
-        """Return a server with so many empty slots."""
-        return cls([Slot() for _ in range(slots)], similarity, host, bytes_per_token)
+    def __init__(self, slots: int) -> None:
+        self.slots = [Slot() for _ in range(slots)]
+        self.log: list[Admission] = []
+        self._files: dict[str, bytes] = {}
 
     @property
     def read(self) -> int:
@@ -115,13 +86,11 @@ class SlotCache:
         number, why = self._choose(prompt, wanted)
         slot = self.slots[number]
         shared = common_prefix(slot.held, prompt)
-        evicted, restored = 0, False
-        if len(slot.held) > 2 * shared:  # more than half of its prompt is lost
-            shared, restored = self._swap(slot, prompt, shared)
-            evicted = 0 if self.host or slot.held in self._files.values() else len(slot.held) - shared
-        tokens = self._tokens(len(prompt))
-        cached = min(self._tokens(shared), max(0, tokens - 1)) if cache else 0
-        row = Admission(number, why, tokens, cached, tokens - cached, self._tokens(evicted), restored)
+        lost = len(slot.held) > 2 * shared and slot.held not in self._files.values()
+        tokens = len(prompt) // BYTES_PER_TOKEN
+        cached = min(shared // BYTES_PER_TOKEN, max(0, tokens - 1)) if cache else 0
+        evicted = (len(slot.held) - shared) // BYTES_PER_TOKEN if lost else 0
+        row = Admission(number, why, tokens, cached, tokens - cached, evicted)
         self.log.append(row)
         slot.held, slot.busy, slot.used = prompt, True, len(self.log)
         return row
@@ -133,7 +102,7 @@ class SlotCache:
     def save(self, number: int, name: str) -> int:
         """Save a slot's prompt under a name; returns its tokens."""
         self._files[name] = self.slots[number].held
-        return self._tokens(len(self._files[name]))
+        return len(self._files[name]) // BYTES_PER_TOKEN
 
     def restore(self, number: int, name: str) -> int | None:
         """Restore a saved prompt; None if the name is unknown. The slot's own prompt is lost, unless saved."""
@@ -141,7 +110,7 @@ class SlotCache:
         if kept is None:
             return None
         self.slots[number].held = kept
-        return self._tokens(len(kept))
+        return len(kept) // BYTES_PER_TOKEN
 
     def _choose(self, prompt: bytes, wanted: int) -> tuple[int, Literal["id", "prefix", "lru"]]:
         if wanted >= 0:
@@ -149,27 +118,6 @@ class SlotCache:
         idle = [number for number, slot in enumerate(self.slots) if not slot.busy]
         shares = {number: common_prefix(self.slots[number].held, prompt) / max(1, len(prompt)) for number in idle}
         best = max(idle, key=lambda number: shares[number])
-        if shares[best] > self.similarity:
+        if shares[best] > SIMILARITY:
             return best, "prefix"
         return min(idle, key=lambda number: self.slots[number].used), "lru"
-
-    def _swap(self, slot: Slot, prompt: bytes, shared: int) -> tuple[int, bool]:
-        """Save the slot's prompt and take a kept prompt that fits better.
-
-        Returns the length of the shared part then.
-        """
-        if not self.host:
-            return shared, False
-        if slot.held and not any(kept.startswith(slot.held) for kept in self._kept):
-            self._kept = [kept for kept in self._kept if not slot.held.startswith(kept)] + [slot.held]
-        better = [(common_prefix(kept, prompt), kept) for kept in self._kept if kept is not slot.held]
-        fitting = [(length, kept) for length, kept in better if length > shared and length * 4 >= len(kept)]
-        found = max(fitting, default=None)
-        if found is not None:
-            self._kept.remove(found[1])
-        while sum(map(len, self._kept)) > self.host:
-            self._kept.pop(0)
-        return (found[0], True) if found is not None else (shared, False)
-
-    def _tokens(self, size: int) -> int:
-        return size // self.bytes_per_token

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from lmagent.testing import wire
-from lmagent.testing.loopback import Pause, Received, Response, Step, json_object
+from lmagent.testing.loopback import Pause, Received, Response, Step
 from lmagent.testing.prefix import canonical
 from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
 from lmagent.testing.servers.base import DialectServer, renamed
@@ -37,13 +37,10 @@ class LlamaCppServer(DialectServer):
         script: see `ScriptedServer`.
         context: the whole window, which the slots divide among them.
         slots: how many there are.
-        similarity: `--slot-prompt-similarity`.
-        host_cache: bytes of prompts that are kept outside the slots (`--cache-ram`).
         slot_files: started with `--slot-save-path`: a slot can be saved to a file.
         batch: tokens that are read between two reports of progress.
         speed: tokens read a second; 0 takes no time.
         vision: it takes images.
-        states_whole: a very old build, which states the whole window beside the number of slots.
         router: several models are offered and none is at first loaded; see `loads`.
         settings: see `DialectServer`.
 
@@ -60,20 +57,17 @@ class LlamaCppServer(DialectServer):
         *,
         context: int = 8192,
         slots: int = 1,
-        similarity: float = 0.1,
-        host_cache: int = 0,
         slot_files: bool = False,
         batch: int = 2048,
         speed: float = 0.0,
         vision: bool = False,
-        states_whole: bool = False,
         router: bool = False,
         **settings: Any,
     ) -> None:
-        self.kv = SlotCache.of(slots, similarity=similarity, host=host_cache)
+        self.kv = SlotCache(slots)
         self.loads = 0
         self._batch, self._speed = batch, speed
-        self._vision, self._states_whole, self._router = vision, states_whole, router
+        self._vision, self._router = vision, router
         self._busy: dict[int, int] = {}
         self._freed = asyncio.Event()
         self._received: Received | None = None
@@ -94,7 +88,6 @@ class LlamaCppServer(DialectServer):
     # --- information ------------------------------------------------------------------------------------------------
 
     def listing(self) -> Any:
-        """List the model in llama-server's form, or a router's models."""
         entry: dict[str, Any] = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
         if self._router:
             entry["status"] = {"value": "loaded" if self.loaded else "unloaded"}
@@ -124,9 +117,6 @@ class LlamaCppServer(DialectServer):
             "build_info": "b7000-abcdef0",
             "is_sleeping": not self.loaded,
         }
-        if self._states_whole:
-            props["n_ctx"] = self.stated(self.window * len(self.kv.slots))
-            del props["default_generation_settings"]["n_ctx"]
         return props
 
     def _slots(self, received: Received) -> Any:
@@ -186,19 +176,13 @@ class LlamaCppServer(DialectServer):
         self._busy[id(self._received)] = admitted.slot
         if isinstance(behaviour, PlainAnswer):
             return super()._send(behaviour, body, row)
-        asked = wire.ServerRequest(
-            number=len(self.chats),
-            model=str(body.get("model") or self.model),
-            stream=bool(body.get("stream")),
-            usage=bool(json_object(body.get("stream_options")).get("include_usage")),
-            prompt_tokens=min(admitted.tokens, self.window),
-            cached_tokens=admitted.cached,
-        )
+        asked = self._asked(body, min(admitted.tokens, self.window), admitted.cached)
         return self._with_figures(behaviour, asked, admitted, progress=body.get("return_progress") is True)
 
     def _with_figures(self, reply: Reply, asked: wire.ServerRequest, row: Admission, *, progress: bool) -> Response:
         """Return the reply with progress before it and timings at its end."""
-        before = self._prefill(asked, row) if progress else self._silence(row)
+        silence: list[Step] = [Pause(row.read / self._speed)] if self._speed else []
+        before = self._prefill(asked, row) if progress else silence
         plain = reply.stop_chunks is None and reply.stop_bytes is None and not reply.error
         if not asked.stream or not plain or self.lies.usage:
             response = wire.respond(reply, asked)
@@ -209,12 +193,7 @@ class LlamaCppServer(DialectServer):
         made = wire.counts(reply, asked)
         last: dict[str, Any] = {"choices": [], "model": asked.model, "object": "chat.completion.chunk"}
         if asked.usage:
-            last["usage"] = {
-                "prompt_tokens": made.prompt,
-                "completion_tokens": made.completion,
-                "total_tokens": made.prompt + made.completion,
-                "prompt_tokens_details": {"cached_tokens": made.cached},
-            }
+            last["usage"] = wire.usage_fields(made)
         last["timings"] = {"cache_n": row.cached, "prompt_n": row.read, "predicted_n": made.completion}
         return replace(response, steps=[*before, *_listed(response), _event(last), b"data: [DONE]\n\n"])
 
@@ -234,9 +213,6 @@ class LlamaCppServer(DialectServer):
             if self._speed:
                 spent += size / self._speed
                 steps.append(Pause(size / self._speed))
-
-    def _silence(self, row: Admission) -> list[Step]:
-        return [Pause(row.read / self._speed)] if self._speed else []
 
 
 def _wanted(body: dict[str, Any]) -> int:

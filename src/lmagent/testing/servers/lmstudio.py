@@ -51,7 +51,6 @@ class LMStudioServer(DialectServer):
             self.get("/api/v0/models", self._old)
 
     def listing(self) -> Any:
-        """List the models in LM Studio's form: an embedding model is always among them."""
         names = (self.model, "text-embedding-nomic-embed-text-v1.5")
         return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": self.owner} for name in names]}
 

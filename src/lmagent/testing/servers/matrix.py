@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 from lmagent.testing.script import Script
 from lmagent.testing.servers.base import DialectServer, Lies
-from lmagent.testing.servers.generic import GenericServer
+from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.testing.servers.lmstudio import LMStudioServer
 from lmagent.testing.servers.ollama import OllamaServer
-from lmagent.testing.servers.openrouter import OpenRouterServer
-from lmagent.testing.servers.vllm import VLLMServer
 
 HONEST: Mapping[str, Callable[[Script], DialectServer]] = {
     "llama.cpp with 4k": lambda script: LlamaCppServer(script, context=4096),

@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from lmagent.testing.loopback import Pause, Response, Step
+from lmagent.testing.loopback import Pause, Response
 from lmagent.testing.script import Reply, ScriptedCall
-from lmagent.testing.wire import ServerRequest, counts, finish_reason
+from lmagent.testing.wire import ServerRequest, counts, finish_reason, paced
 
 _encode = msgspec.json.encode
-_TYPE = {"Content-Type": "application/x-ndjson"}
 
 
 def respond(reply: Reply, asked: ServerRequest) -> Response:
@@ -20,26 +19,9 @@ def respond(reply: Reply, asked: ServerRequest) -> Response:
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
         return Response((_encode(_whole(reply, asked)),), 200, {"Content-Type": "application/json"}, "length", before)
-    return Response(_steps(reply, asked), 200, _TYPE, reply.style.framing, before)
-
-
-def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     lines = [_encode(line) + b"\n" for line in _lines(reply, asked)]
-    ended = reply.stop_chunks is not None
-    kept = lines[: reply.stop_chunks] if ended else lines
-    steps: list[Step] = [Pause(reply.first)] if reply.first else []
-    for position, line in enumerate(kept):
-        if reply.each and position:
-            steps.append(Pause(reply.each))
-        steps.append(line)
-    if reply.style.split:
-        whole, size = b"".join(kept), reply.style.split
-        steps = []
-        steps += (whole[at : at + size] for at in range(0, len(whole), size))
-    if reply.stop_bytes is not None:
-        steps, ended = [], True
-        steps.append(b"".join(kept)[: reply.stop_bytes])
-    return [*steps, reply.stop] if ended else steps
+    steps = paced(reply, lines, (Pause(reply.first),) if reply.first else ())
+    return Response(steps, 200, {"Content-Type": "application/x-ndjson"}, reply.style.framing, before)
 
 
 def _lines(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:

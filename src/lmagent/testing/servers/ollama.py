@@ -27,7 +27,6 @@ class OllamaServer(DialectServer):
     Args:
         script: see `ScriptedServer`.
         default: the server's default window (`OLLAMA_CONTEXT_LENGTH`).
-        modelfile: a `num_ctx` that the model's own parameters fix.
         maximum: tokens that the model was made for.
         capabilities: the abilities in `/api/show`.
         loaded: it is in memory from the start.
@@ -50,7 +49,6 @@ class OllamaServer(DialectServer):
         script: Script = (),
         *,
         default: int = 4096,
-        modelfile: int | None = None,
         maximum: int = 40_960,
         capabilities: Sequence[str] = ("completion", "tools", "thinking"),
         loaded: bool = False,
@@ -63,14 +61,13 @@ class OllamaServer(DialectServer):
         self.pulled: list[str] = []
         self._pulls = pulls
         self.reloads = 0
-        self._modelfile = modelfile
         self._capabilities = list(capabilities)
         self._refuses = refuses
         self._keeps = keeps
         preset: dict[str, Any] = {"model": "qwen3:8b"}
         super().__init__(script, window=default, maximum=maximum, **(preset | settings))
         self._overflow = None  # the common route never refuses
-        self.loaded_window: int | None = modelfile or default if loaded else None
+        self.loaded_window: int | None = default if loaded else None
         self.loaded = loaded
         self.get("/api/version", lambda _: {"version": "0.34.0"})
         self.get("/api/tags", lambda _: {"models": [self._tag()]})
@@ -99,10 +96,6 @@ class OllamaServer(DialectServer):
             return status(404, {"error": f"model '{received.fields.get('model')}' not found"})
         info = {"general.architecture": "qwen3", "qwen3.context_length": self.maximum, "qwen3.block_count": 36}
         shown: dict[str, Any] = {"details": _DETAILS, "model_info": info, "capabilities": self._capabilities}
-        if self._modelfile:
-            shown["parameters"] = (
-                f'num_ctx                        {self._modelfile}\nstop                           "<|im_end|>"'
-            )
         return shown
 
     # --- chat -------------------------------------------------------------------------------------------------------
@@ -126,7 +119,7 @@ class OllamaServer(DialectServer):
 
     def _load(self, received: Received) -> None:
         wanted = json_object(received.fields.get("options")).get("num_ctx") if received.path == "/api/chat" else None
-        window = min(wanted or self._modelfile or self.default, self.maximum)
+        window = min(wanted or self.default, self.maximum)
         self.reloads += self.loaded_window not in (None, window)
         self.loaded_window = self.window = window
         self.loaded = True
@@ -144,35 +137,25 @@ class OllamaServer(DialectServer):
         behaviour, row = self._next(received), self.prefix.add(prompt)
         if isinstance(behaviour, PlainAnswer):
             return wire.plain_response(behaviour)
-        return ndjson.respond(behaviour, self._asked(body, row, stream=body.get("stream") is not False))
+        return ndjson.respond(behaviour, self._counted(body | {"stream": body.get("stream") is not False}, row))
 
     def _send(self, behaviour: Behaviour, body: dict[str, Any], row: Any) -> Response:
         if isinstance(behaviour, PlainAnswer) or row is None:
             return super()._send(behaviour, body, row)
-        response = wire.respond(behaviour, self._asked(body, row, stream=bool(body.get("stream"))))
+        response = wire.respond(behaviour, self._counted(body, row))
         return renamed(response) if self.lies.usage == "wrong_field" else response
 
-    def _asked(self, body: dict[str, Any], row: PrefixRow, *, stream: bool) -> wire.ServerRequest:
+    def _counted(self, body: dict[str, Any], row: PrefixRow) -> wire.ServerRequest:
         """Return the request, with the tokens that are left of its prompt."""
         tokens = row.size // 4
-        return wire.ServerRequest(
-            number=len(self.chats),
-            model=str(body.get("model") or self.model),
-            stream=stream,
-            usage=bool(json_object(body.get("stream_options")).get("include_usage")),
-            prompt_tokens=tokens if tokens <= self.window else int(self.window * self._keeps),
-            cached_tokens=row.common // 4 if tokens <= self.window else 0,
-        )
+        if tokens > self.window:
+            return self._asked(body, int(self.window * self._keeps), 0)
+        return self._asked(body, tokens, row.common // 4)
 
 
 def _refusal(tokens: int, window: int) -> PlainAnswer:
     """Return the engine's own refusal, as JSON in the text of Ollama's."""
     text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
-    inner = {
-        "code": 400,
-        "message": text,
-        "type": "exceed_context_size_error",
-        "n_prompt_tokens": tokens,
-        "n_ctx": window,
-    }
+    fields = {"type": "exceed_context_size_error", "n_prompt_tokens": tokens, "n_ctx": window}
+    inner = {"code": 400, "message": text, **fields}
     return status(400, {"error": msgspec.json.encode({"error": inner}).decode()})
