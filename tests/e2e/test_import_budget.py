@@ -37,7 +37,7 @@ LATER = {
     # what only a person types, or decides at a terminal
     *("lmagent.app.commands", "lmagent.app.commands_agents", "lmagent.app.commands_work", "lmagent.app.crontab"),
     *("lmagent.app.slash", "lmagent.app.nested", "lmagent.core.view", "lmagent.engine.aside"),
-    *("lmagent.headless.asker", "lmagent.headless.plandesk", "lmagent.headless.schema"),
+    *("lmagent.headless.asker", "lmagent.headless.schema", "lmagent.terminal"),
     # what reads a reply: it is loaded while the server works on one
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from lmagent.core import events as ev
 from lmagent.core.messages import assistant
-from lmagent.terminal.live import LiveRows
+from lmagent.headless.life import LiveRows
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle, fitted, wrapped
 

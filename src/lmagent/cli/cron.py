@@ -143,7 +143,7 @@ def run(ctx: click.Context, id: str, **options: Any) -> int:
 
     async def do() -> int:
         from lmagent.app.scheduling import Scheduler
-        from lmagent.headless.exitcode import exit_code
+        from lmagent.headless.oneshot import exit_code
 
         host = await open_host(host_options, say=lambda text: click.echo(text, err=True))
         try:

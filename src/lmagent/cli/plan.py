@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -150,9 +149,7 @@ def _carry_out(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     async def do(host: Host) -> int:
-        color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        request = TaskRequest("", session, as_json, color=color, decision=command)
-        return await run_task(host, request)
+        return await run_task(host, TaskRequest("", session, as_json, decision=command))
 
     return _with_host(workspace, options, do, attended=not as_json and sys.stdin.isatty() and sys.stderr.isatty())
 

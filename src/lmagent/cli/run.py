@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -109,8 +108,7 @@ def _one_shot(
 
     from lmagent.app.wiring import HostOptions, open_host
     from lmagent.core.model import split_name
-    from lmagent.headless.exitcode import ERROR
-    from lmagent.headless.oneshot import TaskRequest, run_task
+    from lmagent.headless.oneshot import ERROR, TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
     host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
@@ -120,13 +118,11 @@ def _one_shot(
     async def do() -> tuple[int, Settings]:
         host = await open_host(host_options, say=_say)
         try:
-            color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
             request = TaskRequest(
                 task,
                 _latest(host) if session is None else session,
                 as_json,
                 output_schema,
-                color,
                 work=work_of(options, planning=host.settings.deep_planning),
                 typed=typed,
             )
@@ -174,7 +170,7 @@ def _chat(
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.repl.app import Opening, run_repl
+    from lmagent.repl.app import run_repl
 
     host_options = _greeted(
         HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
@@ -187,7 +183,7 @@ def _chat(
         try:
             name = "" if resume == PICK else resume or (_latest(host) if latest else "")
             with _defects_explained(host):
-                return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain)
+                return await run_repl(host, name, pick=resume == PICK, plain=plain)
         finally:
             await host.aclose()
 

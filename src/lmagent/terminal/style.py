@@ -1,39 +1,38 @@
-"""Style: the look of finished pieces, plain or with Markdown laid out and colours."""
+"""Style: finished text, plain or with Markdown laid out and colours, fitted to the terminal's width."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TextIO
 
 _COLORS = {"ok": "32", "added": "32", "fault": "31", "warning": "33", "user": "1;36"}
 _LOOKS = {"user": "1", "quiet": "2", "output": "2"}
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-_WORDS = re.compile(r"\s*\S+|\s+$")
+_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
+_ON_LIGHT = {"40": "", "33": "35", "36": "34", "37": "30", **{str(90 + n): str(30 + n) for n in range(8)}}
+"""Replacements for colours that are unreadable on a light background."""
 
-class TextStyle(Protocol):
-    """Formats finished pieces. Each method returns text with its line end, ready for the terminal."""
+_LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
-    def markdown(self, text: str) -> str: ...
-
-    def line(self, text: str, kind: str) -> str:
-        """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""
-        ...
+TAIL_LINES = 8
+"""Rows of the growing paragraph that are shown."""
 
 
 class PlainStyle:
-    """Leaves text unchanged: for screen readers and dumb terminals."""
+    """Leaves text unchanged, for screen readers and dumb terminals. Each method returns text with its line end."""
 
     def markdown(self, text: str) -> str:
         return f"{text}\n"
 
     def line(self, text: str, kind: str) -> str:
+        """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""
         return f"{text}\n"
 
 
-class RichStyle:
+class RichStyle(PlainStyle):
     """Colours, and Markdown as a terminal shows it.
 
     Args:
@@ -59,14 +58,27 @@ class RichStyle:
         )
         console.print(Markdown(text, code_theme="ansi_dark"))
         rows = out.getvalue().split("\n")
-        shown = [number for number, row in enumerate(rows) if _ESCAPES.sub("", row).strip()]
+        shown = [number for number, row in enumerate(rows) if _SGR.sub("", row).strip()]
         return "\n".join([*rows[shown[0] : shown[-1] + 1], ""]) if shown else ""
 
     def line(self, text: str, kind: str) -> str:
-        """Format the text in the look of its kind, broken between words."""
         rows = [clipped(text, self._width())] if kind == "output" else wrapped(text, self._width())
         code = self._codes.get(kind)
         return "".join(f"\x1b[{code}m{row}\x1b[0m\n" if code else f"{row}\n" for row in rows)
+
+
+def style_of(stream: TextIO, *, color: bool) -> PlainStyle:
+    """Choose the style of a stream: plain unless it is a terminal whose cursor can move."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return PlainStyle()
+    return RichStyle(lambda: columns(stream), color=color)
+
+
+def columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def clipped(text: str, width: int) -> str:
@@ -75,13 +87,6 @@ def clipped(text: str, width: int) -> str:
 
     room = max(2, width - 1)  # a full last column would wrap on some terminals
     return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
-
-
-def rows_of(text: str, width: int) -> int:
-    """Return how many rows of a terminal a line takes that the terminal breaks wherever it ends."""
-    from rich.cells import cell_len
-
-    return max(1, -(-cell_len(text) // max(1, width)))
 
 
 def fitted(row: str, name: str, width: int) -> str:
@@ -99,25 +104,49 @@ def fitted(row: str, name: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a line into rows of the terminal, between words; later rows are indented like the first.
-
-    Only a word that is longer than a row is broken itself.
-    """
-    from rich.cells import cell_len, chop_cells
+    """Break a line into rows of the terminal, between words; later rows are indented like the first."""
+    from rich import get_console
+    from rich.cells import cell_len
+    from rich.text import Text
 
     room = max(10, width - 1)
     if cell_len(text) <= room:
         return [text]
     indent = text[: len(text) - len(text.lstrip())]
     indent = indent if len(indent) <= room // 2 else ""
-    rows, row = list[str](), ""
-    for word in _WORDS.findall(text):
-        if cell_len(row + word) <= room:
-            row += word
-            continue
-        if row.strip():
-            rows.append(row)
-            word = indent + word.lstrip()
-        *whole, row = chop_cells(word, room) if cell_len(word) > room else [word]
-        rows += whole
-    return [*rows, row] if row.strip() else rows
+    return [f"{indent}{row.plain.rstrip()}" for row in Text(text.strip()).wrap(get_console(), room - len(indent))]
+
+
+def last_rows(text: str, width: int) -> list[str]:
+    """Return the last rows that a growing text takes up on a terminal of this width."""
+    return [row for line in text.rstrip("\n")[-4000:].splitlines() for row in wrapped(line, width)][-TAIL_LINES:]
+
+
+def resolved_theme(theme: str, environ: Mapping[str, str]) -> str:
+    """Return the theme that `auto` means: light if the terminal says so (COLORFGBG), else dark."""
+    if theme == "auto":
+        return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS else "dark"
+    return theme
+
+
+def recoloured(text: str, theme: str) -> str:
+    """Return the text with the theme's colours in its escape sequences; other attributes (bold, dim …) stay."""
+    if theme == "dark" or "\x1b[" not in text:
+        return text
+    return _SGR.sub(lambda found: _sequence(found[1], theme), text)
+
+
+def _sequence(parameters: str, theme: str) -> str:
+    kept: list[str] = []
+    given = parameters.split(";")
+    while given:
+        one = given.pop(0)
+        if one in ("38", "48"):  # an extended colour: 5;N or 2;R;G;B follow
+            size = 2 if given[:1] == ["5"] else 4
+            extended, given = [one, *given[:size]], given[size:]
+            kept += [] if theme == "none" else extended
+        elif theme == "none":
+            kept += [one] if not re.fullmatch(r"3\d|4\d|9\d|10\d", one) else []
+        elif replaced := _ON_LIGHT.get(one, one):
+            kept.append(replaced)
+    return f"\x1b[{';'.join(kept)}m" if kept or not parameters else ""
