@@ -9,30 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
+
+from lmagent.cli.options import loaded_settings, say
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.core.tool import ToolContext, ToolOutput
 
 
-class Chore(Struct, frozen=True):
-    """A chore for the toy model; `command` names the step if it runs a command."""
-
-    task: str
-    command: str = ""
-
-
-CHORES = (
-    Chore("Write milk and bread to shopping.txt"),
-    Chore("Append eggs to shopping.txt", "append a line"),
-    Chore("Read shopping.txt"),
-    Chore("Make a folder called recipes", "make a folder"),
-    Chore("Run the command wc -w shopping.txt", "run a command"),
-    Chore("How many files are there?", "count files"),
-    Chore("What files are here?"),
-)
-"""The steps without a task of the user's own."""
+CHORES = {
+    "Write milk and bread to shopping.txt": "",
+    "Append eggs to shopping.txt": "append a line",
+    "Read shopping.txt": "",
+    "Make a folder called recipes": "make a folder",
+    "Run the command wc -w shopping.txt": "run a command",
+    "How many files are there?": "count files",
+    "What files are here?": "",
+}
+"""The steps without a task of the user's own; those that run a command have a name."""
 
 BEYOND = "Write a poem about the sea"
 """The last request, which the model answers with its list of chores (exit code 3: blocked)."""
@@ -92,13 +86,12 @@ def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
 async def _show(folder: Path, task: str | None) -> int:
     """Run the chores, or the one task; returns the exit code of the first that failed."""
     from lmagent.app.ownserver import OwnServer
-    from lmagent.app.wiring import HostOptions, load_settings, open_host
+    from lmagent.app.wiring import HostOptions, open_host
     from lmagent.demo import model_path
     from lmagent.modelserver.opening import DEMO
 
     click.echo(ABOUT.format(folder=folder, size=model_path().stat().st_size / 1e6))
-    library = load_settings(HostOptions(None)).settings.agent_data_dir / "models"
-    async with OwnServer(library) as server:
+    async with OwnServer(loaded_settings().settings.agent_data_dir / "models") as server:
         flags = {
             "llm_url": server.url,
             "llm_api_key": server.key,
@@ -106,18 +99,15 @@ async def _show(folder: Path, task: str | None) -> int:
             "llm_temperature": 0.0,
             "permission_mode": "auto",
         }
-        host = await open_host(HostOptions(folder, flags), say=lambda text: click.echo(text, err=True))
+        host = await open_host(HostOptions(folder, flags), say=say)
         try:
-            missing = await _missing_sandbox(host)
-            if missing:
-                steps = ", ".join(chore.command for chore in CHORES if chore.command)
-                click.echo(f"Left out, as no sandbox works here: {steps}")
+            if missing := await _missing_sandbox(host):
+                click.echo(f"Left out, as no sandbox works here: {', '.join(filter(None, CHORES.values()))}")
                 click.echo(click.wrap_text(missing, 80, "  → ", "    ") + "\n")
                 _without_commands(host)
             if task is not None:
                 return await _chore(host, task)
-            chores = [chore for chore in CHORES if not (missing and chore.command)]
-            codes = [await _chore(host, chore.task) for chore in chores]
+            codes = [await _chore(host, chore) for chore, command in CHORES.items() if not (missing and command)]
             await _chore(host, BEYOND)
         finally:
             await host.aclose()

@@ -6,10 +6,16 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
-from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import allow_host_option, flags, sandbox_option, workspace_option
+from lmagent.cli.options import (
+    CommandGroup,
+    allow_host_option,
+    host_options,
+    print_json,
+    sandbox_option,
+    say,
+    workspace_option,
+)
 
 NO_SANDBOX, TIMED_OUT = 125, 124
 """Exit codes of `exec` besides the command's own, the same as of `timeout` and `docker run`."""
@@ -40,12 +46,11 @@ def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
     import anyio
 
     from lmagent.app.sandboxed import probe_all
-    from lmagent.app.wiring import HostOptions
 
-    found = anyio.run(probe_all, HostOptions(workspace, flags(sandbox=sandbox)))
+    found = anyio.run(probe_all, host_options(workspace, {"sandbox": sandbox}))
     for report in found:
         if as_json:
-            click.echo(msgspec.json.encode(report).decode())
+            print_json(report)
             continue
         state = "degraded" if report.degraded else "works" if report.works else "does not work"
         click.echo(f"{report.backend} {report.version}: {state}".replace(" :", ":"))
@@ -89,17 +94,16 @@ def execute(
     import anyio
 
     from lmagent.app.sandboxed import run_command
-    from lmagent.app.wiring import HostOptions
     from lmagent.core.errors import LmagentError
 
-    options = HostOptions(workspace, flags(sandbox=sandbox, allow_host=allow_host))
+    options = host_options(workspace, {"sandbox": sandbox, "allow_host": allow_host})
     try:
         end = anyio.run(run_command, options, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
     except LmagentError as failure:
-        click.echo(f"lmagent: {failure}", err=True)
+        say(f"lmagent: {failure}")
         return NO_SANDBOX
     for note in end.notes:
-        click.echo(f"lmagent: {note}", err=True)
+        say(f"lmagent: {note}")
     if end.reason == "memory":
-        click.echo("lmagent: killed: it used more memory than the sandbox allows", err=True)
+        say("lmagent: killed: it used more memory than the sandbox allows")
     return TIMED_OUT if end.reason == "timeout" else end.code

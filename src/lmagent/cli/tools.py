@@ -9,8 +9,7 @@ from shutil import get_terminal_size
 import click
 import msgspec
 
-from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import workspace_option
+from lmagent.cli.options import CommandGroup, print_json, workspace_option
 
 
 @click.group(cls=CommandGroup, default="list")
@@ -27,11 +26,12 @@ def list_(workspace: Path | None, as_json: bool) -> None:
     from lmagent.app.toolrows import tool_rows
 
     tools = tuple(open_toolbox(workspace))
-    for item in tools if as_json else ():
-        row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
-        click.echo(msgspec.json.encode(row).decode())
+    if as_json:
+        specs = ((msgspec.to_builtins(item.spec), item) for item in tools)
+        print_json(*({**spec, "effect": item.effect, "aliases": item.aliases} for spec, item in specs))
+        return
     width = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize  # elsewhere a tool is a line
-    for line in () if as_json else tool_rows(tools, width):
+    for line in tool_rows(tools, width):
         click.echo(line)
 
 

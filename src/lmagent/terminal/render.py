@@ -175,7 +175,7 @@ class Renderer:
         self._end_text()
 
     def _text(self, text: str, differs: bool) -> None:
-        """Print text of a reply; if it differs from what is shown of the reply so far, it begins anew."""
+        """Print text of a reply; `differs`: than the text of it that is shown, so it begins anew."""
         if self._verbatim and text:
             text = printable(f"\n{text}" if differs else text)
             self._write(text)
