@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 
 from lmagent.agents.childhost import PromptPlace, depth_of
-from lmagent.agents.deliver import named
 from lmagent.agents.feature import AgentBounds
-from lmagent.agents.orders import Order, inside
+from lmagent.agents.orders import Order, inside, named
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Message, Text, ToolResult

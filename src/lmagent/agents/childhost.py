@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
 from lmagent.agents.feature import AgentBounds
-from lmagent.core.events import DurableEvent
-from lmagent.core.ports import Clock
 from lmagent.core.workevents import SubagentStarted
 from lmagent.engine.session import Session
 
@@ -29,12 +25,6 @@ class PromptPlace(Struct, frozen=True):
 
 class ChildHost(Protocol):
     @property
-    def workspace(self) -> Path: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
     def bounds(self) -> AgentBounds: ...
 
     def session(self, session: str) -> Session:
@@ -42,10 +32,6 @@ class ChildHost(Protocol):
 
         Raises ToolError if no session is open, as when a user calls a single tool.
         """
-        ...
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        """Read the recorded events of a session. Raises SessionNotFound if it has no log."""
         ...
 
     async def place(self, parent: Session) -> PromptPlace: ...

@@ -16,7 +16,6 @@ from lmagent.engine.state import SessionState
 if TYPE_CHECKING:
     from lmagent.agents.childhost import ChildHost
     from lmagent.agents.run import ChildRunner
-    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending
 
 BEGINNING = ("delegate", "decompose")
@@ -70,14 +69,14 @@ def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iter
     """
 
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents import tools
+        from lmagent.agents import run
 
-        return await tools.delegate(host, runner(), arguments, context)
+        return await run.delegate(host, runner(), arguments, context)
 
     async def decompose(arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents import tools
+        from lmagent.agents import run
 
-        return await tools.decompose(host, runner(), arguments, context)
+        return await run.decompose(host, runner(), arguments, context)
 
     yield Tool(
         name="delegate",
@@ -126,15 +125,12 @@ def report_tool(host: ChildHost) -> Tool:
 class ReportReview(Review):
     """Ends a sub-agent's turn with its report, or when its shared budget is used up; asks for a missing report."""
 
-    def __init__(self, shares: Callable[[], ChildShares]) -> None:
-        self._shares = shares
-
     async def after_calls(self, session: Session) -> End | None:
         if session.above is None:
             return None
         from lmagent.agents.report import after_calls
 
-        return after_calls(session, session.above, self._shares())
+        return after_calls(session, session.above)
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
         if session.above is None:

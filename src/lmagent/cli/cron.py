@@ -20,6 +20,7 @@ from lmagent.cli.options import (
     workspace_folder,
 )
 from lmagent.cli.scheduler import allow_option
+from lmagent.schedule.jobs import add_job, find_job, remove_job, set_enabled
 from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def add(workspace: Path | None, disabled: bool, name: str, **given: Any) -> None
     SCHEDULE is one of: every 30s|5m|2h|1d, daily HH:MM, hourly :MM, startup, or five cron fields such as
     "0 3 * * MON-FRI".
     """
-    from lmagent.schedule.jobs import add_job
 
     needed = ("id", "schedule", "prompt")
     fields = {key: list(value) if key == "allow" else value for key, value in given.items() if value or key in needed}
@@ -84,7 +84,6 @@ def add(workspace: Path | None, disabled: bool, name: str, **given: Any) -> None
 @click.pass_obj
 def remove(workspace: Path | None, id: str) -> None:
     """Remove a job; its sessions and its history stay."""
-    from lmagent.schedule.jobs import remove_job
 
     remove_job(workspace_folder(workspace), id)
     click.echo(f"removed {id}")
@@ -95,7 +94,6 @@ def remove(workspace: Path | None, id: str) -> None:
 @click.pass_obj
 def toggle(workspace: Path | None, id: str) -> None:
     """Switch a job off, or on again; times that it misses while off are not made up for."""
-    from lmagent.schedule.jobs import find_job, set_enabled
 
     folder = workspace_folder(workspace)
     job = set_enabled(folder, id, not find_job(folder, id).enabled)

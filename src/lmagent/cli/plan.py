@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from lmagent.app.records import open_records
 from lmagent.cli.options import (
     CommandGroup,
     completed_by,
@@ -20,12 +21,16 @@ from lmagent.cli.options import (
     session_argument,
     with_host,
 )
+from lmagent.core.commands import DecidePlan
+from lmagent.core.errors import ConfigError
+from lmagent.engine import worktext
+from lmagent.engine.state import SessionState
+from lmagent.planning.plans import Unusable, plan_json, plan_text, read_plan
+from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.wiring import HostOptions
-    from lmagent.core.commands import DecidePlan
-    from lmagent.engine.state import SessionState
     from lmagent.store.jsonl import JsonlStore
 
 NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
@@ -45,11 +50,6 @@ def plan() -> None:
 @click.pass_obj
 def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
     """Show the plan that waits, or the one that was approved, and how far it is."""
-    from lmagent.app.records import open_records
-    from lmagent.core.errors import ConfigError
-    from lmagent.engine import worktext
-    from lmagent.planning.plans import plan_json, plan_text
-    from lmagent.tools.sanitize import visible
 
     store = open_records(workspace).store
     state = _state(store, store.resolve(session) if session else _waiting(store))
@@ -77,10 +77,6 @@ def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
 @click.pass_obj
 def approve(workspace: Path | None, session: str | None, file: Path | None, **options: Any) -> int:
     """Approve the plan, and carry it out."""
-    from lmagent.app.records import open_records
-    from lmagent.core.commands import DecidePlan
-    from lmagent.core.errors import ConfigError
-    from lmagent.planning.plans import Unusable, read_plan
 
     found = None if file is None else read_plan(file.read_text(encoding="utf-8", errors="replace"))
     if isinstance(found, Unusable):
@@ -97,7 +93,6 @@ def approve(workspace: Path | None, session: str | None, file: Path | None, **op
 @click.pass_obj
 def revise(workspace: Path | None, session: str, words: tuple[str, ...], **options: Any) -> int:
     """Say what should be otherwise, and have it planned anew."""
-    from lmagent.core.commands import DecidePlan
 
     command = DecidePlan(decision="revise", feedback=" ".join(words), by="cli")
     return _carry_out(workspace, session, command, options)
@@ -109,7 +104,6 @@ def revise(workspace: Path | None, session: str, words: tuple[str, ...], **optio
 @click.pass_obj
 def reject(workspace: Path | None, session: str, **options: Any) -> int:
     """Reject the plan; nothing is done."""
-    from lmagent.core.commands import DecidePlan
 
     async def do(host: Host) -> int:
         opened = await host.open_session(session)
@@ -121,7 +115,6 @@ def reject(workspace: Path | None, session: str, **options: Any) -> int:
 
 
 def _state(store: JsonlStore, session: str) -> SessionState:
-    from lmagent.engine.state import SessionState
 
     state = SessionState()
     for event in store.read(session):
@@ -131,7 +124,6 @@ def _state(store: JsonlStore, session: str) -> SessionState:
 
 def _waiting(store: JsonlStore) -> str:
     """Return the only session whose plan waits."""
-    from lmagent.core.errors import ConfigError
 
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
     if len(waiting) == 1:

@@ -10,11 +10,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
+from lmagent.app.crontab import cron_list, list_text
+from lmagent.app.signals import ending
 from lmagent.cli.options import host_options, loaded_settings, model_options, with_host, workspace_option
 from lmagent.cli.streams import with_piped
+from lmagent.config.trust import is_trusted
+from lmagent.config.workspace import open_workspace
+from lmagent.core.errors import StoreError
 from lmagent.core.plurals import plural
+from lmagent.schedule.inbox import Inbox
+from lmagent.schedule.jobs import read_jobs
+from lmagent.schedule.rights import read_rights
+from lmagent.store.lock import is_held
+from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -34,11 +45,6 @@ def submit(task: str, workspace: Path | None, permission: str | None, allow: tup
 
     Text piped in is added to the task. Any program may do the same: a text file NAME.task in .lmagent/inbox.
     """
-    from lmagent.config.trust import is_trusted
-    from lmagent.config.workspace import open_workspace
-    from lmagent.schedule.inbox import Inbox
-    from lmagent.schedule.rights import read_rights
-    from lmagent.store.lock import is_held
 
     try:
         rights = read_rights(permission, allow)
@@ -77,13 +83,8 @@ def scheduler(workspace: Path | None, **options: Any) -> int:
 
 
 async def _serve(host: Host) -> int:
-    import anyio
 
-    from lmagent.app.crontab import cron_list, list_text
-    from lmagent.app.scheduling import Scheduler
-    from lmagent.core.errors import StoreError
-    from lmagent.schedule.jobs import read_jobs
-    from lmagent.tools.sanitize import printable
+    from lmagent.app.scheduling import Scheduler  # opens a database
 
     gc.freeze()
     gc.enable()
@@ -103,9 +104,6 @@ async def _serve(host: Host) -> int:
 
 
 async def _until_signalled(work: Any, received: list[int]) -> None:
-    import anyio
-
-    from lmagent.app.signals import ending
 
     with anyio.open_signal_receiver(signal.SIGINT, *ending()) as signals:
         async for number in signals:
@@ -114,6 +112,5 @@ async def _until_signalled(work: Any, received: list[int]) -> None:
 
 
 def _log(text: str) -> None:
-    from lmagent.tools.sanitize import printable  # it quotes tasks and files
 
     click.echo(f"{time.strftime('%H:%M:%S')}  {printable(text)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -19,12 +20,22 @@ from lmagent.cli.options import (
     show_table,
 )
 
+if TYPE_CHECKING:
+    from lmagent.modelserver.http.control import Control
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def server_folder() -> Path:
     return loaded_settings().settings.agent_data_dir / "server"
+
+
+def control() -> Control:
+    """Return a client of the server that runs."""
+    from lmagent.modelserver.http.control import Control  # slow to import
+
+    return Control(server_folder())
 
 
 def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int:
@@ -156,7 +167,6 @@ def stop(as_json: bool) -> int:
 @json_option
 def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
-    from lmagent.modelserver.http.control import Control
     from lmagent.modelserver.http.daemon import state_of
     from lmagent.modelserver.http.listening import ServerError
 
@@ -166,7 +176,7 @@ def status(as_json: bool) -> int:
         print_json({"running": False}) if as_json else click.echo("no model server runs")
         return 1
     try:
-        health = str(Control(folder).get("/health")["status"])
+        health = str(control().get("/health")["status"])
     except ServerError as error:
         health = error.message
     known = {"running": True, "health": health, "url": state.url, "pid": state.owner.pid, "since": state.since}
@@ -181,9 +191,7 @@ def status(as_json: bool) -> int:
 @json_option
 def stats(as_json: bool) -> int:
     """Show the server's counters since its start."""
-    from lmagent.modelserver.http.control import Control
-
-    told = Control(server_folder()).get("/api/stats")
+    told = control().get("/api/stats")
     if as_json:
         print_json(told)
         return 0
@@ -209,10 +217,8 @@ def print_running(models: list[dict[str, Any]]) -> None:
 @click.argument("model", default="")
 def logs(model: str, follow: bool, as_json: bool) -> int:
     """Show the server's log, or the output of a MODEL's engine."""
-    from lmagent.modelserver.http.control import Control, quote
-
-    control = Control(server_folder())
-    lines = control.follow(model) if follow else control.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
+    asked = control()
+    lines = asked.follow(model) if follow else asked.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
     for line in lines:
         print_json(line) if as_json else click.echo("".join(c if c.isprintable() or c == "\t" else "?" for c in line))
     return 0
@@ -227,9 +233,7 @@ def server_models() -> None:
 @json_lines_option
 def list_models(as_json: bool) -> int:
     """List them with their states."""
-    from lmagent.modelserver.http.control import Control
-
-    models = Control(server_folder()).get("/v1/models")["data"]
+    models = control().get("/v1/models")["data"]
     if as_json:
         print_json(*models)
     elif models:

@@ -24,24 +24,15 @@ def read_small(path: Path) -> bytes | None:
     """
     try:
         # Without O_NONBLOCK, opening a pipe of this name would wait for a writer for ever.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except (FileNotFoundError, NotADirectoryError):
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
-        if os.path.isdir(path):
-            return None
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", fix=f"make it readable, or move it away: ls -l {path}"
-        ) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"look at it: ls -l {path}") from error
-    finally:
-        os.close(descriptor)
+        fix = f"make it readable, or move it away: ls -l {path}"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=fix) from error
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES:,} bytes; it is no configuration file", fix="move it away")
     return content
@@ -78,9 +69,8 @@ def write_private(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}", fix=f"check the folder: ls -ld {target.parent}"
-        ) from error
+        fix = f"check the folder: ls -ld {target.parent}"
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
 
 
 def line_of(text: str, key: str) -> int:

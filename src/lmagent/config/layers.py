@@ -58,10 +58,8 @@ class Layer(Struct, frozen=True):
 
     Attributes:
         base: the folder that relative paths count from.
-        home: the home folder.
         path: the file, if the place is a file.
         folder: the folder that brings the file; None for the user's own places.
-        entries: value by setting.
         content: the bytes of the file, so that trust is checked on these very bytes.
     """
 
@@ -96,10 +94,8 @@ class Merged(Struct, frozen=True):
     """The layers, folded.
 
     Attributes:
-        values: value by setting, for all settings.
         origins: origin by setting; for lists, the last layer that added an item.
         item_origins: for lists of rules, the origin of each item, in order.
-        held: values that do not count.
     """
 
     values: Mapping[str, Any]
