@@ -190,8 +190,7 @@ class _Job(Struct):
 def import_file(path: Path, targets: Targets) -> ImportReport:
     """Import a file of an older system.
 
-    Raises:
-        ConfigError: it cannot be read or imported, a value is not allowed, or a target cannot be written.
+    Raises ConfigError if it cannot be read or imported, a value is not allowed, or a target cannot be written.
     """
     content = read_small(path)
     if content is None:

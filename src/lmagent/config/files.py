@@ -19,8 +19,7 @@ MAX_BYTES = 1_000_000
 def read_small(path: Path) -> bytes | None:
     """Return the content of a regular file; None if it does not exist, or is a folder or a pipe.
 
-    Raises:
-        ConfigError: it cannot be read, or is too large to be a configuration file.
+    Raises ConfigError if it cannot be read, or is too large to be a configuration file.
     """
     try:
         # Without O_NONBLOCK, opening a pipe of this name would wait for a writer for ever.
@@ -50,8 +49,7 @@ def read_agent_json(path: Path) -> bytes | None:
 def write_private(path: Path, text: str) -> None:
     """Replace a file atomically; only its owner can read it. A link is followed, so that it stays a link.
 
-    Raises:
-        ConfigError: it cannot be written; the old file is untouched.
+    Raises ConfigError if it cannot be written; the old file is untouched.
     """
     target = Path(os.path.realpath(path))
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
@@ -88,8 +86,7 @@ def line_of(text: str, key: str) -> int:
 def save_settings(path: Path, values: Mapping[str, Any]) -> None:
     """Set keys of a `config.toml`, or delete them (None); all else in it stays. The file is made if needed.
 
-    Raises:
-        ConfigError: it is not valid TOML, or cannot be written.
+    Raises ConfigError if it is not valid TOML, or cannot be written.
     """
     import tomlkit  # slow to import, and only a change needs it
 
@@ -116,8 +113,7 @@ def toml_of(value: Any) -> Any:
 def save_env(path: Path, values: Mapping[str, str]) -> None:
     """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it.
 
-    Raises:
-        ConfigError: it cannot be written; it is unchanged.
+    Raises ConfigError if it cannot be written; it is unchanged.
     """
     write_private(path, with_values(decode_env(read_small(path) or b""), values))
 

@@ -60,8 +60,7 @@ def choose_workspace(
 def open_workspace(choice: WorkspaceChoice) -> Workspace:
     """Check the folder, and make it if it is the fallback.
 
-    Raises:
-        WorkspaceError: it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
+    Raises WorkspaceError if it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
     """
     path = choice.path
     if choice.by == "setting" and path in (choice.home, Path(path.anchor)):

@@ -24,7 +24,7 @@ from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.plain import PlainSurface
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import PlainStyle, RichStyle, fitted, resolved_theme
+from lmagent.terminal.style import fitted, resolved_theme
 from lmagent.tools.sanitize import one_line
 
 AT_ONCE = 1.0
@@ -56,13 +56,12 @@ async def run_repl(host: Host, resume: str = "", *, pick: bool = False, plain: b
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
-                    surface = PlainSurface(_bell(host))
-                    renderer = Renderer(PlainStyle(), surface.write, terminal=sys.stdout.isatty())
+                    surface, more = PlainSurface(_bell(host)), ""
                 else:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
-                    surface = Screen(_history(host), _bell(host), _theme(host))
-                    renderer = Renderer(RichStyle(surface.width), surface.write, more="Ctrl+O shows them")
+                    surface, more = Screen(_history(host), _bell(host), _theme(host)), "Ctrl+O shows them"
+                renderer = Renderer(surface.style, surface.write, terminal=sys.stdout.isatty(), more=more)
                 conversation = ReplConversation(host, renderer, tasks, surface)
                 if isinstance(surface, PlainSurface) and sys.platform != "win32":
                     await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)

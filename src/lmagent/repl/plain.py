@@ -13,6 +13,7 @@ from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.style import PlainStyle
 
 PIECE = 65536
 
@@ -20,6 +21,7 @@ PIECE = 65536
 class PlainSurface:
     def __init__(self, bell: Callable[[], None]) -> None:
         self.ring = bell
+        self.style = PlainStyle()
         self.lent = False
 
     def write(self, text: str) -> None:

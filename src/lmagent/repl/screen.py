@@ -35,7 +35,7 @@ from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.status import FRAME, status_line
-from lmagent.terminal.style import clipped, last_rows, recoloured, resolved_theme
+from lmagent.terminal.style import RichStyle, clipped, last_rows, resolved_theme
 
 STYLE = Style.from_dict(
     {
@@ -58,7 +58,7 @@ REDRAW = 0.05
 class Screen:
     def __init__(self, history: Path | None, bell: Callable[[], None], theme: str) -> None:
         self.ring = bell
-        self._theme = theme
+        self.style = RichStyle(self.width, theme)
         self._history = history
         self._session: PromptSession[str] | None = None
         self._queue = self._hidden = False
@@ -71,7 +71,6 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Print finished text above the live region, soon; later, while another program has the terminal."""
-        text = recoloured(text, self._theme)
         if self._held is not None:
             self._held.append(text)
             return
@@ -136,12 +135,12 @@ class Screen:
         return True
 
     def use_theme(self, theme: str) -> None:
-        self._theme = resolved_theme(theme, os.environ)
+        self.style.theme = resolved_theme(theme, os.environ)
         if self._session is not None:
             self._session.color_depth = self._depth()
 
     def _depth(self) -> ColorDepth | None:
-        return ColorDepth.DEPTH_1_BIT if self._theme == "none" else None
+        return ColorDepth.DEPTH_1_BIT if self.style.theme == "none" else None
 
     def changed(self) -> None:
         if self._session is not None and self._session.app.is_running:

@@ -35,15 +35,13 @@ class PlainStyle:
 class RichStyle(PlainStyle):
     """Colours, and Markdown as a terminal shows it.
 
-    Args:
-        width: asks for the terminal's width in columns, at each piece, since windows are resized.
-        color: colours may be used; bold and faint text remain without them.
+    Attributes:
+        theme: colours for a dark or a light background, or none, which leaves bold and faint text.
     """
 
-    def __init__(self, width: Callable[[], int], *, color: bool = True) -> None:
-        self._width = width
-        self._codes = _LOOKS | _COLORS if color else _LOOKS
-        self._color = color
+    def __init__(self, width: Callable[[], int], theme: str = "dark") -> None:
+        self.theme = theme
+        self._width = width  # asked for each piece, since windows are resized
 
     def markdown(self, text: str) -> str:
         """Lay the block out for the width of the terminal, without blank lines around it."""
@@ -53,25 +51,27 @@ class RichStyle(PlainStyle):
         from rich.markdown import Markdown
 
         out = StringIO()
-        console = Console(
-            file=out, force_terminal=True, width=max(20, self._width()), highlight=False, no_color=not self._color
-        )
+        width, plain = max(20, self._width()), self.theme == "none"
+        console = Console(file=out, force_terminal=True, width=width, highlight=False, no_color=plain)
         console.print(Markdown(text, code_theme="ansi_dark"))
         rows = out.getvalue().split("\n")
         shown = [number for number, row in enumerate(rows) if _SGR.sub("", row).strip()]
-        return "\n".join([*rows[shown[0] : shown[-1] + 1], ""]) if shown else ""
+        return self._themed("\n".join([*rows[shown[0] : shown[-1] + 1], ""])) if shown else ""
 
     def line(self, text: str, kind: str) -> str:
         rows = [clipped(text, self._width())] if kind == "output" else wrapped(text, self._width())
-        code = self._codes.get(kind)
-        return "".join(f"\x1b[{code}m{row}\x1b[0m\n" if code else f"{row}\n" for row in rows)
+        code = (_LOOKS if self.theme == "none" else _LOOKS | _COLORS).get(kind)
+        return "".join(self._themed(f"\x1b[{code}m{row}\x1b[0m\n") if code else f"{row}\n" for row in rows)
+
+    def _themed(self, text: str) -> str:
+        return _SGR.sub(_on_light, text) if self.theme == "light" else text
 
 
 def style_of(stream: TextIO, *, color: bool) -> PlainStyle:
     """Choose the style of a stream: plain unless it is a terminal whose cursor can move."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return PlainStyle()
-    return RichStyle(lambda: columns(stream), color=color)
+    return RichStyle(lambda: columns(stream), "dark" if color else "none")
 
 
 def columns(stream: TextIO) -> int:
@@ -129,24 +129,6 @@ def resolved_theme(theme: str, environ: Mapping[str, str]) -> str:
     return theme
 
 
-def recoloured(text: str, theme: str) -> str:
-    """Return the text with the theme's colours in its escape sequences; other attributes (bold, dim …) stay."""
-    if theme == "dark" or "\x1b[" not in text:
-        return text
-    return _SGR.sub(lambda found: _sequence(found[1], theme), text)
-
-
-def _sequence(parameters: str, theme: str) -> str:
-    kept: list[str] = []
-    given = parameters.split(";")
-    while given:
-        one = given.pop(0)
-        if one in ("38", "48"):  # an extended colour: 5;N or 2;R;G;B follow
-            size = 2 if given[:1] == ["5"] else 4
-            extended, given = [one, *given[:size]], given[size:]
-            kept += [] if theme == "none" else extended
-        elif theme == "none":
-            kept += [one] if not re.fullmatch(r"3\d|4\d|9\d|10\d", one) else []
-        elif replaced := _ON_LIGHT.get(one, one):
-            kept.append(replaced)
-    return f"\x1b[{';'.join(kept)}m" if kept or not parameters else ""
+def _on_light(found: re.Match[str]) -> str:
+    codes = ";".join(filter(None, (_ON_LIGHT.get(code, code) for code in found[1].split(";"))))
+    return f"\x1b[{codes}m" if codes else ""
