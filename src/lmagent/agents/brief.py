@@ -173,11 +173,7 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def write_brief(workspace: Path, child: str, brief: Brief) -> None:
-    """Write the brief and make the scratch folder.
-
-    `child`: id of the sub-agent's session; `brief.agent_id` comes from a log, which anybody may have written. Raises
-    StoreError if the file cannot be written.
-    """
+    """Write the brief and make the scratch folder. `brief.agent_id` comes from a log, which may lie."""
     _write(workspace, child, "brief.json", msgspec.json.encode(brief))
 
 

@@ -26,17 +26,11 @@ TOOLS = (*BEGINNING, "report_result")
 
 
 class AgentBounds(Struct, frozen=True):
-    """Limits of sub-agents.
+    """Limits of sub-agents."""
 
-    Attributes:
-        depth: how deep they may be nested (`AGENT_MAX_DEPTH`).
-        steps: model calls of one sub-agent, before its depth is subtracted (`MAX_SUB_AGENT_ITERATIONS`).
-        data: characters of the parent's findings for one that does not inherit (`BRIEF_DATA_BUDGET`).
-    """
-
-    depth: int = 3
-    steps: int = 25
-    data: int = 8000
+    depth: int = 3  # how deep they may be nested
+    steps: int = 25  # model calls of one sub-agent, before its depth is subtracted
+    data: int = 8000  # characters of the parent's findings for one that does not inherit
 
 
 class DelegateArgs(Struct, frozen=True):
@@ -62,8 +56,7 @@ class ReportArgs(Struct, frozen=True):
 
 
 def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
-    """Yield the tools delegate (one sub-agent for one task) and decompose (several, in the order of their
-    dependencies).
+    """Yield the tools delegate (one sub-agent for one task) and decompose (several).
 
     The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """

@@ -23,23 +23,14 @@ _CLOSED = (".git", ".lmagent")
 
 
 class Order(Struct, frozen=True):
-    """The task of one sub-agent.
-
-    Attributes:
-        objective: in words.
-        deliverable: the result that is expected.
-        task: its name in the manifest; empty for a call with a single task.
-        constraints: what must hold.
-        depends_on: names of the tasks whose results it needs.
-        hint: words to look for in the parent's findings.
-    """
+    """The task of one sub-agent."""
 
     objective: str
     deliverable: Deliverable
-    task: str = ""
+    task: str = ""  # its name in the manifest; empty for a call with a single task
     constraints: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
-    hint: str = ""
+    hint: str = ""  # words to look for in the parent's findings
 
 
 class _Task(Struct, forbid_unknown_fields=True):
@@ -80,11 +71,8 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
 def orders_of(manifest: Any, workspace: Path) -> list[Order]:
     """Return the tasks of a manifest, each after those that it depends on.
 
-    Raises ToolError: it is no manifest, or its dependencies cannot be followed; the text names the task.
-
-    Args:
-        manifest: `{"tasks": [...]}`, the list alone, or either as JSON text.
-        workspace: in which the deliverables are.
+    `manifest` is `{"tasks": [...]}`, the list alone, or either as JSON text. Raises ToolError if it is no
+    manifest, or its dependencies cannot be followed.
     """
     entries = _entries(manifest)
     if not 1 <= len(entries) <= MOST_TASKS:

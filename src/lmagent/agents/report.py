@@ -71,10 +71,7 @@ def brief_of(child: Session) -> Brief | None:
 
 
 def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
-    """Check a report against the disk.
-
-    Raises ToolError: it differs from the order and can still be corrected; raised once.
-    """
+    """Check a report against the disk. Raises ToolError, once, if it differs from the order."""
     state = child.state
     workspace, touched = child.wiring.workspace, touched_by(child)
     result = ChildResult(

@@ -62,12 +62,8 @@ class ChildRunner:
     ) -> ChildResult:
         """Return the result of a sub-agent: the recorded one, or the result of resuming or starting it.
 
-        Raises LmagentError if it could not start, or its log cannot be written.
-
-        Args:
-            parent: the session that asks.
-            order: the task.
-            passed: returns the results that the order depends on, once its turn has come.
+        `passed` returns the results that the order depends on, once its turn has come. Raises LmagentError if the
+        sub-agent could not start, or its log cannot be written.
         """
         place = await self._host.place(parent)
         async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from lmagent.cli.main import rewrite
-from lmagent.cli.options import WORKSPACE, loaded_settings
+from lmagent.cli.shared import WORKSPACE, loaded_settings
 from lmagent.core.errors import LmagentError
 
 VARIABLE = "_LMAGENT_COMPLETE"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lmagent.app import settings
-from lmagent.cli.options import CommandGroup, group_workspace_option, json_option, workspace_option
+from lmagent.cli.shared import CommandGroup, group_workspace_option, json_option, workspace_option
 
 folder_argument = click.argument("folder", required=False, type=click.Path(path_type=Path))
 

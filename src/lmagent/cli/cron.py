@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmagent.app.crontab import cron_history, cron_list, history_text, list_text
-from lmagent.cli.options import (
-    CommandGroup,
-    group_workspace_option,
-    host_options,
-    json_lines_option,
-    model_options,
-    print_json,
-    say,
-    with_host,
-    workspace_folder,
-)
+from lmagent.cli import shared
 from lmagent.cli.scheduler import allow_option
 from lmagent.schedule.jobs import add_job, find_job, remove_job, set_enabled
 from lmagent.tools.sanitize import printable
@@ -27,8 +17,8 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
 
 
-@click.group(cls=CommandGroup, default="list")
-@group_workspace_option
+@click.group(cls=shared.CommandGroup, default="list")
+@shared.group_workspace_option
 def cron() -> None:
     """List, add, switch, run and remove the jobs that run by the clock.
 
@@ -38,15 +28,15 @@ def cron() -> None:
 
 
 @cron.command("list")
-@json_lines_option
+@shared.json_lines_option
 @click.pass_obj
 def list_(workspace: Path | None, as_json: bool) -> int:
     """List the jobs, those that are switched off as well; exit code 1 if something is wrong with a file."""
-    found = cron_list(workspace_folder(workspace))
+    found = cron_list(shared.workspace_folder(workspace))
     if as_json:
-        print_json(*found.jobs)
+        shared.print_json(*found.jobs)
         for problem in found.problems:
-            say(f"lmagent: {problem}")
+            shared.say(f"lmagent: {problem}")
     else:
         click.echo(printable(list_text(found)))
     return 1 if found.problems else 0
@@ -75,7 +65,7 @@ def add(workspace: Path | None, disabled: bool, name: str, **given: Any) -> None
 
     needed = ("id", "schedule", "prompt")
     fields = {key: list(value) if key == "allow" else value for key, value in given.items() if value or key in needed}
-    job = add_job(workspace_folder(workspace), {**fields, "name": name, "enabled": not disabled})
+    job = add_job(shared.workspace_folder(workspace), {**fields, "name": name, "enabled": not disabled})
     click.echo(f"added {job.id} to {job.file}")
 
 
@@ -85,7 +75,7 @@ def add(workspace: Path | None, disabled: bool, name: str, **given: Any) -> None
 def remove(workspace: Path | None, id: str) -> None:
     """Remove a job; its sessions and its history stay."""
 
-    remove_job(workspace_folder(workspace), id)
+    remove_job(shared.workspace_folder(workspace), id)
     click.echo(f"removed {id}")
 
 
@@ -95,7 +85,7 @@ def remove(workspace: Path | None, id: str) -> None:
 def toggle(workspace: Path | None, id: str) -> None:
     """Switch a job off, or on again; times that it misses while off are not made up for."""
 
-    folder = workspace_folder(workspace)
+    folder = shared.workspace_folder(workspace)
     job = set_enabled(folder, id, not find_job(folder, id).enabled)
     click.echo(f"{id} is switched {'on' if job.enabled else 'off'}")
 
@@ -110,20 +100,20 @@ def reload_(ctx: click.Context) -> int:
 @cron.command()
 @click.argument("id", default="")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@json_lines_option
+@shared.json_lines_option
 @click.pass_obj
 def history(workspace: Path | None, id: str, limit: int, as_json: bool) -> None:
     """Show the results of the times at which jobs were due, newest first."""
-    rows = cron_history(workspace_folder(workspace), id, limit)
+    rows = cron_history(shared.workspace_folder(workspace), id, limit)
     if as_json:
-        print_json(*rows)
+        shared.print_json(*rows)
     else:
         click.echo(printable(history_text(rows)))
 
 
 @cron.command()
 @click.argument("id")
-@model_options
+@shared.model_options
 @click.pass_obj
 def run(workspace: Path | None, id: str, **options: Any) -> int:
     """Run a job now, and wait for its end; exit codes as for a task."""
@@ -131,9 +121,9 @@ def run(workspace: Path | None, id: str, **options: Any) -> int:
     from lmagent.headless.oneshot import exit_code
 
     async def do(host: Host) -> int:
-        finished = await Scheduler(host, say, single=True).run_to_its_end(id)
+        finished = await Scheduler(host, shared.say, single=True).run_to_its_end(id)
         if finished is not None and finished.answer:
             click.echo(printable(finished.answer))
         return exit_code(finished)
 
-    return with_host(host_options(workspace, options), do)
+    return shared.with_host(shared.host_options(workspace, options), do)

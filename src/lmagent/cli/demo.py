@@ -8,9 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
+from msgspec.structs import replace
 
-from lmagent.cli.options import loaded_settings, say
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.cli.shared import loaded_settings, say
+from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.tool import ToolOutput
+from lmagent.demo import model_path
+from lmagent.engine.toolbox import Toolbox
+from lmagent.modelserver.engine.devices import ask_engine
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -54,13 +62,10 @@ UNCONFINED = "no sandbox here\n[exit code 126]"
 @click.option("--keep", is_flag=True, help="Keep the demo's folder, to look at its files.")
 def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
-    from lmagent.core.errors import ConfigError
-    from lmagent.modelserver.engine.devices import ask_engine
 
     engine = ask_engine()
     if engine.problem:
         raise ConfigError(engine.problem, fix=engine.fix)
-    import anyio
 
     with _folder(workspace, keep=keep) as folder:
         code = anyio.run(_show, folder, task)
@@ -86,8 +91,6 @@ def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
 async def _show(folder: Path, task: str | None) -> int:
     """Run the chores, or the one task; returns the exit code of the first that failed."""
     from lmagent.app.ownserver import OwnServer
-    from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.demo import model_path
     from lmagent.modelserver.opening import DEMO
 
     click.echo(ABOUT.format(folder=folder, size=model_path().stat().st_size / 1e6))
@@ -116,7 +119,6 @@ async def _show(folder: Path, task: str | None) -> int:
 
 async def _missing_sandbox(host: Host) -> str:
     """Return how to get a sandbox; empty if commands run."""
-    from lmagent.core.errors import SandboxError
 
     try:
         await host.registry.confined.get()
@@ -127,10 +129,6 @@ async def _missing_sandbox(host: Host) -> str:
 
 def _without_commands(host: Host) -> None:
     """Let commands fail with a text that the toy model knows; it babbles about a refusal that it has never seen."""
-    from msgspec.structs import replace
-
-    from lmagent.core.tool import ToolOutput
-    from lmagent.engine.toolbox import Toolbox
 
     async def refuse(_: Any, __: ToolContext) -> ToolOutput:
         return ToolOutput(UNCONFINED, {"exit_code": 126})

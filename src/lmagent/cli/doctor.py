@@ -7,17 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
-from lmagent.cli.options import (
-    allow_host_option,
-    host_options,
-    json_option,
-    print_json,
-    sandbox_option,
-    server_options,
-    workspace_option,
-)
+from lmagent.app.doctor import examine
+from lmagent.cli import shared
 from lmagent.core.plurals import plural
 
 if TYPE_CHECKING:
@@ -25,25 +19,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@workspace_option
-@json_option
-@server_options
-@sandbox_option
-@allow_host_option
+@shared.workspace_option
+@shared.json_option
+@shared.server_options
+@shared.sandbox_option
+@shared.allow_host_option
 def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
     """Check server, model, workspace and tools; each fault with its fix."""
-    import anyio
-
-    from lmagent.app.doctor import examine
 
     def tell(item: Finding) -> None:
         if not as_json:  # else all findings are printed together
             _print(item)
 
-    findings = anyio.run(examine, host_options(workspace, options), tell)
+    findings = anyio.run(examine, shared.host_options(workspace, options), tell)
     counts = [(sum(item.state == state for item in findings), state) for state in ("fault", "warning")]
     if as_json:
-        print_json(findings)
+        shared.print_json(findings)
     else:
         click.echo(", ".join(plural(count, state) for count, state in counts if count) or "all good: type lmagent")
     return 1 if counts[0][0] else 0

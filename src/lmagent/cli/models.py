@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lmagent.cli.options import (
-    CommandGroup,
-    amount,
-    group_workspace_option,
-    json_lines_option,
-    json_option,
-    loaded_settings,
-    print_json,
-)
+from lmagent.cli import shared
 from lmagent.cli.server import print_running, server_folder
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.pool.machine import Memory, machine_memory
@@ -46,7 +38,7 @@ STEP = 10
 """Percent between two lines about a download."""
 
 
-class ModelsGroup(CommandGroup):
+class ModelsGroup(shared.CommandGroup):
     """A group that also knows other programs' words for its commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -62,7 +54,7 @@ class ModelsGroup(CommandGroup):
 
 
 @click.group(cls=ModelsGroup, default="list")
-@group_workspace_option
+@shared.group_workspace_option
 def models() -> None:
     """Fetch, list, show and remove models, and see what this machine can run."""
 
@@ -70,21 +62,21 @@ def models() -> None:
 def open_library(workspace: Path | None) -> Library:
     from lmagent.modelserver.library.library import Library
 
-    return Library(loaded_settings(workspace).settings.agent_data_dir / "models", os.environ)
+    return Library(shared.loaded_settings(workspace).settings.agent_data_dir / "models", os.environ)
 
 
 # --- list, show, remove -----------------------------------------------------------------------------------------------
 
 
 @models.command("list")
-@json_lines_option
+@shared.json_lines_option
 @click.pass_obj
 def list_(workspace: Path | None, as_json: bool) -> int:
     """List the models: the library's, LM Studio's, Ollama's and those of other servers."""
     library, memory = open_library(workspace), machine_memory()
     there = library.all()
     if as_json:
-        print_json(*(_row(details, memory) for details in there))
+        shared.print_json(*(_row(details, memory) for details in there))
         return 0
     if not there:
         click.echo(f"no models yet, in {library.folder} or of LM Studio or Ollama")
@@ -103,7 +95,7 @@ def list_(workspace: Path | None, as_json: bool) -> int:
 
 @models.command()
 @click.argument("name")
-@json_option
+@shared.json_option
 @click.pass_obj
 def show(workspace: Path | None, name: str, as_json: bool) -> int:
     """Show the facts about a model: architecture, window, memory, template, settings."""
@@ -113,7 +105,7 @@ def show(workspace: Path | None, name: str, as_json: bool) -> int:
         settings = {name: getattr(details.entry.settings, name) for name in details.entry.settings.__struct_fields__}
         sheet = str(details.sheet.path) if details.sheet.path != Path() else ""
         more = {"facts": facts, "settings": settings, "settings_file": sheet, "notes": details.notes}
-        print_json({**_row(details, memory), **more})
+        shared.print_json({**_row(details, memory), **more})
         return 0
     for label, value in _described(details):
         click.echo(f"{label:<14} {value}")
@@ -127,7 +119,7 @@ def show(workspace: Path | None, name: str, as_json: bool) -> int:
 @models.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@json_lines_option
+@shared.json_lines_option
 @click.pass_obj
 def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
     """Remove models from the library, with their settings. Models of LM Studio and Ollama are never touched."""
@@ -139,7 +131,7 @@ def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool)
     doomed = [(details, removable(details, library.folder, library.all())) for details in meant.values()]
     for details, paths in doomed:
         if ask:
-            click.echo(f"{details.entry.name}, {amount(details.entry.size)}:", err=True)
+            click.echo(f"{details.entry.name}, {shared.amount(details.entry.size)}:", err=True)
             for path in paths:
                 click.echo(f"  {visible(str(path))}", err=True)
             if not click.confirm("remove it?", err=True):
@@ -147,9 +139,9 @@ def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool)
                 continue
         freed = remove(paths, library.folder)
         if as_json:
-            print_json({"removed": details.entry.name, "freed": freed, "paths": list(map(str, paths))})
+            shared.print_json({"removed": details.entry.name, "freed": freed, "paths": list(map(str, paths))})
         else:
-            click.echo(f"removed {details.entry.name}, {amount(freed)} are free again")
+            click.echo(f"removed {details.entry.name}, {shared.amount(freed)} are free again")
     return 0
 
 
@@ -207,9 +199,9 @@ def _listed(details: Details, memory: Memory) -> Iterator[str]:
     if entry.engine == "upstream":
         yield f"on {one_line(entry.url)} as {one_line(entry.upstream)}"
         return
-    yield f"{amount(entry.size):>8}"
-    lacks = f" (only {amount(memory.free)} are free)" if _fits(details, memory) is False else ""
-    yield f"needs {amount(entry.needed)}{lacks}"
+    yield f"{shared.amount(entry.size):>8}"
+    lacks = f" (only {shared.amount(memory.free)} are free)" if _fits(details, memory) is False else ""
+    yield f"needs {shared.amount(entry.needed)}{lacks}"
     if facts is None:
         yield "transformers"
     else:
@@ -245,9 +237,9 @@ def _described(details: Details) -> Iterator[tuple[str, str]]:
         if len(facts.parts) > 1:
             yield "parts", str(len(facts.parts))
     if entry.size:
-        yield "on disk", amount(entry.size)
+        yield "on disk", shared.amount(entry.size)
     if entry.needed:
-        yield "memory", f"at most {amount(entry.needed)} at a window of {entry.settings.context:,} tokens"
+        yield "memory", f"at most {shared.amount(entry.needed)} at a window of {entry.settings.context:,} tokens"
     given = ", ".join(sorted(details.sheet.given)) or "empty"
     yield "settings", f"{one_line(str(sheet), 1000)} ({given})" if sheet != Path() else "-"
 
@@ -283,7 +275,7 @@ def pull(workspace: Path | None, name: str, with_mmproj: bool, quiet: bool, as_j
 @click.option("--copy", "way", flag_value="copy", help="Copy the file (the default).")
 @click.option("--move", "way", flag_value="move", help="Move the file.")
 @click.option("--name", default="", help="Name for the model; without it, the file's name.")
-@json_option
+@shared.json_option
 @click.pass_obj
 def import_(workspace: Path | None, path: Path, way: Any, name: str, as_json: bool) -> int:
     """Take a GGUF file into the library; of a model in parts, name any."""
@@ -311,7 +303,7 @@ def _print_added(
     files = list(map(str, paths))
     if details is None:
         if as_json:
-            print_json({"name": "", "kind": kind, "paths": files})
+            shared.print_json({"name": "", "kind": kind, "paths": files})
         else:
             click.echo(f"{done} {one_line(paths[0].name, 400)}: no model by itself but a file of the kind: {kind}")
         return False
@@ -319,11 +311,11 @@ def _print_added(
     if as_json:
         facts = {"size": entry.size, "needed": entry.needed, "broken": entry.broken}
         kind = details.facts.kind if details.facts is not None else ""
-        print_json({"name": entry.name, "kind": kind, "paths": files, **facts, **more})
+        shared.print_json({"name": entry.name, "kind": kind, "paths": files, **facts, **more})
     elif entry.broken:
         click.echo(f"{done} {entry.name}, but it cannot be loaded: {one_line(entry.broken, 400)}")
     else:
-        needs = f"({amount(entry.size)}, needs {amount(entry.needed)} of memory)"
+        needs = f"({shared.amount(entry.size)}, needs {shared.amount(entry.needed)} of memory)"
         click.echo(f"{done} {entry.name} {needs}\n  → lmagent -m {entry.name}")
     return True
 
@@ -445,7 +437,7 @@ class Bar(Quiet):
 
 
 @models.command()
-@json_option
+@shared.json_option
 @click.pass_obj
 def recommend(workspace: Path | None, as_json: bool) -> int:
     """Say which models fit the memory of this machine: of those that are there, and of well-known ones."""
@@ -457,26 +449,28 @@ def recommend(workspace: Path | None, as_json: bool) -> int:
     own = [details.entry for details in there if not details.entry.broken and _fits(details, memory)]
     if as_json:
         names = [entry.name for entry in own]
-        print_json({"memory": memory, "there": names, "suggestions": good, "note": NOTE})
+        shared.print_json({"memory": memory, "there": names, "suggestions": good, "note": NOTE})
         return 0
-    click.echo(f"memory: {amount(memory.total)}, {amount(memory.free)} free now{_bound(memory)}")
+    click.echo(f"memory: {shared.amount(memory.total)}, {shared.amount(memory.free)} free now{_bound(memory)}")
     for entry in own:
-        click.echo(f"already here, and fits: {entry.name} (needs {amount(entry.needed)})")
+        click.echo(f"already here, and fits: {entry.name} (needs {shared.amount(entry.needed)})")
     if not good:
         smallest = SUGGESTIONS[0]
-        click.echo(f"even {smallest.name} takes {amount(smallest.bytes)}; name a model on another machine instead")
+        click.echo(
+            f"even {smallest.name} takes {shared.amount(smallest.bytes)}; name a model on another machine instead"
+        )
         click.echo('  → a file NAME.toml with upstream = "http://HOST:PORT/v1" in the library\'s folder; or --base-url')
         return 0
     width = max(len(item.name) for item in good)
     click.echo(f"  {'NAME':<{width}}  {'DOWNLOAD':>8}  {'MEMORY':>7}  GOOD FOR")
     for item in good:
-        click.echo(f"  {item.name:<{width}}  {item.download:>5.1f} GB  {amount(item.bytes):>7}  {item.text}")
+        click.echo(f"  {item.name:<{width}}  {item.download:>5.1f} GB  {shared.amount(item.bytes):>7}  {item.text}")
     click.echo(f"  → lmagent models pull {good[0].name}\n{NOTE}")
     return 0
 
 
 @models.command()
-@json_option
+@shared.json_option
 @click.pass_obj
 def doctor(workspace: Path | None, as_json: bool) -> int:
     """Check the engine, its devices, the memory and the folders of models."""
@@ -494,11 +488,11 @@ def doctor(workspace: Path | None, as_json: bool) -> int:
             "gpu_layers": [{"name": name, "fit": fit, "of": of} for name, fit, of in layers],
             "broken": [{"name": item.entry.name, "why": item.entry.broken, "fix": item.fix} for item in broken],
         }
-        print_json(answer)
+        shared.print_json(answer)
         return 1 if engine.problem else 0
     _print_engine(engine)
     mark = "✓" if memory.total else "!"
-    click.echo(f"{mark} memory   {amount(memory.total)}, {amount(memory.free)} free{_bound(memory)}")
+    click.echo(f"{mark} memory   {shared.amount(memory.total)}, {shared.amount(memory.free)} free{_bound(memory)}")
     for name, path, count in folders:
         click.echo(f"✓ models   {count} of {name} in {one_line(path, 1000)}")
     for name, fit, of in layers:
@@ -518,7 +512,7 @@ def _print_engine(engine: EngineReport) -> None:
         return
     click.echo(f"✓ engine   xllamacpp {engine.version}")
     for device in engine.devices:
-        room = f", {amount(device.free)} of {amount(device.total)} free" if device.total else ""
+        room = f", {shared.amount(device.free)} of {shared.amount(device.total)} free" if device.total else ""
         click.echo(f"✓ device   {one_line(device.name)}: {one_line(device.description)}{room}")
     if not engine.gpus:
         click.echo("! gpu      this build of the engine sees no graphics card; builds that do: docs/models.md")
@@ -554,14 +548,14 @@ def _folders(library: Library) -> list[tuple[str, str, int]]:
 
 
 @models.command()
-@json_lines_option
+@shared.json_lines_option
 def ps(as_json: bool) -> int:
     """Show the models that are loaded."""
     from lmagent.modelserver.http.control import Control
 
     running = Control(server_folder()).get("/api/ps")["models"]
     if as_json:
-        print_json(*running)
+        shared.print_json(*running)
     else:
         print_running(running)
         if not running:
@@ -571,7 +565,7 @@ def ps(as_json: bool) -> int:
 
 @models.command()
 @click.argument("name")
-@json_option
+@shared.json_option
 def load(name: str, as_json: bool) -> int:
     """Load a model now; lifts the pause of one that crashed too often."""
     return _change("/api/load", name, as_json=as_json)
@@ -579,7 +573,7 @@ def load(name: str, as_json: bool) -> int:
 
 @models.command()
 @click.argument("name")
-@json_option
+@shared.json_option
 def unload(name: str, as_json: bool) -> int:
     """Unload a model once its requests are done."""
     return _change("/api/unload", name, as_json=as_json)
@@ -590,8 +584,8 @@ def _change(path: str, name: str, *, as_json: bool) -> int:
 
     model = Control(server_folder()).post(path, name)
     if as_json:
-        print_json(model)
+        shared.print_json(model)
         return 0
-    took = f" in {model['loaded_s']:.1f} s, {amount(model['memory'])}" if model["state"] == "ready" else ""
+    took = f" in {model['loaded_s']:.1f} s, {shared.amount(model['memory'])}" if model["state"] == "ready" else ""
     click.echo(f"{model['name']}: {model['state']}{took}")
     return 0

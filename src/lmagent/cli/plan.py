@@ -10,17 +10,7 @@ import click
 from msgspec.structs import replace
 
 from lmagent.app.records import open_records
-from lmagent.cli.options import (
-    CommandGroup,
-    completed_by,
-    events_option,
-    group_workspace_option,
-    host_options,
-    model_options,
-    server_options,
-    session_argument,
-    with_host,
-)
+from lmagent.cli import shared
 from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.engine import worktext
@@ -35,11 +25,11 @@ if TYPE_CHECKING:
 
 NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
 
-session_or_the_only = click.argument("session", shell_complete=completed_by("session_ids"), required=False)
+session_or_the_only = click.argument("session", shell_complete=shared.completed_by("session_ids"), required=False)
 
 
-@click.group(cls=CommandGroup, default="show")
-@group_workspace_option
+@click.group(cls=shared.CommandGroup, default="show")
+@shared.group_workspace_option
 def plan() -> None:
     """Show the plan of a session, approve it, reject it or have it revised."""
 
@@ -72,8 +62,8 @@ def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
 @plan.command()
 @session_or_the_only
 @click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The plan, edited.")
-@events_option
-@model_options
+@shared.events_option
+@shared.model_options
 @click.pass_obj
 def approve(workspace: Path | None, session: str | None, file: Path | None, **options: Any) -> int:
     """Approve the plan, and carry it out."""
@@ -86,10 +76,10 @@ def approve(workspace: Path | None, session: str | None, file: Path | None, **op
 
 
 @plan.command()
-@session_argument
+@shared.session_argument
 @click.argument("words", nargs=-1, required=True)
-@events_option
-@model_options
+@shared.events_option
+@shared.model_options
 @click.pass_obj
 def revise(workspace: Path | None, session: str, words: tuple[str, ...], **options: Any) -> int:
     """Say what should be otherwise, and have it planned anew."""
@@ -99,8 +89,8 @@ def revise(workspace: Path | None, session: str, words: tuple[str, ...], **optio
 
 
 @plan.command()
-@session_argument
-@server_options
+@shared.session_argument
+@shared.server_options
 @click.pass_obj
 def reject(workspace: Path | None, session: str, **options: Any) -> int:
     """Reject the plan; nothing is done."""
@@ -111,7 +101,7 @@ def reject(workspace: Path | None, session: str, **options: Any) -> int:
         click.echo("rejected")
         return 0
 
-    return with_host(_unapproved(host_options(workspace, options)), do)
+    return shared.with_host(_unapproved(shared.host_options(workspace, options)), do)
 
 
 def _state(store: JsonlStore, session: str) -> SessionState:
@@ -142,7 +132,7 @@ def _carry_out(workspace: Path | None, session: str, command: DecidePlan, option
         return await run_task(host, TaskRequest("", session, as_json, decision=command))
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    return with_host(_unapproved(host_options(workspace, options, attended=attended)), do)
+    return shared.with_host(_unapproved(shared.host_options(workspace, options, attended=attended)), do)
 
 
 def _unapproved(options: HostOptions) -> HostOptions:

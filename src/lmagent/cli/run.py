@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from lmagent.cli.options import (
-    PICK,
-    events_option,
-    host_options,
-    model_options,
-    resume_option,
-    say,
-    together,
-    with_host,
-    workspace_option,
-)
+from lmagent.cli import shared
 from lmagent.cli.streams import with_piped
 
 if TYPE_CHECKING:
@@ -37,7 +27,7 @@ lmagent: no model server is configured, and none was found on this machine
     lmagent models recommend    models that lmagent runs itself
     lmagent demo                see it at work without a model server"""
 
-plan_options = together(
+plan_options = shared.together(
     click.option("--plan", is_flag=True, help="Only read, propose a plan, and begin when you approve it."),
     click.option("--deep", is_flag=True, help="Work long on it within a budget, by a plan; write a report."),
     click.option("--yes-plan", is_flag=True, help="Approve the plan unread, as for a run at night."),
@@ -48,15 +38,15 @@ plan_options = together(
 
 @click.command()
 @click.argument("words", metavar="[TASK]", nargs=-1)
-@workspace_option
-@resume_option
+@shared.workspace_option
+@shared.resume_option
 @click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
-@events_option
+@shared.events_option
 @click.option(
     "--output-schema", type=click.Path(path_type=Path), help="Make the final answer JSON that follows this schema."
 )
 @plan_options
-@model_options
+@shared.model_options
 def run(
     words: tuple[str, ...],
     workspace: Path | None,
@@ -87,7 +77,7 @@ def run(
             return _chat(workspace, resume, options, latest=latest)
         if not resumed:
             raise click.UsageError('no task given: lmagent "what to do"')
-    if resume == PICK:
+    if resume == shared.PICK:
         raise click.UsageError("--resume needs the ID of a session here; lmagent sessions lists them")
     from lmagent.headless.oneshot import TaskRequest
 
@@ -96,10 +86,10 @@ def run(
 
 
 @click.command()
-@workspace_option
-@resume_option
+@shared.workspace_option
+@shared.resume_option
 @click.option("--plain", is_flag=True, help="Plain lines only: no colours, nothing redrawn.")
-@model_options
+@shared.model_options
 def chat(workspace: Path | None, resume: str, latest: bool, plain: bool, **options: Any) -> int:
     """Talk with the agent in the terminal."""
     return _chat(workspace, resume, options, latest=latest, plain=plain)
@@ -110,7 +100,7 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
     from lmagent.headless.oneshot import ERROR, run_task
 
     attended = not request.json and sys.stdin.isatty() and sys.stderr.isatty()
-    given = host_options(workspace, options, attended=attended)
+    given = shared.host_options(workspace, options, attended=attended)
     if attended:
         given = _with_answering_server(given)
 
@@ -119,12 +109,12 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
         work = _work(options, planning=host.settings.deep_planning)
         return await run_task(host, replace(request, resume=session, work=work)), host.settings
 
-    code, settings = with_host(given, do)
+    code, settings = shared.with_host(given, do)
     if code == ERROR and given.replay is None:
         if not settings.given_endpoint and not split_name(settings.llm_model)[0]:
-            say(NO_SERVER)
+            shared.say(NO_SERVER)
         elif not attended and (found := _stand_in(given)) is not None:
-            say(f"lmagent: {found}\n  → {found.fix}")
+            shared.say(f"lmagent: {found}\n  → {found.fix}")
     return code
 
 
@@ -162,10 +152,10 @@ def _chat(
     async def do(host: Host) -> int:
         gc.freeze()  # loaded modules stay: no collection needs to look at them again
         gc.enable()
-        name = "" if resume == PICK else resume or (_latest(host) if latest else "")
-        return await run_repl(host, name, pick=resume == PICK, plain=plain)
+        name = "" if resume == shared.PICK else resume or (_latest(host) if latest else "")
+        return await run_repl(host, name, pick=resume == shared.PICK, plain=plain)
 
-    return with_host(_greeted(host_options(workspace, options, attended=True)), do)
+    return shared.with_host(_greeted(shared.host_options(workspace, options, attended=True)), do)
 
 
 def _greeted(options: HostOptions) -> HostOptions:
@@ -223,5 +213,5 @@ def _with_answering_server(options: HostOptions) -> HostOptions:
     from lmagent.app.reach import keep
     from lmagent.app.wiring import load_settings
 
-    say(keep(load_settings(options), found))
+    shared.say(keep(load_settings(options), found))
     return replace(options, flags={**options.flags, "llm_url": found.server.base_url})

@@ -15,7 +15,7 @@ import click
 
 from lmagent.app.crontab import cron_list, list_text
 from lmagent.app.signals import ending
-from lmagent.cli.options import host_options, loaded_settings, model_options, with_host, workspace_option
+from lmagent.cli.shared import host_options, loaded_settings, model_options, with_host, workspace_option
 from lmagent.cli.streams import with_piped
 from lmagent.config.trust import is_trusted
 from lmagent.config.workspace import open_workspace

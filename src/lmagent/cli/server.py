@@ -10,15 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from lmagent.cli.options import (
-    CommandGroup,
-    amount,
-    json_lines_option,
-    json_option,
-    loaded_settings,
-    print_json,
-    show_table,
-)
+from lmagent.cli import shared
 
 if TYPE_CHECKING:
     from lmagent.modelserver.http.control import Control
@@ -28,7 +20,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def server_folder() -> Path:
-    return loaded_settings().settings.agent_data_dir / "server"
+    return shared.loaded_settings().settings.agent_data_dir / "server"
 
 
 def control() -> Control:
@@ -42,7 +34,7 @@ def _bytes(context: click.Context, option: click.Parameter, value: str | None) -
     if not value:
         return 0
     if not (found := _SIZE.fullmatch(value.strip())):
-        raise click.BadParameter(f"{value!r} is no amount of memory; for example 12GB")
+        raise click.BadParameter(f"{value!r} is no shared.amount of memory; for example 12GB")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
@@ -53,7 +45,7 @@ def _origin(context: click.Context, option: click.Parameter, value: tuple[str, .
     return value
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=shared.CommandGroup)
 def server() -> None:
     """Run models on this machine, behind OpenAI's API."""
 
@@ -109,7 +101,7 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
     gc.enable()
     with daemon.holding(folder):
-        log_to(folder / LOG_FILE, loaded_settings().settings)
+        log_to(folder / LOG_FILE, shared.loaded_settings().settings)
         key, made = daemon.key_for(folder, given["bind"], given["api_key"])
         listener = listen(given["bind"], given["port"])
         place = (folder, given["port"], given["bind"], given["cors"], given["cors_origin"])
@@ -136,7 +128,7 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
     from lmagent.modelserver.http.daemon import key_file
 
     if as_json:
-        print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
+        shared.print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
     if state.bind in ("0.0.0.0", "::"):
@@ -150,21 +142,21 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
 
 
 @server.command()
-@json_option
+@shared.json_option
 def stop(as_json: bool) -> int:
     """Stop the server; running requests may end first."""
     from lmagent.modelserver.http import daemon
 
     state = daemon.stop(server_folder())
     if as_json:
-        print_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
+        shared.print_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
     else:
         click.echo(f"stopped (process {state.owner.pid})" if state else "no model server runs")
     return 0
 
 
 @server.command()
-@json_option
+@shared.json_option
 def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
     from lmagent.modelserver.http.daemon import state_of
@@ -173,7 +165,7 @@ def status(as_json: bool) -> int:
     folder = server_folder()
     state = state_of(folder)
     if state is None:
-        print_json({"running": False}) if as_json else click.echo("no model server runs")
+        shared.print_json({"running": False}) if as_json else click.echo("no model server runs")
         return 1
     try:
         health = str(control().get("/health")["status"])
@@ -181,23 +173,23 @@ def status(as_json: bool) -> int:
         health = error.message
     known = {"running": True, "health": health, "url": state.url, "pid": state.owner.pid, "since": state.since}
     if as_json:
-        print_json({**known, "bind": state.bind, "port": state.port, "version": state.version})
+        shared.print_json({**known, "bind": state.bind, "port": state.port, "version": state.version})
     else:
         click.echo(f"{state.url}/v1 (process {state.owner.pid}, lmagent {state.version}): {health}")
     return 0 if health == "ok" else 1
 
 
 @server.command()
-@json_option
+@shared.json_option
 def stats(as_json: bool) -> int:
     """Show the server's counters since its start."""
     told = control().get("/api/stats")
     if as_json:
-        print_json(told)
+        shared.print_json(told)
         return 0
     for name, value in told.items():
         if name == "memory":
-            click.echo(f"{name:<18} {amount(value)}")
+            click.echo(f"{name:<18} {shared.amount(value)}")
         elif name != "models":
             click.echo(f"{name:<18} {value}")
     print_running([model for model in told["models"] if model["state"] != "unloaded"])
@@ -206,45 +198,47 @@ def stats(as_json: bool) -> int:
 
 def print_running(models: list[dict[str, Any]]) -> None:
     for model in models:
-        row = f"{model['name']:<32} {model['state']:<11} {amount(model['memory']):>8}  {model['active']} active"
+        row = f"{model['name']:<32} {model['state']:<11} {shared.amount(model['memory']):>8}  {model['active']} active"
         row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"
         click.echo(row + (f"\n  {model['reason']}" if model["reason"] else ""))
 
 
 @server.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl+C.")
-@json_lines_option
+@shared.json_lines_option
 @click.argument("model", default="")
 def logs(model: str, follow: bool, as_json: bool) -> int:
     """Show the server's log, or the output of a MODEL's engine."""
     asked = control()
     lines = asked.follow(model) if follow else asked.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
     for line in lines:
-        print_json(line) if as_json else click.echo("".join(c if c.isprintable() or c == "\t" else "?" for c in line))
+        shared.print_json(line) if as_json else click.echo(
+            "".join(c if c.isprintable() or c == "\t" else "?" for c in line)
+        )
     return 0
 
 
-@server.group("models", cls=CommandGroup, default="list")
+@server.group("models", cls=shared.CommandGroup, default="list")
 def server_models() -> None:
     """The models that the server knows."""
 
 
 @server_models.command("list")
-@json_lines_option
+@shared.json_lines_option
 def list_models(as_json: bool) -> int:
     """List them with their states."""
     models = control().get("/v1/models")["data"]
     if as_json:
-        print_json(*models)
+        shared.print_json(*models)
     elif models:
-        rows = [(m["id"], m["status"], amount(m["size"]), str(m.get("context_length") or "")) for m in models]
-        show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
+        rows = [(m["id"], m["status"], shared.amount(m["size"]), str(m.get("context_length") or "")) for m in models]
+        shared.show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
     else:
         click.echo("no models yet: lmagent models pull NAME, or lmagent models import FILE")
     return 0
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=shared.CommandGroup)
 def daemon() -> None:
     """The model server, by the names of older systems: up, down, status."""
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lmagent.cli.options import CommandGroup, json_option, print_json, workspace_folder, workspace_option
-
-if TYPE_CHECKING:
-    from lmagent.service.systemd import Service
+from lmagent.cli.shared import CommandGroup, json_option, print_json, workspace_folder, workspace_option
+from lmagent.service.systemd import Service
 
 
 @click.group(cls=CommandGroup)
@@ -66,6 +63,5 @@ def status(workspace: Path | None, as_json: bool) -> int:
 
 
 def _service(workspace: Path | None) -> Service:
-    from lmagent.service.systemd import Service
 
     return Service(workspace_folder(workspace), os.environ)

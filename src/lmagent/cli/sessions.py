@@ -13,15 +13,7 @@ import click
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.records import depths, open_records
-from lmagent.cli.options import (
-    CommandGroup,
-    completed_by,
-    group_workspace_option,
-    json_lines_option,
-    print_json,
-    session_argument,
-    show_table,
-)
+from lmagent.cli import shared
 from lmagent.core.ages import age
 from lmagent.core.errors import LmagentError
 from lmagent.store.listed import Shelf
@@ -33,11 +25,11 @@ if TYPE_CHECKING:
 TITLE = 40
 """Characters of a title that the list shows."""
 
-names_argument = click.argument("names", nargs=-1, required=True, shell_complete=completed_by("session_ids"))
+names_argument = click.argument("names", nargs=-1, required=True, shell_complete=shared.completed_by("session_ids"))
 
 
-@click.group(cls=CommandGroup, default="list")
-@group_workspace_option
+@click.group(cls=shared.CommandGroup, default="list")
+@shared.group_workspace_option
 def sessions() -> None:
     """List, show, watch, export, fork, pin, archive, import and delete sessions."""
 
@@ -48,7 +40,7 @@ def print_sessions(
     """Print the list of sessions; those of sub-agents below the sessions that they work for."""
     rows = open_records(workspace).rows(limit, search, children=children, shelf=shelf)
     if as_json:
-        print_json(*rows)
+        shared.print_json(*rows)
         return 0
     if not rows:
         click.echo("no archived sessions" if shelf == "archived" else "no sessions here yet")
@@ -58,7 +50,7 @@ def print_sessions(
         title = ("  " * depth + "↳ " if row.child else "* " if row.pinned else "") + one_line(row.title, TITLE)
         known_for = age(SystemClock().now() - row.updated)
         lines.append((row.id, known_for, row.status, str(row.turns), title, one_line(row.model)))
-    show_table(("SESSION", "AGE", "STATUS", "TURNS", "TITLE", "MODEL"), lines)
+    shared.show_table(("SESSION", "AGE", "STATUS", "TURNS", "TITLE", "MODEL"), lines)
     return 0
 
 
@@ -67,7 +59,7 @@ def print_sessions(
 @click.option("--search", default="", help="Only sessions in which these words occur.")
 @click.option("--all", "children", is_flag=True, help="With those of sub-agents.")
 @click.option("--archived", is_flag=True, help="The archived ones instead.")
-@json_lines_option
+@shared.json_lines_option
 @click.pass_obj
 def list_(workspace: Path | None, limit: int, search: str, children: bool, archived: bool, as_json: bool) -> int:
     """List sessions, pinned ones (*) first, then newest first."""
@@ -98,7 +90,7 @@ def archive(workspace: Path | None, names: tuple[str, ...], off: bool) -> None:
 
 
 @sessions.command()
-@session_argument
+@shared.session_argument
 @click.option("--all", "whole", is_flag=True, help="With the notes that only the model reads.")
 @click.pass_obj
 def show(workspace: Path | None, session: str, whole: bool) -> None:
@@ -107,7 +99,7 @@ def show(workspace: Path | None, session: str, whole: bool) -> None:
 
 
 @sessions.command()
-@session_argument
+@shared.session_argument
 @click.option("--format", "form", type=click.Choice(["md", "html", "jsonl"]), default="md", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 @click.pass_obj
@@ -122,7 +114,7 @@ def export(workspace: Path | None, session: str, form: str, output: Path | None)
 
 
 @sessions.command()
-@session_argument
+@shared.session_argument
 @click.option("--at", "seq", type=int, help="Copy up to and including this event.")
 @click.pass_obj
 def fork(workspace: Path | None, session: str, seq: int | None) -> None:
@@ -158,7 +150,7 @@ def remove(workspace: Path | None, names: tuple[str, ...]) -> None:
 
 
 @sessions.command()
-@session_argument
+@shared.session_argument
 @click.pass_obj
 def watch(workspace: Path | None, session: str) -> None:
     """Show a session's work live, whichever process runs it: its sub-agents as a tree, tasks, budgets."""

@@ -115,13 +115,9 @@ def _silenced(stream: TextIO | None, original: TextIO | None) -> tuple[TextIO, O
 
 
 def with_piped(task: str, *, needed: bool) -> str:
-    """Add the piped input to the task.
+    """Add the piped input to the task. `needed`: it is the whole task, so the wait has no limit.
 
     Raises ConfigError if no input came in time, or it could not be read.
-
-    Args:
-        task: the task from the command line.
-        needed: the input is the whole task, so the wait has no limit.
     """
     try:
         descriptor = sys.stdin.fileno()

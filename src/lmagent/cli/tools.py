@@ -6,10 +6,14 @@ import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
+import anyio
 import click
 import msgspec
 
-from lmagent.cli.options import CommandGroup, print_json, workspace_option
+from lmagent.app.single import call_tool, open_toolbox
+from lmagent.app.toolrows import tool_rows
+from lmagent.cli.shared import CommandGroup, print_json, workspace_option
+from lmagent.tools.sanitize import visible
 
 
 @click.group(cls=CommandGroup, default="list")
@@ -22,8 +26,6 @@ def tool() -> None:
 @click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
-    from lmagent.app.single import open_toolbox
-    from lmagent.app.toolrows import tool_rows
 
     tools = tuple(open_toolbox(workspace))
     if as_json:
@@ -46,10 +48,6 @@ def call(name: str, arguments: str, workspace: Path | None, yes: bool) -> int:
     ARGUMENTS is a JSON object. Permission mode and rules hold as in a session: a call that needs an approval is asked
     about in a terminal, and refused elsewhere unless --yes is given. A file that exists counts as read.
     """
-    import anyio
-
-    from lmagent.app.single import call_tool
-    from lmagent.tools.sanitize import visible
 
     def ask(question: str) -> bool:
         if yes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from lmagent.cli.options import host_options, loaded_settings, model_options, say, workspace_option
+from lmagent.cli.shared import host_options, loaded_settings, model_options, say, workspace_option
 
 if TYPE_CHECKING:
     import socket

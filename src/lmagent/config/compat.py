@@ -151,14 +151,7 @@ class ImportReport(Struct, frozen=True):
 
 
 class Targets(Struct, frozen=True):
-    """Where an import writes.
-
-    Attributes:
-        config_file: the user's `config.toml`.
-        env_file: the user's `.env`, for secrets.
-        workspace: the workspace that gets `mcp.json` and `cron.json`.
-        home: the home folder, for `~` in paths.
-    """
+    """Where an import writes; `home` is for `~` in paths."""
 
     config_file: Path
     env_file: Path

@@ -111,27 +111,17 @@ def toml_of(value: Any) -> Any:
 
 
 def save_env(path: Path, values: Mapping[str, str]) -> None:
-    """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it.
-
-    Raises ConfigError if it cannot be written; it is unchanged.
-    """
+    """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it."""
     write_private(path, with_values(decode_env(read_small(path) or b""), values))
 
 
 class EnvLine(NamedTuple):
-    """A line of a `.env` file; `value` is None if it is not a valid assignment.
+    """A line of a `.env` file."""
 
-    Attributes:
-        name: the variable; empty for a comment.
-        value: without quotes and escapes.
-        line: its line in the file, from 1.
-        text: its source, with the blank lines above it.
-    """
-
-    name: str
-    value: str | None
-    line: int
-    text: str
+    name: str  # empty for a comment
+    value: str | None  # without quotes and escapes; None if the line is not a valid assignment
+    line: int  # from 1
+    text: str  # its source, with the blank lines above it
 
 
 def decode_env(content: bytes) -> str:

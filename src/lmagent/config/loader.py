@@ -39,25 +39,16 @@ class Unused(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The settings with their history.
-
-    Attributes:
-        origins: origin by setting.
-        item_origins: for lists of rules, the origin of each rule, in order.
-        workspace: the chosen workspace; `workspace.open_workspace` checks and makes it.
-        warnings: values that were held back, and lines that were not understood.
-        config_file: the user's `config.toml`, whether it exists or not.
-        files: the files that were read, in the order of reading.
-    """
+    """The settings with their history."""
 
     settings: Settings
     origins: Mapping[str, Origin]
-    item_origins: Mapping[str, tuple[Origin, ...]]
-    workspace: WorkspaceChoice
-    warnings: tuple[ConfigWarning, ...]
+    item_origins: Mapping[str, tuple[Origin, ...]]  # of each rule in a list
+    workspace: WorkspaceChoice  # `workspace.open_workspace` checks and makes it
+    warnings: tuple[ConfigWarning, ...]  # values that were held back, and lines that were not understood
     unused: tuple[Unused, ...]
-    config_file: Path
-    files: tuple[Path, ...]
+    config_file: Path  # the user's `config.toml`, whether it exists or not
+    files: tuple[Path, ...]  # that were read
 
     @property
     def env_file(self) -> Path:
@@ -66,14 +57,9 @@ class Loaded(Struct, frozen=True):
 
 
 def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = None) -> Loaded:
-    """Read all layers.
+    """Read all layers; `flags` are values of the command line by setting, None for a flag that was not given.
 
-    Args:
-        env: the environment, usually `os.environ`.
-        flags: values of command line flags by setting; None means that the flag was not given.
-
-    Raises:
-        ConfigError: a file cannot be read, a key is unknown, or a value is not allowed.
+    Raises ConfigError if a file cannot be read, a key is unknown, or a value is not allowed.
     """
     home, read = paths.home_dir(env), LayerReader()
     config_file = _user_config(env)

@@ -22,12 +22,7 @@ FALLBACK = "lm_workspace"
 
 
 class WorkspaceChoice(Struct, frozen=True):
-    """A workspace that was chosen and is not checked yet; paths are absolute, with links resolved.
-
-    Attributes:
-        by: the source of the choice; `fallback` is `~/lm_workspace`.
-        named: the name of the source, for messages.
-    """
+    """A workspace that is not checked yet; paths are absolute, with links resolved. `named` is its source."""
 
     path: Path
     by: Literal["flag", "setting", "cwd", "fallback"]

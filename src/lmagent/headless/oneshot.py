@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,25 +52,15 @@ def exit_code(finished: ev.TurnFinished | None) -> int:
 
 
 class TaskRequest(Struct, frozen=True):
-    """A task and its options.
+    """A task and its options."""
 
-    Attributes:
-        task: the task; empty to continue an unfinished turn.
-        resume: id or prefix of a session to continue; empty for a new one.
-        json: print events as JSON lines.
-        schema: file of a JSON schema that the answer must follow.
-        work: the session's mode of work from here on; None leaves it.
-        decision: the decision on the plan that waits.
-        typed: the part of the task that the user typed, which may name files to attach.
-    """
-
-    task: str
-    resume: str = ""
-    json: bool = False
-    schema: Path | None = None
+    task: str  # empty to continue an unfinished turn
+    resume: str = ""  # id or prefix of a session to continue; empty for a new one
+    json: bool = False  # print events as JSON lines
+    schema: Path | None = None  # of JSON; the answer must follow it
     work: SetWork | None = None
-    decision: DecidePlan | None = None
-    typed: str = ""
+    decision: DecidePlan | None = None  # on the plan that waits
+    typed: str = ""  # the part of the task that the user typed, which may name files to attach
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
@@ -115,9 +105,9 @@ async def run_task(host: Host, request: TaskRequest) -> int:
 
 def _watchers(
     host: Host, session: Session, request: TaskRequest
-) -> tuple[JsonPrinter | TaskPrinter, list[Callable[[], Awaitable[None]]]]:
+) -> tuple[JsonPrinter | TaskPrinter, list[Callable[[], Coroutine[None, None, None]]]]:
     """Return the printer, which listens to the session, and the functions that run beside the task."""
-    beside = list[Callable[[], Awaitable[None]]]()
+    beside = list[Callable[[], Coroutine[None, None, None]]]()
     if sys.platform != "win32":
         beside.append(partial(_watch_signals, session))
     if request.json:

@@ -26,11 +26,7 @@ class JsonPrinter:
 
 
 class Questions:
-    """Questions to the user, on a terminal that also shows other output.
-
-    Args:
-        life: the activity line, paused during a question; None without one.
-    """
+    """Questions to the user, on a terminal that also shows other output; they pause its activity line."""
 
     def __init__(self, err: TextIO, life: ActivityLine | None) -> None:
         self._err = err

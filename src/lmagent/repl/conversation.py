@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -28,6 +28,10 @@ from lmagent.terminal.question import decision
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
+if TYPE_CHECKING:
+    from lmagent.repl.plain import PlainSurface
+    from lmagent.repl.screen import Screen
+
 BY = "repl"
 
 QUIT_WITHIN = 2.0
@@ -37,45 +41,12 @@ MOST_SHOWN = 40
 """Messages, calls and results of a resumed session's last exchange that are printed, besides the question."""
 
 
-class Surface(Protocol):
-    """A terminal, or lines in and lines out."""
-
-    def write(self, text: str) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def ring(self) -> None:
-        """Alert a user who is looking elsewhere."""
-        ...
-
-    async def choose(self, choices: Sequence[Choice]) -> str:
-        """Let the user pick one; returns its line, or an empty one if none was picked now."""
-        ...
-
-    def lend(self) -> AbstractContextManager[None]:
-        """Leave the terminal to another program; text written meanwhile appears afterwards."""
-        ...
-
-    def use_theme(self, theme: str) -> None: ...
-
-    def clip(self, text: str) -> bool:
-        """Ask the terminal to put a text on the clipboard; False if it is no terminal."""
-        ...
-
-    async def run(self, conversation: ReplConversation) -> None:
-        """Read lines and act on them until the user leaves."""
-        ...
-
-
 class ReplConversation:
-    """One user, one session at a time.
+    """One user, one session at a time. `tasks`: the group in which the agent works while the user types."""
 
-    Args:
-        renderer: prints finished text.
-        tasks: the group in which the agent works while the user types.
-    """
-
-    def __init__(self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: Surface) -> None:
+    def __init__(
+        self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: PlainSurface | Screen
+    ) -> None:
         self.host = host
         self.renderer = renderer
         self.session: Session | None = None

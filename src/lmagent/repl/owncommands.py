@@ -34,11 +34,7 @@ _NEEDS_TERMINAL = re.compile(
 
 
 class OwnCommands:
-    """The commands of one user, one at a time.
-
-    Args:
-        changed: called when there is something new to show.
-    """
+    """The commands of one user, one at a time. `changed`: called when there is something new to show."""
 
     def __init__(self, host: Host, renderer: Renderer, changed: Callable[[], None]) -> None:
         self._host = host
@@ -64,10 +60,7 @@ class OwnCommands:
         self._scope.cancel()
 
     async def run(self, session: Session, command: str) -> None:
-        """Run a command after the one before it; the model sees its output with the next input.
-
-        Raises LmagentError if it could not be run.
-        """
+        """Run a command after the one before it; the model sees its output with the next input."""
         self._waiting += 1
         line = f"!{one_line(command, 60)}"
         latest = ""

@@ -33,11 +33,7 @@ class PlainStyle:
 
 
 class RichStyle(PlainStyle):
-    """Colours, and Markdown as a terminal shows it.
-
-    Attributes:
-        theme: colours for a dark or a light background, or none, which leaves bold and faint text.
-    """
+    """Colours, and Markdown as a terminal shows it. The theme `none` leaves bold and faint text."""
 
     def __init__(self, width: Callable[[], int], theme: str = "dark") -> None:
         self.theme = theme

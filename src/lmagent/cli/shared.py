@@ -1,4 +1,4 @@
-"""Options: what commands share: options, groups, tables, JSON, and the way from options to a host."""
+"""Shared by the commands: options, groups, tables, JSON, and the way from options to a host."""
 
 from __future__ import annotations
 
