@@ -44,7 +44,7 @@ _CONFIG_JSON = """\
 `--config FILE` reads the file, of any name, as your own. `config.json` of the workspace is read if it has an object
 `agent` and you trust the folder (`lmagent config trust`), until the file changes or you type `lmagent config untrust`;
 otherwise one line says that it is not read. Broken JSON and values that are not allowed end the command with the file,
-the line and the key; an unknown key is named with the nearest one. API keys in it are never printed.
+the line and the key; unknown keys are listed by `lmagent config --origin`. API keys in it are never printed.
 `lmagent config import FILE` copies the same values into your own configuration instead.
 
 ```sh

@@ -10,7 +10,7 @@ import pytest
 from agents_kit import report, use
 from test_limits_of_sub_agents import delegating, played
 
-from lmagent.agents.deliver import faults, kept
+from lmagent.agents.report import faults, kept
 from lmagent.core import events as ev
 from lmagent.core.work import ChildResult, Deliverable
 from lmagent.testing.script import call, say

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from lmagent.app.servers import found
 from lmagent.app.servers.found import best_of, builtin_server
 from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import HostOptions, open_host

@@ -13,8 +13,8 @@ from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
 IMPATIENT = """
-from lmagent.cli import main, piped
-piped.NOTICE_AFTER, piped.PATIENCE = 0.05, 0.1
+from lmagent.cli import main, streams
+streams.NOTICE_AFTER, streams.PATIENCE = 0.05, 0.1
 main.main()
 """
 LONGER = 0.4

@@ -8,7 +8,8 @@ import pytest
 
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS, assistant
-from lmagent.headless.printer import TextPrinter
+from lmagent.terminal.render import Renderer
+from lmagent.terminal.style import PlainStyle
 
 
 def said(text: str) -> ev.MessageAdded:
@@ -20,10 +21,9 @@ RETRY = ev.RetryScheduled(reason="it broke off", attempt=1, delay=1.0)
 
 def printed(*events: ev.Event | str) -> str:
     out = io.StringIO()
-    printer = TextPrinter(out, io.StringIO(), color=False)
+    printer = Renderer(PlainStyle(), out.write, aside=(PlainStyle(), lambda _: None), verbatim=True)
     for event in events:
         printer(ev.TextDelta(text=event) if isinstance(event, str) else event)
-    printer.close()
     return out.getvalue()
 
 

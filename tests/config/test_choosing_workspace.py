@@ -28,7 +28,7 @@ def test_the_flag_goes_before_the_setting_and_that_before_the_current_folder(hom
     assert resolve_workspace("~/flag", home / "setting", cwd, home).path == home / "flag"
     assert resolve_workspace(None, "../setting", cwd, home).path == home / "setting"
     here = resolve_workspace(None, None, cwd, home)
-    assert (here.path, here.created, here.note) == (cwd, False, "")
+    assert (here.path, here.note) == (cwd, "")
 
 
 @pytest.mark.parametrize("start", ["home", "/"])
@@ -37,11 +37,9 @@ def test_started_in_the_home_folder_or_in_the_root_it_is_made_in_the_home_folder
     first = resolve_workspace(None, None, cwd, home)
     assert first.path == home / "lm_workspace"
     assert first.path.is_dir()
-    assert first.created
     assert str(first.path) in first.note
     assert "\n" not in first.note
     again = resolve_workspace(None, None, cwd, home)
-    assert not again.created
     assert again.note
 
 
@@ -111,7 +109,7 @@ def test_the_loader_chooses_and_makes_nothing_before_it_is_asked_to(machine: Mac
     assert loaded.settings.workspace == machine.home / "lm_workspace"
     assert not loaded.settings.workspace.exists()
     assert loaded.origins["workspace"].layer == "default"
-    assert open_workspace(loaded.workspace).created
+    assert open_workspace(loaded.workspace).path.is_dir()
 
 
 def test_the_origin_of_the_workspace_is_in_its_error(machine: Machine) -> None:

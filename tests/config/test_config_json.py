@@ -176,9 +176,8 @@ def test_an_empty_list_of_tools_allows_none(machine: Machine) -> None:
         ('{\n"agent": {\n', r"config\.json is not valid JSON: line 3"),
         ('{"agent": {"model": {}}', r"is not valid JSON: line 1, column 24"),
         ('{"agent": {\n"max_loop_iterations": "many"}}', r"agent\.max_loop_iterations in .*:2 must be a whole number"),
-        ('{"agent": {\n\n"tools": 5}}', r"agent\.tools in .*:3 must be an object"),
         ('{"agent": {"tools": {"allow": [1]}}}', r"agent\.tools\.allow in .*:1 must be"),
-        ('{"agent": {"model": {"provider": "gpt"}}}', r"provider in .*:1 must be one of lmstudio, ollama"),
+        ('{"agent": {"model": {"provider": "gpt"}}}', r"provider in .*:1 must be a URL"),
         ('{"agent": {"model": {"base_url": {}}}}', r"base_url in .*:1 must be a URL"),
         ('{"agent": ' + '{"a":' * 5000, "is not valid JSON"),
         ("[]", "must hold one JSON object"),
@@ -192,17 +191,12 @@ def test_what_cannot_be_right_is_an_error_that_names_the_place(machine: Machine,
     assert caught.value.fix
 
 
-def test_an_unknown_key_is_named_with_the_nearest_one(machine: Machine) -> None:
-    path = put(machine, '{"model": {"provider": "x"},\n"agent": {"max_loop_iteration": 3, "mood": 1}}')
-    loaded = machine.load(LMAGENT_CONFIG_JSON="config.json")
-    assert [(warning.text, warning.fix) for warning in loaded.warnings] == [
-        (f"model.provider in {path}:1 is no key that lmagent knows", "did you mean agent.model.provider?"),
-        (
-            f"agent.max_loop_iteration in {path}:2 is no key that lmagent knows",
-            "did you mean agent.max_loop_iterations?",
-        ),
-    ]
-    assert [unused.name for unused in loaded.unused] == ["agent.mood"]
+def test_an_unknown_key_is_named_with_the_reason(machine: Machine) -> None:
+    put(machine, '{"model": {"provider": "x"},\n"agent": {"max_loop_iteration": 3, "mood": 1, "tools": 5}}')
+    unused = {unused.name: unused.why for unused in machine.load(LMAGENT_CONFIG_JSON="config.json").unused}
+    assert unused == dict.fromkeys(
+        ("model.provider", "agent.max_loop_iteration", "agent.mood", "agent.tools"), "it is no key that lmagent knows"
+    )
 
 
 def test_a_missing_file_and_a_config_toml_are_refused_with_what_to_type(machine: Machine) -> None:

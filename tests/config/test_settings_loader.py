@@ -167,7 +167,7 @@ def test_a_broken_line_about_a_setting_is_pointed_out_and_other_programs_lines_a
     [
         ('llm_modle = "x"\n', ["line 1", "llm_modle", "did you mean llm_model?"]),
         ('# c\nLLM_URL = "http://x"\n', ["line 2", "LLM_URL", "did you mean llm_url?"]),
-        ("[llm]\nurl = 'http://x'\n", ["line 1", "no section [llm]", "llm_url"]),
+        ("[llm]\nurl = 'http://x'\n", ["line 1", "there is no setting 'llm'", "llm_url"]),
         ("max_errors = 'five'\n", ["max_errors", ":1", "a whole number of at least 1", "'five'"]),
         ("max_errors = true\n", ["must be a whole number", "True"]),
         ("max_iterations = 0\n", ["at least 1", "not 0", "for example 500"]),

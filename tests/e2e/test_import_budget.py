@@ -35,9 +35,9 @@ NEVER = {"httpx", "starlette", "mcp", "rich", "prompt_toolkit", "openai", "pydan
 
 LATER = {
     # what only a person types, or decides at a terminal
-    *("lmagent.app.commands"),
+    *("lmagent.app.commands",),
     *("lmagent.app.slash", "lmagent.app.subagents.nested", "lmagent.core.view", "lmagent.engine.aside"),
-    *("lmagent.headless.asker", "lmagent.headless.plandesk", "lmagent.headless.schema"),
+    *("lmagent.headless.asker", "lmagent.headless.schema", "lmagent.terminal"),
     # what reads a reply: it is loaded while the server works on one
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),

@@ -14,7 +14,7 @@ from fakehub import REPO, FakeHub
 from madegguf import TENSORS, gguf, pairs
 from test_models_command import CONTENT, Program, asked, program  # noqa: F401  (a fixture)
 
-from lmagent.cli.server import echo_json
+from lmagent.cli.shared import print_json as echo_json
 from lmagent.modelserver.library.taking import take
 from lmagent.modelserver.spec import ModelServerError
 

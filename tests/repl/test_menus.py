@@ -7,7 +7,7 @@ import re
 import pytest
 from terminal import Terminal
 
-from lmagent.terminal.theme import recoloured, resolved
+from lmagent.terminal.style import RichStyle, resolved_theme
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -117,9 +117,10 @@ def test_help_has_headings_in_colour_and_tools_whole_words_in_80_columns(workspa
 
 
 def test_a_light_background_gets_colours_that_can_be_read_on_it():
-    assert resolved("auto", {"COLORFGBG": "0;15"}) == "light"
-    assert resolved("auto", {"COLORFGBG": "15;0"}) == "dark"
-    assert resolved("auto", {}) == "dark"
-    assert recoloured("\x1b[1;36;40mcode\x1b[0m", "light") == "\x1b[1;34mcode\x1b[0m"
-    assert recoloured("\x1b[38;5;200;1mx\x1b[m", "none") == "\x1b[1mx\x1b[m"
-    assert recoloured("\x1b[33mx\x1b[0m", "dark") == "\x1b[33mx\x1b[0m"
+    assert resolved_theme("auto", {"COLORFGBG": "0;15"}) == "light"
+    assert resolved_theme("auto", {"COLORFGBG": "15;0"}) == "dark"
+    assert resolved_theme("auto", {}) == "dark"
+    light = RichStyle(lambda: 80, "light")
+    assert light.markdown("`code`").startswith("\x1b[1;34mcode\x1b[0m ")
+    assert light.line("careful", "warning") == "\x1b[35mcareful\x1b[0m\n"
+    assert RichStyle(lambda: 80).line("careful", "warning") == "\x1b[33mcareful\x1b[0m\n"

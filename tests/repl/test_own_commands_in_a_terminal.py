@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from terminal import Terminal
 
-from lmagent.repl.ownshell import terminal_program
+from lmagent.repl.owncommands import terminal_program
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.terminal.blocks import BlockStream
+from lmagent.terminal.render import BlockStream
 
 TEXT = "# Title\n\nA paragraph\nof two lines.\n\n- one\n- two\n\n```python\nx = 1\n\ny = 2\n```\nAfter the code.\n"
 BLOCKS = ["# Title", "A paragraph\nof two lines.", "- one\n- two", "```python\nx = 1\n\ny = 2\n```", "After the code."]

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from lmagent.core import events as ev
 from lmagent.core.messages import assistant
-from lmagent.terminal.live import LiveRows
+from lmagent.headless.life import LiveRows
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle, fitted, wrapped
 
@@ -76,10 +76,10 @@ def test_a_word_longer_than_the_terminal_is_the_only_one_that_is_broken():
 
 
 def test_without_colours_the_layout_and_bold_text_remain():
-    text = RichStyle(lambda: 40, color=False).markdown("Some **bold** text and `code`.\n\n- item")
+    text = RichStyle(lambda: 40, "none").markdown("Some **bold** text and `code`.\n\n- item")
     assert "\x1b[1mbold" in text
     assert not re.search(r"\x1b\[(?:[0-9;]*;)?[34]\d", text)
-    assert RichStyle(lambda: 40, color=False).line("no", "fault") == "no\n"
+    assert RichStyle(lambda: 40, "none").line("no", "fault") == "no\n"
 
 
 def test_a_long_name_keeps_its_beginning_and_its_end_so_that_the_row_fits():

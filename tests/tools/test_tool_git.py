@@ -7,7 +7,7 @@ import pytest
 from git_kit import Repo
 
 from lmagent.core.events import ToolFinished
-from lmagent.terminal.output import command_output
+from lmagent.terminal.render import command_output
 from lmagent.tools.git.calls import MOST
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 
 from lmagent.agents.childhost import PromptPlace, depth_of
-from lmagent.agents.deliver import named
 from lmagent.agents.feature import AgentBounds
-from lmagent.agents.orders import Order, inside
+from lmagent.agents.orders import Order, inside, named
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Message, Text, ToolResult
@@ -174,11 +173,7 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def write_brief(workspace: Path, child: str, brief: Brief) -> None:
-    """Write the brief and make the scratch folder.
-
-    `child`: id of the sub-agent's session; `brief.agent_id` comes from a log, which anybody may have written. Raises
-    StoreError if the file cannot be written.
-    """
+    """Write the brief and make the scratch folder. `brief.agent_id` comes from a log, which may lie."""
     _write(workspace, child, "brief.json", msgspec.json.encode(brief))
 
 

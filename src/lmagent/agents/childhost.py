@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
 from lmagent.agents.feature import AgentBounds
-from lmagent.core.events import DurableEvent, SubagentStarted
-from lmagent.core.ports import Clock
+from lmagent.core.events import SubagentStarted
 from lmagent.engine.session import Session
 
 
 class PromptPlace(Struct, frozen=True):
-    """How the sub-agents of a session use the server's prompt cache.
+    """How the sub-agents of a session use the server's prompt cache."""
 
-    Attributes:
-        inherits: they begin with the parent's conversation, because the server keeps it.
-        side_by_side: how many may work at the same time.
-    """
-
-    inherits: bool
-    side_by_side: int
+    inherits: bool  # they begin with the parent's conversation, because the server keeps it
+    side_by_side: int  # how many may work at the same time
 
 
 class ChildHost(Protocol):
     @property
-    def workspace(self) -> Path: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
     def bounds(self) -> AgentBounds: ...
 
     def session(self, session: str) -> Session:
-        """Return a session that is open here.
-
-        Raises ToolError if no session is open, as when a user calls a single tool.
-        """
-        ...
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        """Read the recorded events of a session. Raises SessionNotFound if it has no log."""
+        """Return a session that is open here. Raises ToolError if none is, as when a user calls a single tool."""
         ...
 
     async def place(self, parent: Session) -> PromptPlace: ...
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
-        """Open the sub-agent's session, ready for its brief; create it unless its log exists.
-
-        Raises SessionBusy or StoreError.
-        """
+        """Open the sub-agent's session, ready for its brief; create it unless its log exists."""
         ...
 
     async def close(self, child: Session) -> None:

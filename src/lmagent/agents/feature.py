@@ -16,7 +16,6 @@ from lmagent.engine.state import SessionState
 if TYPE_CHECKING:
     from lmagent.agents.childhost import ChildHost
     from lmagent.agents.run import ChildRunner
-    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending
 
 BEGINNING = ("delegate", "decompose")
@@ -27,17 +26,11 @@ TOOLS = (*BEGINNING, "report_result")
 
 
 class AgentBounds(Struct, frozen=True):
-    """Limits of sub-agents.
+    """Limits of sub-agents."""
 
-    Attributes:
-        depth: how deep they may be nested (`AGENT_MAX_DEPTH`).
-        steps: model calls of one sub-agent, before its depth is subtracted (`MAX_SUB_AGENT_ITERATIONS`).
-        data: characters of the parent's findings for one that does not inherit (`BRIEF_DATA_BUDGET`).
-    """
-
-    depth: int = 3
-    steps: int = 25
-    data: int = 8000
+    depth: int = 3  # how deep they may be nested
+    steps: int = 25  # model calls of one sub-agent, before its depth is subtracted
+    data: int = 8000  # characters of the parent's findings for one that does not inherit
 
 
 class DelegateArgs(Struct, frozen=True):
@@ -63,21 +56,20 @@ class ReportArgs(Struct, frozen=True):
 
 
 def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
-    """Yield the tools delegate (one sub-agent for one task) and decompose (several, in the order of their
-    dependencies).
+    """Yield the tools delegate (one sub-agent for one task) and decompose (several).
 
     The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """
 
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents import tools
+        from lmagent.agents import run
 
-        return await tools.delegate(host, runner(), arguments, context)
+        return await run.delegate(host, runner(), arguments, context)
 
     async def decompose(arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents import tools
+        from lmagent.agents import run
 
-        return await tools.decompose(host, runner(), arguments, context)
+        return await run.decompose(host, runner(), arguments, context)
 
     yield Tool(
         name="delegate",
@@ -126,15 +118,12 @@ def report_tool(host: ChildHost) -> Tool:
 class ReportReview(Review):
     """Ends a sub-agent's turn with its report, or when its shared budget is used up; asks for a missing report."""
 
-    def __init__(self, shares: Callable[[], ChildShares]) -> None:
-        self._shares = shares
-
     async def after_calls(self, session: Session) -> End | None:
         if session.above is None:
             return None
         from lmagent.agents.report import after_calls
 
-        return after_calls(session, session.above, self._shares())
+        return after_calls(session, session.above)
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
         if session.above is None:

@@ -23,23 +23,14 @@ _CLOSED = (".git", ".lmagent")
 
 
 class Order(Struct, frozen=True):
-    """The task of one sub-agent.
-
-    Attributes:
-        objective: in words.
-        deliverable: the result that is expected.
-        task: its name in the manifest; empty for a call with a single task.
-        constraints: what must hold.
-        depends_on: names of the tasks whose results it needs.
-        hint: words to look for in the parent's findings.
-    """
+    """The task of one sub-agent."""
 
     objective: str
     deliverable: Deliverable
-    task: str = ""
+    task: str = ""  # its name in the manifest; empty for a call with a single task
     constraints: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
-    hint: str = ""
+    hint: str = ""  # words to look for in the parent's findings
 
 
 class _Task(Struct, forbid_unknown_fields=True):
@@ -78,13 +69,10 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
 
 
 def orders_of(manifest: Any, workspace: Path) -> list[Order]:
-    """Return the tasks of a manifest, each after those that it depends on, otherwise in the given order.
+    """Return the tasks of a manifest, each after those that it depends on.
 
-    Raises ToolError: it is no manifest, or its dependencies cannot be followed; the text names the task.
-
-    Args:
-        manifest: `{"tasks": [...]}`, the list alone, or either as JSON text.
-        workspace: in which the deliverables are.
+    `manifest` is `{"tasks": [...]}`, the list alone, or either as JSON text. Raises ToolError if it is no
+    manifest, or its dependencies cannot be followed.
     """
     entries = _entries(manifest)
     if not 1 <= len(entries) <= MOST_TASKS:
@@ -159,18 +147,10 @@ def _in_order(orders: dict[str, Order]) -> list[Order]:
             if name not in orders:
                 raise refuse(f"Task {order.task!r} depends on {name!r}, which is no task of the manifest.")
     try:
-        TopologicalSorter({name: order.depends_on for name, order in orders.items()}).prepare()
+        names = tuple(TopologicalSorter({name: order.depends_on for name, order in orders.items()}).static_order())
     except CycleError as cycle:
         raise refuse(f"The dependencies go in a circle: {' → '.join(map(str, cycle.args[1]))}.") from None
-    sorted_orders: dict[str, Order] = {}
-    while len(sorted_orders) < len(orders):
-        name = next(
-            name
-            for name, order in orders.items()
-            if name not in sorted_orders and all(needed in sorted_orders for needed in order.depends_on)
-        )
-        sorted_orders[name] = orders[name]
-    return list(sorted_orders.values())
+    return [orders[name] for name in names]
 
 
 def checked(wanted: Deliverable, workspace: Path) -> Deliverable:
@@ -187,6 +167,11 @@ def checked(wanted: Deliverable, workspace: Path) -> Deliverable:
     if wanted.schema is not None:
         _check_schema(wanted.schema)
     return msgspec.structs.replace(wanted, path=path, paths=paths)
+
+
+def named(wanted: Deliverable) -> tuple[str, ...]:
+    """Return the paths that the deliverable names."""
+    return ((wanted.path,) if wanted.path else ()) + wanted.paths
 
 
 def _path(workspace: Path, path: str) -> str:

@@ -1,28 +1,46 @@
-"""Report: how a sub-agent ends. Its report ends its turn; a sub-agent without a report is asked for one, twice."""
+"""Report: how a sub-agent ends. Its report ends its turn; a sub-agent without a report is asked for one, twice.
+
+A report is checked on the disk, by path. A file counts if it exists in the workspace, this sub-agent changed it
+(according to its recorded calls) and it has the promised format. A file that is untouched was not delivered.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lmagent.agents import deliver
 from lmagent.agents.feature import ReportArgs
+from lmagent.agents.orders import inside, named
 from lmagent.core.errors import ToolError
-from lmagent.core.events import ResultReported
+from lmagent.core.events import FilesChanged, ResultReported, SessionCreated
+from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolOutput
-from lmagent.core.work import Brief, ChildResult
+from lmagent.core.work import Brief, ChildResult, Deliverable
+from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
+from lmagent.engine.undo import changes_of, is_shared
 
 if TYPE_CHECKING:
-    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending  # its patterns take 2 ms
 
 NUDGES = 2
 NUDGE = "[You are a sub-agent and have not reported. Call use_tool with report_result now; say in it what you found.]"
 TOLD = "deliverable"
 """The name under which a session remembers that its report was sent back once."""
+
+
+LARGEST = 20_000_000
+"""Bytes of a file up to which its content is looked at."""
+
+Touched = Callable[[str], bool]
+"""Whether the sub-agent has changed the file at a path."""
 
 
 async def report(child: Session, arguments: ReportArgs) -> ToolOutput:
@@ -52,40 +70,34 @@ def brief_of(child: Session) -> Brief | None:
 
 
 def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
-    """Check a report against the disk.
-
-    Raises ToolError: it differs from the order and can still be corrected; raised once.
-    """
+    """Check a report against the disk. Raises ToolError, once, if it differs from the order."""
     state = child.state
-    workspace, touched = child.wiring.workspace, deliver.touched_by(child)
+    workspace, touched = child.wiring.workspace, touched_by(child)
     result = ChildResult(
         agent_id=state.session,
         status=arguments.status,
         summary=arguments.summary,
-        artifacts=(*deliver.named(brief.deliverable), *arguments.artifacts),
+        artifacts=(*named(brief.deliverable), *arguments.artifacts),
         data=arguments.data,
         error=arguments.error,
         iterations=state.steps_total,
         created_at=child.wiring.clock.now(),
     )
-    found = deliver.faults(workspace, brief.deliverable, result, touched) if result.status == "ok" else []
+    found = faults(workspace, brief.deliverable, result, touched) if result.status == "ok" else []
     if found and TOLD not in child.warned:
         child.warned.add(TOLD)
         raise ToolError(f"Not reported: {'; '.join(found)}. Set that right, or report partial with the reason.")
     if found:
-        result = msgspec.structs.replace(result, status="partial", error=_joined(result.error, *found))
-    return deliver.kept(workspace, result, touched)
+        reasons = filter(None, (result.error, *found))
+        result = msgspec.structs.replace(result, status="partial", error="; ".join(reasons))
+    return kept(workspace, result, touched)
 
 
-def _joined(*reasons: str) -> str:
-    return "; ".join(reason for reason in reasons if reason)
-
-
-def after_calls(child: Session, parent: Session, shares: ChildShares) -> End | None:
+def after_calls(child: Session, parent: Session) -> End | None:
     """End the turn after the report, or when the budget that the sub-agent shares with others is used up."""
     if (reported := reported_now(child)) is not None:
         return End("done", answer=reported.summary)
-    if reason := shares.over(parent):
+    if reason := overspent(parent):
         return End("limit", "shared", reason)
     return None
 
@@ -96,3 +108,210 @@ def at_end(child: Session, ending: Ending, answer: str) -> End | Again | None:
     if ending.kind != "done":
         return None
     return Again("report", NUDGE, NUDGES, End("done", "no_report", answer=answer))
+
+
+# --- the budget that a session shares with the sub-agents that work for it --------------------------------------------
+
+
+def overspent(session: Session | None) -> str:
+    """Return why a session and its sub-agents may spend no more; empty while something is left."""
+    while session is not None:
+        if reason := _overspent(session):
+            return reason
+        session = session.above
+    return ""
+
+
+def _overspent(session: Session) -> str:
+    bounds, work = session.agent.limits, session.state.work
+    tokens, steps = _tokens(session), _steps(session)
+    seconds = session.wiring.clock.monotonic() - session.turn_began
+    calls = plural(work.budget.steps or 0, "step")
+    budgets = (
+        ("the session's budget of {} tokens", bounds.session_tokens, tokens),
+        ("the budget of {:,} tokens for this work", work.budget.tokens, tokens - work.spent_before),
+        (f"the budget of {calls} for this work", work.budget.steps, steps - work.steps_before),
+        ("the turn's budget of {} tokens", bounds.turn_tokens, tokens - session.turn_tokens_before),
+        ("the turn's budget of {:g} seconds", bounds.turn_seconds, seconds),
+    )
+    return next(
+        (f"{text.format(most)} is spent" for text, most, spent in budgets if most is not None and spent >= most), ""
+    )
+
+
+def _tokens(session: Session) -> int:
+    return tokens_spent(session.state) + sum(map(_tokens, session.children.values()))
+
+
+def _steps(session: Session) -> int:
+    return steps_made(session.state) + sum(map(_steps, session.children.values()))
+
+
+# --- the files and the data that were ordered -------------------------------------------------------------------------
+
+
+def touched_by(session: Session) -> Touched:
+    """Return a test for the paths that a sub-agent, or one that it started, has changed.
+
+    Where changes are not kept (`undo_mb` 0), the files that its file tools wrote count, and those newer than the
+    session.
+    """
+    paths: set[str] = set()
+    for event in session.state.changes:
+        paths |= {change.path for change in changes_of(session, event)} - _beside(session, event)
+    paths |= {path for path, mark in session.state.files.items() if mark.changed}
+    if session.wiring.snapshots is not None:
+        return paths.__contains__
+    begun = next((event.ts for event in session.log.events() if isinstance(event, SessionCreated)), None)
+    begun = begun or next((event.ts for event in session.opening), 0.0)
+
+    def touched(path: str) -> bool:
+        try:
+            return path in paths or (session.wiring.workspace / path).stat().st_mtime >= begun
+        except OSError:
+            return False
+
+    return touched
+
+
+def _beside(session: Session, event: FilesChanged) -> set[str]:
+    """Return the files that other sub-agents of the parent wrote by name while this command ran: its changes include
+    them."""
+    if session.above is None or not is_shared(event):
+        return set()
+    siblings = [child.state for child in session.above.children.values() if child is not session]
+    written = [other for state in (session.above.state, *siblings) for other in state.changes if not is_shared(other)]
+    return {change.path for other in written if other.ts >= event.ts - event.seconds for change in other.changes}
+
+
+def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: Touched) -> list[str]:
+    """Return a sentence for each fault of a report; empty if everything that was ordered is there."""
+    match wanted.type:
+        case "report":
+            return [] if result.summary.strip() else ["the summary is empty, and it is the report"]
+        case "data":
+            return _data_faults(wanted, result.data)
+        case "file" | "files":
+            paths = named(wanted) or result.artifacts
+            if not paths:
+                return ["files were ordered, and artifacts names none"]
+            return [fault for path in paths if (fault := _fault(workspace, path, wanted, touched))]
+
+
+def kept(workspace: Path, result: ChildResult, touched: Touched) -> ChildResult:
+    """Reduce the artifacts of a result to files that the sub-agent changed."""
+    found = dict[str, None]()
+    for artifact in result.artifacts:
+        path = inside(workspace, artifact)
+        if path is not None and touched(path) and not _missing(workspace, path):
+            found[path] = None
+    return msgspec.structs.replace(result, artifacts=tuple(found))
+
+
+def _fault(workspace: Path, artifact: str, wanted: Deliverable, touched: Touched) -> str:
+    path = inside(workspace, artifact)
+    if path is None:
+        return f"{artifact} is not a path in the workspace"
+    if missing := _missing(workspace, path):
+        return f"{path} {missing}"
+    if not touched(path):
+        return f"{path} was there before and you have not changed it"
+    return _content_fault(workspace / path, path, wanted)
+
+
+def _missing(workspace: Path, path: str) -> str:
+    try:
+        found = os.lstat(workspace / path)
+    except (OSError, ValueError):
+        return "does not exist"
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file"
+    return ""
+
+
+def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
+    form = wanted.format.lower().strip().lstrip(".") or ("json" if wanted.schema is not None else "")
+    try:
+        if file.stat().st_size > LARGEST:
+            return ""
+        content = file.read_bytes()
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    if not content.strip():
+        return f"{path} is empty"
+    try:
+        value = _read(content, form)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+        return f"{path} is no valid {form}: {fault}"
+    return _schema_fault(path, wanted.schema, value) if wanted.schema is not None and form == "json" else ""
+
+
+def _read(content: bytes, form: str) -> Any:
+    """Parse a file by its format; raises if the content does not follow it. An unknown format allows any content."""
+    match form:
+        case "json":
+            return msgspec.json.decode(content)
+        case "jsonl" | "ndjson":
+            return [msgspec.json.decode(line) for line in content.splitlines() if line.strip()]
+        case "csv" | "tsv":
+            return _rows(content.decode("utf-8-sig"), "\t" if form == "tsv" else ",")
+        case "python" | "py":
+            return _parse_python(content)
+        case "toml":
+            import tomllib
+
+            return tomllib.loads(content.decode())
+        case _:
+            return None
+
+
+def _rows(text: str, delimiter: str) -> list[list[str]]:
+    import csv
+    import io
+
+    try:
+        lines = io.StringIO(text, newline="")
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if any(row)]
+    except csv.Error as fault:
+        raise ValueError(str(fault)) from None
+    if not rows:
+        raise ValueError("it has no rows")
+    if odd := next((number for number, row in enumerate(rows, 1) if len(row) != len(rows[0])), None):
+        raise ValueError(f"row {odd} has {plural(len(rows[odd - 1]), 'column')}, the first {len(rows[0])}")
+    return rows
+
+
+def _parse_python(content: bytes) -> None:
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings about the code are no reason to refuse it
+        ast.parse(content)
+
+
+def _data_faults(wanted: Deliverable, data: Any) -> list[str]:
+    if data is None:
+        return ["data was ordered, and data is empty"]
+    if isinstance(data, str) and wanted.format:
+        try:
+            value = _read(data.encode("utf-8", "replace"), wanted.format.lower())
+        except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+            return [f"data is no valid {wanted.format}: {fault}"]
+        data = data if value is None else value
+    fault = _schema_fault("data", wanted.schema, data) if wanted.schema is not None else ""
+    if fault and wanted.schema is not None and isinstance(data, str):
+        with suppress(ValueError, RecursionError):  # many models write JSON into a string
+            fault = _schema_fault("data", wanted.schema, msgspec.json.decode(data.encode("utf-8", "replace")))
+    return [fault] if fault else []
+
+
+def _schema_fault(name: str, schema: dict[str, Any], value: Any) -> str:
+    from jsonschema import Draft202012Validator
+
+    try:
+        found = Draft202012Validator(schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
+        first = next(iter(found), None)
+    except Exception as fault:  # noqa: BLE001  a model wrote the schema: a reference may lead nowhere, or to itself
+        return f"{name} cannot be held against the schema, which is at fault: {type(fault).__name__}: {fault}"
+    return f"{name} does not follow the schema: {first.json_path}: {first.message}" if first is not None else ""

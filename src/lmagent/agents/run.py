@@ -1,4 +1,4 @@
-"""Run: one sub-agent from its order to its result, whatever happens on the way.
+"""Run: what delegate and decompose do; each sub-agent from its order to its result, whatever happens on the way.
 
 `subagent.started` is on record before anything of the sub-agent exists, and `subagent.finished` after everything that
 it did. A call that is repeated after a crash finds both: a finished sub-agent does not run again, an unfinished one
@@ -7,7 +7,7 @@ resumes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -15,18 +15,19 @@ import anyio
 import msgspec
 
 from lmagent.agents import brief as briefs
-from lmagent.agents import deliver
 from lmagent.agents.childhost import ChildHost, PromptPlace
-from lmagent.agents.orders import Order
-from lmagent.agents.shares import ChildShares
+from lmagent.agents.feature import DecomposeArgs, DelegateArgs
+from lmagent.agents.orders import Order, order_of, orders_of
+from lmagent.agents.report import kept, overspent, touched_by
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
-from lmagent.core.errors import LmagentError, StoreError
+from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
 from lmagent.core.ids import InputOrigin, new_session_id
 from lmagent.core.live import SubagentEvent
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
+from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import ChildResult, ChildStatus
 from lmagent.engine import recovery
 from lmagent.engine.budget import steps_made
@@ -47,23 +48,22 @@ _STATUS: dict[ev.Outcome, ChildStatus] = {
 """The status for each outcome of a turn without a report."""
 
 
+FAILED = ("error", "blocked")
+"""Results with which a task counts as failed: what depends on it is skipped."""
+
+
 class ChildRunner:
     def __init__(self, host: ChildHost) -> None:
         self._host = host
         self._turns: WeakKeyDictionary[Session, anyio.Semaphore] = WeakKeyDictionary()
-        self.shares = ChildShares(host.clock)
 
     async def run(
         self, parent: Session, call: str, order: Order, passed: Callable[[], Mapping[str, ChildResult]]
     ) -> ChildResult:
         """Return the result of a sub-agent: the recorded one, or the result of resuming or starting it.
 
-        Raises LmagentError if it could not start, or its log cannot be written.
-
-        Args:
-            parent: the session that asks.
-            order: the task.
-            passed: returns the results that the order depends on, once its turn has come.
+        `passed` returns the results that the order depends on, once its turn has come. Raises LmagentError if the
+        sub-agent could not start, or its log cannot be written.
         """
         place = await self._host.place(parent)
         async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):
@@ -72,7 +72,7 @@ class ChildRunner:
                 return work.results[key]
             started = work.children.get(key)
             if started is None:
-                if reason := self.shares.over(parent):
+                if reason := overspent(parent):
                     return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
                 started = await self._begin(parent, call, order, place, passed())
             try:
@@ -84,7 +84,7 @@ class ChildRunner:
     async def _begin(
         self, parent: Session, call: str, order: Order, place: PromptPlace, passed: Mapping[str, ChildResult]
     ) -> ev.SubagentStarted:
-        id = new_session_id(self._host.clock.now())
+        id = new_session_id(parent.wiring.clock.now())
         text = briefs.passed_on(parent, passed)
         brief = briefs.brief_of(parent, id, order, self._host.bounds, place, text)
         event = ev.SubagentStarted(call_id=call, child=id, task=order.task, brief=brief)
@@ -129,20 +129,16 @@ class ChildRunner:
         origin = InputOrigin("agent", started.child)
         if origin in state.work.origins:
             if not state.turn_open and not state.inputs:
-                return self._last(child)
+                return _last(child)
             await child.send(Continue(by="parent"))
         else:
-            await self._keep(parent, partial(briefs.write_brief, self._host.workspace, started.child, started.brief))
+            await self._keep(parent, partial(briefs.write_brief, parent.wiring.workspace, started.child, started.brief))
             place = PromptPlace(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", origin=origin))
         finished = await run_until_idle(child, resumable=True)
         await _withdraw(child)
-        return finished or self._last(child)
-
-    def _last(self, child: Session) -> ev.TurnFinished | None:
-        ends = [event for event in self._host.events(child.state.session) if isinstance(event, ev.TurnFinished)]
-        return ends[-1] if ends else None
+        return finished or _last(child)
 
     async def _broken(self, child: Session, cause: recovery.Cause, reason: str) -> ChildResult:
         """End the unfinished part of its turn."""
@@ -166,8 +162,8 @@ class ChildRunner:
     async def _record(
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
-        result = msgspec.structs.replace(result, iterations=steps, created_at=self._host.clock.now())
-        await self._keep(parent, partial(briefs.write_result, self._host.workspace, started.child, result))
+        result = msgspec.structs.replace(result, iterations=steps, created_at=parent.wiring.clock.now())
+        await self._keep(parent, partial(briefs.write_result, parent.wiring.workspace, started.child, result))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
@@ -210,6 +206,10 @@ class ChildRunner:
             await self._host.close(child)
 
 
+def _last(child: Session) -> ev.TurnFinished | None:
+    return next((event for event in reversed(list(child.log.events())) if isinstance(event, ev.TurnFinished)), None)
+
+
 async def _withdraw(child: Session) -> None:
     for item in child.state.waiting("submit", "queue", "steer"):
         await child.record(ev.InputWithdrawn(input=item.id))
@@ -224,12 +224,12 @@ def _interrupted(session: Session | None) -> bool:
 
 
 def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
-    state, workspace, touched = child.state, child.wiring.workspace, deliver.touched_by(child)
+    state, workspace, touched = child.state, child.wiring.workspace, touched_by(child)
     written = {path for path, mark in state.files.items() if mark.changed}
     written |= {path for result in state.work.results.values() for path in result.artifacts}
     if (reported := state.work.reported) is not None:  # it changed these files whether it named them or not
         reported = msgspec.structs.replace(reported, artifacts=(*reported.artifacts, *sorted(written)))
-        return deliver.kept(workspace, _as_of_now(child, reported), touched)
+        return kept(workspace, _as_of_now(child, reported), touched)
     if finished is None:
         finished = ev.TurnFinished(outcome="error", reason="it ended without a word")
     reason = finished.reason or {"done": "it ended without reporting"}.get(finished.outcome, finished.outcome)
@@ -244,7 +244,7 @@ def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
     result = ChildResult(
         agent_id=state.session, status=status, summary=finished.answer, artifacts=tuple(sorted(written)), error=reason
     )
-    return deliver.kept(workspace, result, touched)
+    return kept(workspace, result, touched)
 
 
 def _as_of_now(child: Session, reported: ChildResult) -> ChildResult:
@@ -284,3 +284,66 @@ def outcome(result: ChildResult, task: str = "") -> str:
     if result.error:
         lines.append(f"Error: {result.error}")
     return "\n".join(lines)
+
+
+async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
+    """Run one sub-agent for one task. Raises ToolError if the order cannot be carried out, or the sub-agent failed."""
+    parent = host.session(context.session)
+    order = order_of(arguments, context.workspace)
+    result = await runner.run(parent, context.call, order, dict)
+    data: dict[str, object] = {"agent": result.agent_id, "status": result.status, "artifacts": list(result.artifacts)}
+    if result.status == "error":
+        raise ToolError(outcome(result), data=data)
+    return ToolOutput(outcome(result), data)
+
+
+async def decompose(host: ChildHost, runner: ChildRunner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
+    """Run several sub-agents, in the order of their dependencies.
+
+    Raises ToolError if the manifest cannot be carried out, or every task failed or was skipped.
+    """
+    parent = host.session(context.session)
+    orders = orders_of(arguments.manifest, context.workspace)
+    results = await _all(runner, parent, context.call, orders)
+    return _told(orders, results)
+
+
+async def _all(
+    runner: ChildRunner, parent: Session, call: str, orders: Sequence[Order]
+) -> dict[str, ChildResult | None]:
+    results: dict[str, ChildResult | None] = {}
+    over = {order.task: anyio.Event() for order in orders}
+
+    async def one(order: Order) -> None:
+        for name in order.depends_on:
+            await over[name].wait()
+        needed = {name: result for name in order.depends_on if (result := results[name]) is not None}
+        if len(needed) < len(set(order.depends_on)) or any(result.status in FAILED for result in needed.values()):
+            results[order.task] = None
+        else:
+            results[order.task] = await runner.run(parent, call, order, lambda: needed)
+        over[order.task].set()
+
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            for order in orders:
+                tasks.start_soon(one, order)
+    return results
+
+
+def _told(orders: Sequence[Order], results: Mapping[str, ChildResult | None]) -> ToolOutput:
+    parts: list[str] = []
+    statuses: dict[str, str] = {}
+    for order in orders:
+        result = results[order.task]
+        if result is None:
+            failed = [name for name in order.depends_on if (it := results[name]) is None or it.status in FAILED]
+            parts.append(f"{order.task}: skipped, since it needs {', '.join(failed)}")
+            statuses[order.task] = "skipped"
+        else:
+            parts.append(outcome(result, order.task))
+            statuses[order.task] = result.status
+    data: dict[str, object] = {"tasks": statuses}
+    if all(status in (*FAILED, "skipped") for status in statuses.values()):
+        raise ToolError("\n\n".join(parts), data=data)
+    return ToolOutput("\n\n".join(parts), data)

@@ -19,6 +19,7 @@ from lmagent.core.changes import Snapshots
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.events import Event, ModeChanged, PermissionMode
+from lmagent.core.ports import ModelTraits
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
@@ -60,7 +61,7 @@ class _Known(msgspec.Struct):
     models: dict[str, Traits] = {}
 
 
-class KeptTraits:
+class KeptTraits(ModelTraits):
     """See `lmagent.core.ports.ModelTraits`."""
 
     def __init__(self, folder: Path, endpoint: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from lmagent.cli.main import rewrite
+from lmagent.cli.shared import WORKSPACE, loaded_settings
 from lmagent.core.errors import LmagentError
 
 VARIABLE = "_LMAGENT_COMPLETE"
@@ -20,6 +20,15 @@ MOST = 50
 PATIENCE = 1.0
 
 _SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script: eval "$(lmagent completion bash)"."""
+    from lmagent.cli.root import root
+
+    click.echo(completer(root, shell).source())
 
 
 def completer(root: click.Group, shell: str) -> ShellComplete:
@@ -57,7 +66,7 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
     from lmagent.app.records import open_records
 
     with suppress(LmagentError, OSError):
-        rows = open_records(_workspace(context)).rows(MOST, "")
+        rows = open_records(context.meta.get(WORKSPACE)).rows(MOST, "")
         return [CompletionItem(row.id, help=row.title) for row in rows if row.id.startswith(incomplete)]
     return []
 
@@ -67,16 +76,9 @@ def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> 
     return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
 
 
-def _workspace(context: click.Context) -> Path | None:
-    """Return the folder that the line names, at the command or at its group."""
-    given = context.params.get("workspace") or (context.parent and context.parent.params.get("workspace"))
-    return Path(given) if given else None
-
-
 def _served(context: click.Context) -> Sequence[str]:
     import anyio
 
-    from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.providers.discovery import models
     from lmagent.providers.transport import HttpTransport
 
@@ -90,7 +92,7 @@ def _served(context: click.Context) -> Sequence[str]:
         return ()
 
     with suppress(LmagentError, OSError):
-        settings = load_settings(HostOptions(_workspace(context))).settings
+        settings = loaded_settings(context.meta.get(WORKSPACE)).settings
         return anyio.run(ask, context.params.get("base_url") or settings.endpoint, settings.key)
     return ()
 
@@ -99,5 +101,5 @@ def _library(context: click.Context) -> Sequence[str]:
     from lmagent.cli.models import open_library
 
     with suppress(LmagentError, OSError):
-        return [details.entry.name for details in open_library(_workspace(context)).all()]
+        return [details.entry.name for details in open_library(context.meta.get(WORKSPACE)).all()]
     return ()

@@ -8,31 +8,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
-from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.cli.shared import loaded_settings, say
+from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.tool import ToolOutput
+from lmagent.demo import model_path
+from lmagent.engine.toolbox import Toolbox
+from lmagent.modelserver.engine.devices import ask_engine
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.core.tool import ToolContext, ToolOutput
 
 
-class Chore(Struct, frozen=True):
-    """A chore for the toy model; `command` names the step if it runs a command."""
-
-    task: str
-    command: str = ""
-
-
-CHORES = (
-    Chore("Write milk and bread to shopping.txt"),
-    Chore("Append eggs to shopping.txt", "append a line"),
-    Chore("Read shopping.txt"),
-    Chore("Make a folder called recipes", "make a folder"),
-    Chore("Run the command wc -w shopping.txt", "run a command"),
-    Chore("How many files are there?", "count files"),
-    Chore("What files are here?"),
-)
-"""The steps without a task of the user's own."""
+CHORES = {
+    "Write milk and bread to shopping.txt": "",
+    "Append eggs to shopping.txt": "append a line",
+    "Read shopping.txt": "",
+    "Make a folder called recipes": "make a folder",
+    "Run the command wc -w shopping.txt": "run a command",
+    "How many files are there?": "count files",
+    "What files are here?": "",
+}
+"""The steps without a task of the user's own; those that run a command have a name."""
 
 BEYOND = "Write a poem about the sea"
 """The last request, which the model answers with its list of chores (exit code 3: blocked)."""
@@ -60,13 +62,10 @@ UNCONFINED = "no sandbox here\n[exit code 126]"
 @click.option("--keep", is_flag=True, help="Keep the demo's folder, to look at its files.")
 def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
-    from lmagent.core.errors import ConfigError
-    from lmagent.modelserver.engine.devices import ask_engine
 
     engine = ask_engine()
     if engine.problem:
         raise ConfigError(engine.problem, fix=engine.fix)
-    import anyio
 
     with _folder(workspace, keep=keep) as folder:
         code = anyio.run(_show, folder, task)
@@ -92,13 +91,10 @@ def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
 async def _show(folder: Path, task: str | None) -> int:
     """Run the chores, or the one task; returns the exit code of the first that failed."""
     from lmagent.app.servers.ownserver import OwnServer
-    from lmagent.app.wiring import HostOptions, load_settings, open_host
-    from lmagent.demo import model_path
     from lmagent.modelserver.opening import DEMO
 
     click.echo(ABOUT.format(folder=folder, size=model_path().stat().st_size / 1e6))
-    library = load_settings(HostOptions(None)).settings.agent_data_dir / "models"
-    async with OwnServer(library) as server:
+    async with OwnServer(loaded_settings().settings.agent_data_dir / "models") as server:
         flags = {
             "llm_url": server.url,
             "llm_api_key": server.key,
@@ -106,18 +102,15 @@ async def _show(folder: Path, task: str | None) -> int:
             "llm_temperature": 0.0,
             "permission_mode": "auto",
         }
-        host = await open_host(HostOptions(folder, flags), say=lambda text: click.echo(text, err=True))
+        host = await open_host(HostOptions(folder, flags), say=say)
         try:
-            missing = await _missing_sandbox(host)
-            if missing:
-                steps = ", ".join(chore.command for chore in CHORES if chore.command)
-                click.echo(f"Left out, as no sandbox works here: {steps}")
+            if missing := await _missing_sandbox(host):
+                click.echo(f"Left out, as no sandbox works here: {', '.join(filter(None, CHORES.values()))}")
                 click.echo(click.wrap_text(missing, 80, "  → ", "    ") + "\n")
                 _without_commands(host)
             if task is not None:
                 return await _chore(host, task)
-            chores = [chore for chore in CHORES if not (missing and chore.command)]
-            codes = [await _chore(host, chore.task) for chore in chores]
+            codes = [await _chore(host, chore) for chore, command in CHORES.items() if not (missing and command)]
             await _chore(host, BEYOND)
         finally:
             await host.aclose()
@@ -126,7 +119,6 @@ async def _show(folder: Path, task: str | None) -> int:
 
 async def _missing_sandbox(host: Host) -> str:
     """Return how to get a sandbox; empty if commands run."""
-    from lmagent.core.errors import SandboxError
 
     try:
         await host.registry.confined.get()
@@ -137,10 +129,6 @@ async def _missing_sandbox(host: Host) -> str:
 
 def _without_commands(host: Host) -> None:
     """Let commands fail with a text that the toy model knows; it babbles about a refusal that it has never seen."""
-    from msgspec.structs import replace
-
-    from lmagent.core.tool import ToolOutput
-    from lmagent.engine.toolbox import Toolbox
 
     async def refuse(_: Any, __: ToolContext) -> ToolOutput:
         return ToolOutput(UNCONFINED, {"exit_code": 126})

@@ -30,7 +30,7 @@ COMMANDS = {
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
     "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
     "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
-    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
+    "submit": ("lmagent.cli.scheduler:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
     "scheduler": ("lmagent.cli.scheduler:scheduler", "Run the due work of a workspace, until stopped.", AUTOMATE),
     "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
@@ -38,7 +38,7 @@ COMMANDS = {
     "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
     "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself.", LOOK),
     "sandbox": ("lmagent.cli.sandbox:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
-    "completion": ("lmagent.cli.completion:completion", "Print the completion script of a shell.", LOOK),
+    "completion": ("lmagent.cli.completing:completion", "Print the completion script of a shell.", LOOK),
 }
 """Module, summary and heading of each command."""
 
@@ -58,6 +58,48 @@ OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
 
 WORDS = ("help", "version")
 """Words that users type in place of an option."""
+
+CLOSE = 0.8
+"""Likeness (0 to 1, difflib's ratio) above which a word counts as a mistyped command."""
+
+_MODELS = "lmagent models"
+_UPDATE = "update it the way you installed it: pip, pipx or uv, each with its upgrade command"
+
+ELSEWHERE = {
+    "auth": "an API key is the setting LLM_API_KEY; a local server needs none",
+    "continue": "lmagent -c continues the newest session",
+    "create": f"{_MODELS} import FILE takes a GGUF file into the library",
+    "download": f"{_MODELS} pull NAME downloads a model",
+    "exec": 'lmagent "TASK" does one task; lmagent sandbox exec runs a command in the sandbox',
+    "history": "lmagent sessions lists the sessions",
+    "init": "there is nothing to set up: start lmagent in your folder; /init there writes AGENTS.md",
+    "install": f"{_MODELS} pull NAME downloads a model; lmagent service install keeps lmagent web running",
+    "list": f"{_MODELS} lists the models, lmagent sessions the sessions, lmagent tool the tools",
+    "load": f"{_MODELS} load NAME loads a model",
+    "login": "an API key is the setting LLM_API_KEY; a local server needs none",
+    "logout": "an API key is the setting LLM_API_KEY; remove it there",
+    "logs": "lmagent server logs shows the model server's log",
+    "ls": f"{_MODELS} lists the models, lmagent sessions the sessions, lmagent tool the tools",
+    "mcp": "MCP servers are not supported in this version; lmagent tool lists the tools",
+    "permissions": "/permissions shows the rules in the conversation; --permission MODE sets the mode",
+    "ps": f"{_MODELS} ps shows the models that are loaded, lmagent sessions the agent's sessions",
+    "pull": f"{_MODELS} pull NAME downloads a model",
+    "resume": "lmagent -c continues the newest session, lmagent --resume ID another one",
+    "rm": f"{_MODELS} rm NAME removes a model, lmagent sessions rm ID a session",
+    "serve": "lmagent server start serves models, lmagent web serves the agent to browsers",
+    "settings": "lmagent config shows the settings",
+    "setup": "no setup is needed: start lmagent in your folder; lmagent doctor checks its requirements",
+    "show": f"{_MODELS} show NAME shows a model, lmagent sessions show ID a session",
+    "start": "lmagent starts a conversation, lmagent server start the model server",
+    "status": "lmagent doctor checks everything, lmagent server status looks at the model server",
+    "stop": "lmagent server stop stops the model server",
+    "tasks": "lmagent sessions lists the sessions, lmagent cron the jobs that run by the clock",
+    "uninstall": "remove it the way you installed it: pip, pipx or uv; lmagent service remove comes first",
+    "unload": f"{_MODELS} unload NAME unloads a model",
+    "update": _UPDATE,
+    "upgrade": _UPDATE,
+}
+"""Answers to the commands of other programs."""
 
 USAGE = 64
 """Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
@@ -79,15 +121,26 @@ def first_word(arguments: Sequence[str]) -> int:
 
 
 def slip(arguments: Sequence[str]) -> str:
-    """Return the answer to a first word that is neither a command nor the beginning of a task; else nothing."""
+    """Return the answer to a word of another program, or to a mistyped command; nothing for a task or a command."""
     at = first_word(arguments)
-    if at < 0 or " " in (word := arguments[at]) or word in COMMANDS or {"-h", "--help", "--version"} & set(arguments):
+    if at < 0 or " " in arguments[at] or arguments[at] in COMMANDS or {"-h", "--help", "--version"} & set(arguments):
         return ""
-    from lmagent.cli.habits import not_a_task  # a task in quotes does not pay for it
-
     words = list(arguments[at:])
-    option = next((number for number, argument in enumerate(words) if argument.startswith("-")), len(words))
-    return not_a_task(words[:option])
+    words = words[: next((number for number, word in enumerate(words) if word.startswith("-")), len(words))]
+    about = len(words) == 2 and words[0] == "help"
+    word = words[-1] if about else words[0]
+    known = (*COMMANDS, *WORDS)
+    if word in known:
+        return ""
+    if word in ELSEWHERE and (about or len(words) == 1):
+        return f"'{word}' is not a command here\n  → {ELSEWHERE[word]}"
+    if any(word[:2] == name[:2] for name in known):
+        from difflib import get_close_matches  # few tasks pay for it
+
+        if meant := get_close_matches(word, known, 1, CLOSE):
+            more = f"As a task: lmagent run {' '.join(words)}"
+            return f"there is no command '{word}'\n  → did you mean 'lmagent {meant[0]}'? {more}"
+    return f"there is no command '{word}'\n  → lmagent --help lists the commands" if about else ""
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:

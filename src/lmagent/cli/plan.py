@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
-from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import completed_by, flags, model_options, server_options, workspace_option
+from lmagent.app.records import open_records
+from lmagent.cli import shared
+from lmagent.core.commands import DecidePlan
+from lmagent.core.errors import ConfigError
+from lmagent.engine import worktext
+from lmagent.engine.state import SessionState
+from lmagent.planning.plans import Unusable, plan_json, plan_text, read_plan
+from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.core.commands import DecidePlan
-    from lmagent.core.work import Plan
-    from lmagent.engine.state import SessionState
+    from lmagent.app.wiring import HostOptions
     from lmagent.store.jsonl import JsonlStore
 
+NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
 
-@click.group(cls=CommandGroup, default="show")
-@workspace_option
-@click.pass_context
-def plan(ctx: click.Context, workspace: Path | None) -> None:
+session_or_the_only = click.argument("session", shell_complete=shared.completed_by("session_ids"), required=False)
+
+
+@click.group(cls=shared.CommandGroup, default="show")
+@shared.group_workspace_option
+def plan() -> None:
     """Show the plan of a session, approve it, reject it or have it revised."""
-    ctx.obj = workspace
 
 
 @plan.command()
-@click.argument("session", shell_complete=completed_by("session_ids"), required=False)
+@session_or_the_only
 @click.option("--json", "as_json", is_flag=True, help="As JSON, to be edited and approved with --plan.")
-@click.pass_context
-def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
+@click.pass_obj
+def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
     """Show the plan that waits, or the one that was approved, and how far it is."""
-    from lmagent.app.records import open_records
-    from lmagent.core.errors import ConfigError
-    from lmagent.engine import worktext
-    from lmagent.planning.plans import plan_json, plan_text
-    from lmagent.tools.sanitize import visible
 
-    store = open_records(ctx.obj).store
+    store = open_records(workspace).store
     state = _state(store, store.resolve(session) if session else _waiting(store))
     work = state.work
     found = work.proposal.plan if work.proposal is not None else work.plan
     if found is None:
-        raise ConfigError(
-            f"session {state.session} has no plan",
-            fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one',
-        )
+        raise ConfigError(f"session {state.session} has no plan", fix=NO_PLAN)
     if as_json:
         click.echo(plan_json(found), nl=False)
         return 0
@@ -63,44 +60,40 @@ def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
 
 
 @plan.command()
-@click.argument("session", shell_complete=completed_by("session_ids"), required=False)
+@session_or_the_only
 @click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The plan, edited.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
-@model_options
-@click.pass_context
-def approve(ctx: click.Context, session: str | None, file: Path | None, as_json: bool, **options: Any) -> int:
+@shared.events_option
+@shared.model_options
+@click.pass_obj
+def approve(workspace: Path | None, session: str | None, file: Path | None, **options: Any) -> int:
     """Approve the plan, and carry it out."""
-    from lmagent.core.commands import DecidePlan
 
-    command = DecidePlan(decision="approved", plan=_read(file) if file is not None else None, by="cli")
-    if session is None:
-        from lmagent.app.records import open_records
-
-        session = _waiting(open_records(ctx.obj).store)
-    return _carry_out(ctx.obj, session, command, options, as_json=as_json)
+    found = None if file is None else read_plan(file.read_text(encoding="utf-8", errors="replace"))
+    if isinstance(found, Unusable):
+        raise ConfigError(f"{file} is no plan that can be followed: {found.words}", fix="nothing was decided")
+    session = session or _waiting(open_records(workspace).store)
+    return _carry_out(workspace, session, DecidePlan(decision="approved", plan=found, by="cli"), options)
 
 
 @plan.command()
-@click.argument("session", shell_complete=completed_by("session_ids"))
+@shared.session_argument
 @click.argument("words", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
-@model_options
-@click.pass_context
-def revise(ctx: click.Context, session: str, words: tuple[str, ...], as_json: bool, **options: Any) -> int:
+@shared.events_option
+@shared.model_options
+@click.pass_obj
+def revise(workspace: Path | None, session: str, words: tuple[str, ...], **options: Any) -> int:
     """Say what should be otherwise, and have it planned anew."""
-    from lmagent.core.commands import DecidePlan
 
     command = DecidePlan(decision="revise", feedback=" ".join(words), by="cli")
-    return _carry_out(ctx.obj, session, command, options, as_json=as_json)
+    return _carry_out(workspace, session, command, options)
 
 
 @plan.command()
-@click.argument("session", shell_complete=completed_by("session_ids"))
-@server_options
-@click.pass_context
-def reject(ctx: click.Context, session: str, **options: Any) -> int:
+@shared.session_argument
+@shared.server_options
+@click.pass_obj
+def reject(workspace: Path | None, session: str, **options: Any) -> int:
     """Reject the plan; nothing is done."""
-    from lmagent.core.commands import DecidePlan
 
     async def do(host: Host) -> int:
         opened = await host.open_session(session)
@@ -108,12 +101,10 @@ def reject(ctx: click.Context, session: str, **options: Any) -> int:
         click.echo("rejected")
         return 0
 
-    return _with_host(ctx.obj, options, do, attended=False)
+    return shared.with_host(_unapproved(shared.host_options(workspace, options)), do)
 
 
 def _state(store: JsonlStore, session: str) -> SessionState:
-    from lmagent.engine.state import SessionState
-
     state = SessionState()
     for event in store.read(session):
         state.apply(event)
@@ -121,57 +112,28 @@ def _state(store: JsonlStore, session: str) -> SessionState:
 
 
 def _waiting(store: JsonlStore) -> str:
-    from lmagent.core.errors import ConfigError
+    """Return the only session whose plan waits."""
 
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise ConfigError(
-            "no plan waits in this workspace",
-            fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one',
-        )
+        raise ConfigError("no plan waits in this workspace", fix=NO_PLAN)
     raise ConfigError(f"{len(waiting)} plans wait: {', '.join(waiting[-5:])}", fix="name the session")
 
 
-def _read(file: Path) -> Plan:
-    from lmagent.core.errors import ConfigError
-    from lmagent.planning.plans import Unusable, read_plan
-
-    found = read_plan(file.read_text(encoding="utf-8", errors="replace"))
-    if isinstance(found, Unusable):
-        raise ConfigError(f"{file} is no plan that can be followed: {found.words}", fix="nothing was decided")
-    return found
-
-
-def _carry_out(
-    workspace: Path | None, session: str, command: DecidePlan, options: dict[str, Any], *, as_json: bool
-) -> int:
+def _carry_out(workspace: Path | None, session: str, command: DecidePlan, options: dict[str, Any]) -> int:
     from lmagent.headless.oneshot import TaskRequest, run_task
 
+    as_json = options.pop("as_json")
+
     async def do(host: Host) -> int:
-        color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        request = TaskRequest("", session, as_json, color=color, decision=command)
-        return await run_task(host, request)
+        return await run_task(host, TaskRequest("", session, as_json, decision=command))
 
-    return _with_host(workspace, options, do, attended=not as_json and sys.stdin.isatty() and sys.stderr.isatty())
+    attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    return shared.with_host(_unapproved(shared.host_options(workspace, options, attended=attended)), do)
 
 
-def _with_host(
-    workspace: Path | None, options: dict[str, Any], do: Callable[[Host], Awaitable[int]], *, attended: bool
-) -> int:
-    import anyio
-
-    from lmagent.app.wiring import HostOptions, open_host
-
-    async def run() -> int:
-        # Otherwise opening the session would approve the plan before this decision arrives.
-        settings = {**flags(**options), "approve_plans": False}
-        given = HostOptions(workspace, settings, options.get("record"), options.get("replay"), attended)
-        host = await open_host(given, say=lambda text: click.echo(text, err=True))
-        try:
-            return await do(host)
-        finally:
-            await host.aclose()
-
-    return anyio.run(run)
+def _unapproved(options: HostOptions) -> HostOptions:
+    """Return the options without --yes-plan: opening the session would approve the plan before the decision arrives."""
+    return replace(options, flags={**options.flags, "approve_plans": False})

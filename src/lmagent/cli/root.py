@@ -11,7 +11,7 @@ import click
 
 from lmagent import __version__
 from lmagent.cli.main import COMMANDS, GROUPS, USAGE
-from lmagent.cli.options import WORKSPACE
+from lmagent.cli.shared import WORKSPACE
 from lmagent.core.errors import LmagentError, ungrouped
 
 EXAMPLES = (

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
-from lmagent.cli.piped import with_piped
-from lmagent.cli.working import plan_options, work_of
-from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.cli import shared
+from lmagent.cli.streams import with_piped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.servers.found import StandIn
     from lmagent.app.wiring import HostOptions
     from lmagent.config.settings import Settings
+    from lmagent.core.commands import SetWork
+    from lmagent.headless.oneshot import TaskRequest
 
 NO_SERVER = """\
 lmagent: no model server is configured, and none was found on this machine
@@ -30,18 +27,26 @@ lmagent: no model server is configured, and none was found on this machine
     lmagent models recommend    models that lmagent runs itself
     lmagent demo                see it at work without a model server"""
 
+plan_options = shared.together(
+    click.option("--plan", is_flag=True, help="Only read, propose a plan, and begin when you approve it."),
+    click.option("--deep", is_flag=True, help="Work long on it within a budget, by a plan; write a report."),
+    click.option("--yes-plan", is_flag=True, help="Approve the plan unread, as for a run at night."),
+    click.option("--budget-steps", type=click.IntRange(min=1), help="Model calls of --deep in all."),
+    click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of --deep in all."),
+)
+
 
 @click.command()
 @click.argument("words", metavar="[TASK]", nargs=-1)
-@workspace_option
-@resume_option
+@shared.workspace_option
+@shared.resume_option
 @click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@shared.events_option
 @click.option(
     "--output-schema", type=click.Path(path_type=Path), help="Make the final answer JSON that follows this schema."
 )
 @plan_options
-@model_options
+@shared.model_options
 def run(
     words: tuple[str, ...],
     workspace: Path | None,
@@ -61,103 +66,74 @@ def run(
         from lmagent.cli.sessions import print_sessions
 
         return print_sessions(workspace, 20, "", as_json=as_json)
-    typed = _task(words)
-    planned = options["plan"] or options["deep"]
-    task = with_piped(typed, needed=not (typed or resume or latest))
-    if planned and not task:
-        raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
+    if len(words) > 1 and not sys.stdin.isatty():  # on a terminal several words are a task too
+        raise click.UsageError('put the task in quotes: lmagent "' + " ".join(words) + '"')
+    typed, resumed = " ".join(words), bool(resume or latest)
+    task = with_piped(typed, needed=not (typed or resumed))
     if not task:
-        talking = sys.stdin.isatty() and not (as_json or output_schema)
-        if talking and (sys.stdout.isatty() or not (resume or latest)):
+        if options["plan"] or options["deep"]:
+            raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
+        if sys.stdin.isatty() and not (as_json or output_schema) and (sys.stdout.isatty() or not resumed):
             return _chat(workspace, resume, options, latest=latest)
-        if not (resume or latest):
+        if not resumed:
             raise click.UsageError('no task given: lmagent "what to do"')
-    if resume == PICK:
+    if resume == shared.PICK:
         raise click.UsageError("--resume needs the ID of a session here; lmagent sessions lists them")
-    session = None if latest and not resume else resume
-    return _one_shot(task, typed, workspace, session, as_json, output_schema, options)
+    from lmagent.headless.oneshot import TaskRequest
+
+    request = TaskRequest(task, resume, as_json, output_schema, typed=typed)
+    return _one_shot(workspace, request, options, latest=latest and not resume)
 
 
 @click.command()
-@workspace_option
-@resume_option
+@shared.workspace_option
+@shared.resume_option
 @click.option("--plain", is_flag=True, help="Plain lines only: no colours, nothing redrawn.")
-@model_options
+@shared.model_options
 def chat(workspace: Path | None, resume: str, latest: bool, plain: bool, **options: Any) -> int:
     """Talk with the agent in the terminal."""
     return _chat(workspace, resume, options, latest=latest, plain=plain)
 
 
-def _task(words: tuple[str, ...]) -> str:
-    """Return the task: one argument in quotes, or several words, which are accepted only on a terminal."""
-    if len(words) > 1 and not sys.stdin.isatty():
-        raise click.UsageError('put the task in quotes: lmagent "' + " ".join(words) + '"')
-    return " ".join(words)
-
-
-def _one_shot(
-    task: str,
-    typed: str,
-    workspace: Path | None,
-    session: str | None,
-    as_json: bool,
-    output_schema: Path | None,
-    options: dict[str, Any],
-) -> int:
-    """Do a task in a session: a new one for an empty name, the newest for None."""
-    import anyio
-
-    from lmagent.app.wiring import HostOptions, open_host
+def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, Any], *, latest: bool) -> int:
     from lmagent.core.model import split_name
-    from lmagent.headless.exitcode import ERROR
-    from lmagent.headless.oneshot import TaskRequest, run_task
+    from lmagent.headless.oneshot import ERROR, run_task
 
-    attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
+    attended = not request.json and sys.stdin.isatty() and sys.stderr.isatty()
+    given = shared.host_options(workspace, options, attended=attended)
     if attended:
-        host_options = _with_answering_server(host_options)
+        given = _with_answering_server(given)
 
-    async def do() -> tuple[int, Settings]:
-        host = await open_host(host_options, say=_say)
-        try:
-            color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-            request = TaskRequest(
-                task,
-                _latest(host) if session is None else session,
-                as_json,
-                output_schema,
-                color,
-                work=work_of(options, planning=host.settings.deep_planning),
-                typed=typed,
-            )
-            with _defects_explained(host):
-                return await run_task(host, request), host.settings
-        finally:
-            await host.aclose()
+    async def do(host: Host) -> tuple[int, Settings]:
+        session = _latest(host) if latest else request.resume
+        work = _work(options, planning=host.settings.deep_planning)
+        return await run_task(host, replace(request, resume=session, work=work)), host.settings
 
-    code, settings = anyio.run(do)
-    if code == ERROR and options["replay"] is None:
+    code, settings = shared.with_host(given, do)
+    if code == ERROR and given.replay is None:
         if not settings.given_endpoint and not split_name(settings.llm_model)[0]:
-            _say(NO_SERVER)
-        elif not attended and (found := _stand_in(host_options)) is not None:
-            _say(f"lmagent: {found}\n  → {found.fix}")
+            shared.say(NO_SERVER)
+        elif not attended and (found := _stand_in(given)) is not None:
+            shared.say(f"lmagent: {found}\n  → {found.fix}")
     return code
 
 
-@contextmanager
-def _defects_explained(host: Host) -> Generator[None]:
-    """Turn an unexpected error into a sentence that says how to resume the session."""
-    try:
-        with ungrouped():
-            yield
-    except (LmagentError, click.ClickException, click.exceptions.Exit, click.Abort):
-        raise
-    except Exception as defect:
-        from lmagent.app.logs import unexpected
+def _work(options: dict[str, Any], *, planning: bool) -> SetWork | None:
+    """Return the session's mode of work; None if no option sets it. `planning`: deep work begins with a plan."""
+    steps, tokens = options["budget_steps"], options["budget_tokens"]
+    if not (options["plan"] or options["deep"]):
+        if steps or tokens:
+            raise click.UsageError("a budget belongs to --deep")
+        return None
+    from lmagent.core.commands import SetWork
+    from lmagent.core.work import Budget
 
-        session = next(iter(host.sessions), "")
-        back = {"back": f"lmagent --resume {session}"} if session else {}
-        raise unexpected(defect, host.workspace, host.settings, **back) from defect
+    if not options["deep"]:
+        return SetWork(mode="plan", by="cli")
+    budget = Budget(steps, tokens)
+    if options["plan"] or planning:
+        return SetWork(mode="plan", then="deep", budget=budget, by="cli")
+    return SetWork(mode="deep", budget=budget, by="cli")
 
 
 def _latest(host: Host) -> str:
@@ -171,27 +147,15 @@ def _latest(host: Host) -> str:
 def _chat(
     workspace: Path | None, resume: str, options: dict[str, Any], *, latest: bool = False, plain: bool = False
 ) -> int:
-    import anyio
+    from lmagent.repl.app import run_repl
 
-    from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.repl.app import Opening, run_repl
-
-    host_options = _greeted(
-        HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
-    )
-
-    async def do() -> int:
-        host = await open_host(host_options, say=_say)
+    async def do(host: Host) -> int:
         gc.freeze()  # loaded modules stay: no collection needs to look at them again
         gc.enable()
-        try:
-            name = "" if resume == PICK else resume or (_latest(host) if latest else "")
-            with _defects_explained(host):
-                return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain)
-        finally:
-            await host.aclose()
+        name = "" if resume == shared.PICK else resume or (_latest(host) if latest else "")
+        return await run_repl(host, name, pick=resume == shared.PICK, plain=plain)
 
-    return anyio.run(do)
+    return shared.with_host(_greeted(shared.host_options(workspace, options, attended=True)), do)
 
 
 def _greeted(options: HostOptions) -> HostOptions:
@@ -215,8 +179,7 @@ def _greeted(options: HostOptions) -> HostOptions:
 
 
 def _download(options: HostOptions, name: str) -> str:
-    from lmagent.cli.models import open_library
-    from lmagent.cli.models_fetch import download
+    from lmagent.cli.models import download, open_library
 
     return download(open_library(options.workspace), name)
 
@@ -250,9 +213,5 @@ def _with_answering_server(options: HostOptions) -> HostOptions:
     from lmagent.app.servers.found import keep
     from lmagent.app.wiring import load_settings
 
-    _say(keep(load_settings(options), found))
+    shared.say(keep(load_settings(options), found))
     return replace(options, flags={**options.flags, "llm_url": found.server.base_url})
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

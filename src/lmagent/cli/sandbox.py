@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import anyio
 import click
-import msgspec
 
-from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import allow_host_option, flags, sandbox_option, workspace_option
+from lmagent.app.single import probe_all, run_command
+from lmagent.cli import shared
+from lmagent.core.errors import LmagentError
 
 NO_SANDBOX, TIMED_OUT = 125, 124
 """Exit codes of `exec` besides the command's own, the same as of `timeout` and `docker run`."""
@@ -26,26 +27,22 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=shared.CommandGroup)
 def sandbox() -> None:
     """Show the sandbox's guarantees, or run a command in it."""
 
 
 @sandbox.command()
-@workspace_option
-@sandbox_option
+@shared.workspace_option
+@shared.sandbox_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one line a backend.")
 def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
     """Attack every sandbox of this machine from inside, and show what held; exit 1 if none works."""
-    import anyio
 
-    from lmagent.app.single import probe_all
-    from lmagent.app.wiring import HostOptions
-
-    found = anyio.run(probe_all, HostOptions(workspace, flags(sandbox=sandbox)))
+    found = anyio.run(probe_all, shared.host_options(workspace, {"sandbox": sandbox}))
     for report in found:
         if as_json:
-            click.echo(msgspec.json.encode(report).decode())
+            shared.print_json(report)
             continue
         state = "degraded" if report.degraded else "works" if report.works else "does not work"
         click.echo(f"{report.backend} {report.version}: {state}".replace(" :", ":"))
@@ -68,12 +65,12 @@ def image(name: str) -> None:
 
 
 @sandbox.command("exec", context_settings={"allow_interspersed_args": False})
-@workspace_option
+@shared.workspace_option
 @click.option(
     "--timeout", type=_seconds, metavar="SECONDS", help="Seconds after which everything is killed (exit 124)."
 )
-@sandbox_option
-@allow_host_option
+@shared.sandbox_option
+@shared.allow_host_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(
     workspace: Path | None,
@@ -86,20 +83,15 @@ def execute(
 
     Exit 124 at the timeout, 125 when nothing was run (no sandbox, no such folder), 137 when it was killed.
     """
-    import anyio
 
-    from lmagent.app.single import run_command
-    from lmagent.app.wiring import HostOptions
-    from lmagent.core.errors import LmagentError
-
-    options = HostOptions(workspace, flags(sandbox=sandbox, allow_host=allow_host))
+    options = shared.host_options(workspace, {"sandbox": sandbox, "allow_host": allow_host})
     try:
         end = anyio.run(run_command, options, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
     except LmagentError as failure:
-        click.echo(f"lmagent: {failure}", err=True)
+        shared.say(f"lmagent: {failure}")
         return NO_SANDBOX
     for note in end.notes:
-        click.echo(f"lmagent: {note}", err=True)
+        shared.say(f"lmagent: {note}")
     if end.reason == "memory":
-        click.echo("lmagent: killed: it used more memory than the sandbox allows", err=True)
+        shared.say("lmagent: killed: it used more memory than the sandbox allows")
     return TIMED_OUT if end.reason == "timeout" else end.code

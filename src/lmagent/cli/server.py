@@ -5,54 +5,36 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from lmagent.cli.groups import CommandGroup
+from lmagent.cli import shared
+
+if TYPE_CHECKING:
+    from lmagent.modelserver.http.control import Control
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def server_folder() -> Path:
-    from lmagent.app.wiring import HostOptions, load_settings
-
-    return load_settings(HostOptions(None)).settings.agent_data_dir / "server"
+    return shared.loaded_settings().settings.agent_data_dir / "server"
 
 
-def size_text(size: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
+def control() -> Control:
+    """Return a client of the server that runs."""
+    from lmagent.modelserver.http.control import Control  # slow to import
 
-
-def echo_json(value: Any) -> None:
-    """Print one line of JSON, escaping every character that a terminal would obey or that imitates another one.
-
-    JSON itself escapes only characters below U+0020. Other unprintable characters occur only in its texts, and mean the
-    same escaped.
-    """
-    from lmagent.providers import jsontext
-
-    text = jsontext.dumps(value).decode()
-    click.echo(text if text.isprintable() else "".join(map(_printed, text)))
-
-
-def _printed(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    units = letter.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return Control(server_folder())
 
 
 def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int:
     if not value:
         return 0
     if not (found := _SIZE.fullmatch(value.strip())):
-        raise click.BadParameter(f"{value!r} is no amount of memory; for example 12GB")
+        raise click.BadParameter(f"{value!r} is no shared.amount of memory; for example 12GB")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
@@ -63,7 +45,7 @@ def _origin(context: click.Context, option: click.Parameter, value: tuple[str, .
     return value
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=shared.CommandGroup)
 def server() -> None:
     """Run models on this machine, behind OpenAI's API."""
 
@@ -90,18 +72,12 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
     if (state := state_of(folder)) is not None:
         fix = "lmagent server stop ends it"
         raise ServerError(f"the model server runs already at {state.url} (process {state.owner.pid})", fix=fix)
-    arguments = ["--port", str(given["port"]), "--bind", given["bind"]]
+    folders = given["models_dir"] and given["models_dir"].absolute()
+    named = {"port": given["port"], "bind": given["bind"], "memory": given["memory"], "ttl": given["ttl"]}
+    pairs = [*{**named, "models-dir": folders}.items(), *(("cors-origin", origin) for origin in given["cors_origin"])]
+    arguments = [word for name, value in pairs if value is not None for word in (f"--{name}", str(value))]
     arguments += ["--cors"] if given["cors"] else []
-    for origin in given["cors_origin"]:
-        arguments += ["--cors-origin", origin]
-    arguments += ["--memory", str(given["memory"])] if given["memory"] else []
-    arguments += ["--ttl", str(given["ttl"])] if given["ttl"] is not None else []
-    if given["models_dir"]:
-        arguments += ["--models-dir", str(given["models_dir"].absolute())]
-    env = {
-        **os.environ,
-        "AGENT_DATA_DIR": str(folder.parent),
-    }  # it starts in no workspace, whose .env might choose another value
+    env = {**os.environ, "AGENT_DATA_DIR": str(folder.parent)}  # no workspace, whose .env might choose another value
     if given["api_key"]:
         env[KEY_VARIABLE] = given["api_key"]
     state = start_detached(folder, arguments, env)
@@ -117,7 +93,6 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
     from lmagent import __version__
     from lmagent.app.clock import SystemClock
     from lmagent.app.logs import log_to
-    from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.modelserver.errors import LOG_FILE
     from lmagent.modelserver.http import daemon
     from lmagent.modelserver.http.listening import Signals, listen
@@ -126,20 +101,11 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
     gc.enable()
     with daemon.holding(folder):
-        log_to(folder / LOG_FILE, load_settings(HostOptions(None)).settings)
+        log_to(folder / LOG_FILE, shared.loaded_settings().settings)
         key, made = daemon.key_for(folder, given["bind"], given["api_key"])
         listener = listen(given["bind"], given["port"])
-        settings = ServerSettings(
-            folder,
-            given["port"],
-            given["bind"],
-            given["cors"],
-            given["cors_origin"],
-            key,
-            given["models_dir"],
-            given["memory"],
-            given["ttl"],
-        )
+        place = (folder, given["port"], given["bind"], given["cors"], given["cors_origin"])
+        settings = ServerSettings(*place, key, given["models_dir"], given["memory"], given["ttl"])
 
         async def main() -> None:
             async with open_server(settings, SystemClock()) as router:
@@ -162,7 +128,7 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
     from lmagent.modelserver.http.daemon import key_file
 
     if as_json:
-        echo_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
+        shared.print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
     if state.bind in ("0.0.0.0", "::"):
@@ -176,57 +142,54 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
 
 
 @server.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@shared.json_option
 def stop(as_json: bool) -> int:
     """Stop the server; running requests may end first."""
     from lmagent.modelserver.http import daemon
 
     state = daemon.stop(server_folder())
     if as_json:
-        echo_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
+        shared.print_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
     else:
         click.echo(f"stopped (process {state.owner.pid})" if state else "no model server runs")
     return 0
 
 
 @server.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@shared.json_option
 def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
-    from lmagent.modelserver.http.control import Control
     from lmagent.modelserver.http.daemon import state_of
     from lmagent.modelserver.http.listening import ServerError
 
     folder = server_folder()
     state = state_of(folder)
     if state is None:
-        echo_json({"running": False}) if as_json else click.echo("no model server runs")
+        shared.print_json({"running": False}) if as_json else click.echo("no model server runs")
         return 1
     try:
-        health = str(Control(folder).get("/health")["status"])
+        health = str(control().get("/health")["status"])
     except ServerError as error:
         health = error.message
     known = {"running": True, "health": health, "url": state.url, "pid": state.owner.pid, "since": state.since}
     if as_json:
-        echo_json({**known, "bind": state.bind, "port": state.port, "version": state.version})
+        shared.print_json({**known, "bind": state.bind, "port": state.port, "version": state.version})
     else:
         click.echo(f"{state.url}/v1 (process {state.owner.pid}, lmagent {state.version}): {health}")
     return 0 if health == "ok" else 1
 
 
 @server.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@shared.json_option
 def stats(as_json: bool) -> int:
     """Show the server's counters since its start."""
-    from lmagent.modelserver.http.control import Control
-
-    told = Control(server_folder()).get("/api/stats")
+    told = control().get("/api/stats")
     if as_json:
-        echo_json(told)
+        shared.print_json(told)
         return 0
     for name, value in told.items():
         if name == "memory":
-            click.echo(f"{name:<18} {size_text(value)}")
+            click.echo(f"{name:<18} {shared.amount(value)}")
         elif name != "models":
             click.echo(f"{name:<18} {value}")
     print_running([model for model in told["models"] if model["state"] != "unloaded"])
@@ -235,51 +198,47 @@ def stats(as_json: bool) -> int:
 
 def print_running(models: list[dict[str, Any]]) -> None:
     for model in models:
-        row = f"{model['name']:<32} {model['state']:<11} {size_text(model['memory']):>8}  {model['active']} active"
+        row = f"{model['name']:<32} {model['state']:<11} {shared.amount(model['memory']):>8}  {model['active']} active"
         row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"
         click.echo(row + (f"\n  {model['reason']}" if model["reason"] else ""))
 
 
 @server.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl+C.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON text a line.")
+@shared.json_lines_option
 @click.argument("model", default="")
 def logs(model: str, follow: bool, as_json: bool) -> int:
     """Show the server's log, or the output of a MODEL's engine."""
-    from lmagent.modelserver.http.control import Control, quote
-
-    control = Control(server_folder())
-    lines = control.follow(model) if follow else control.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
+    asked = control()
+    lines = asked.follow(model) if follow else asked.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
     for line in lines:
-        echo_json(line) if as_json else click.echo("".join(c if c.isprintable() or c == "\t" else "?" for c in line))
+        shared.print_json(line) if as_json else click.echo(
+            "".join(c if c.isprintable() or c == "\t" else "?" for c in line)
+        )
     return 0
 
 
-@server.group("models", cls=CommandGroup, default="list")
+@server.group("models", cls=shared.CommandGroup, default="list")
 def server_models() -> None:
     """The models that the server knows."""
 
 
 @server_models.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@shared.json_lines_option
 def list_models(as_json: bool) -> int:
     """List them with their states."""
-    from lmagent.cli.tables import show_table
-    from lmagent.modelserver.http.control import Control
-
-    models = Control(server_folder()).get("/v1/models")["data"]
+    models = control().get("/v1/models")["data"]
     if as_json:
-        for model in models:
-            echo_json(model)
+        shared.print_json(*models)
     elif models:
-        rows = [(m["id"], m["status"], size_text(m["size"]), str(m.get("context_length") or "")) for m in models]
-        show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
+        rows = [(m["id"], m["status"], shared.amount(m["size"]), str(m.get("context_length") or "")) for m in models]
+        shared.show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
     else:
         click.echo("no models yet: lmagent models pull NAME, or lmagent models import FILE")
     return 0
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=shared.CommandGroup)
 def daemon() -> None:
     """The model server, by the names of older systems: up, down, status."""
 

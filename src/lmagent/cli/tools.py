@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
+import anyio
 import click
 import msgspec
 
-from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import workspace_option
+from lmagent.app.commands.charts import tool_rows
+from lmagent.app.single import call_tool, open_toolbox
+from lmagent.cli.shared import CommandGroup, print_json, workspace_option
+from lmagent.tools.sanitize import visible
 
 
 @click.group(cls=CommandGroup, default="list")
@@ -23,15 +26,14 @@ def tool() -> None:
 @click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
-    from lmagent.app.commands.charts import tool_rows
-    from lmagent.app.single import open_toolbox
 
     tools = tuple(open_toolbox(workspace))
-    for item in tools if as_json else ():
-        row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
-        click.echo(msgspec.json.encode(row).decode())
+    if as_json:
+        specs = ((msgspec.to_builtins(item.spec), item) for item in tools)
+        print_json(*({**spec, "effect": item.effect, "aliases": item.aliases} for spec, item in specs))
+        return
     width = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize  # elsewhere a tool is a line
-    for line in () if as_json else tool_rows(tools, width):
+    for line in tool_rows(tools, width):
         click.echo(line)
 
 
@@ -46,10 +48,6 @@ def call(name: str, arguments: str, workspace: Path | None, yes: bool) -> int:
     ARGUMENTS is a JSON object. Permission mode and rules hold as in a session: a call that needs an approval is asked
     about in a terminal, and refused elsewhere unless --yes is given. A file that exists counts as read.
     """
-    import anyio
-
-    from lmagent.app.single import call_tool
-    from lmagent.tools.sanitize import visible
 
     def ask(question: str) -> bool:
         if yes:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
-from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.cli.shared import host_options, loaded_settings, model_options, say, workspace_option
 
 if TYPE_CHECKING:
     import socket
@@ -26,11 +27,8 @@ ANYWHERE = "0.0.0.0"
 NAME = r"[A-Za-z0-9._-]+|[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}"
 """Values of `--name`: the part of `Host` before a port, or an IPv6 address without its brackets."""
 
-SHORT = 4
-"""Shortest PIN."""
-
-SAFE = 6
-"""Shortest PIN that a network may try."""
+SHORT, SAFE = 4, 6
+"""Shortest PIN, and shortest PIN that a network may try."""
 
 
 @click.command()
@@ -39,20 +37,26 @@ SAFE = 6
 @click.option("--bind", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--lan", is_flag=True, help="Let the devices of your network in; shows address, QR code and PIN.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="Answer to this name too, such as a proxy's.")
-@click.option("--cert", type=click.Path(path_type=Path, dir_okay=False), help="Certificate chain for TLS (PEM).")
-@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key (PEM).")
+@click.option("--cert", type=click.Path(dir_okay=False), help="Certificate chain for TLS (PEM).")
+@click.option("--key", type=click.Path(dir_okay=False), help="Its private key (PEM).")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 @workspace_option
 @model_options
-def web(port: str | None, **given: Any) -> int:
+def web(port: str | None, port_option: int | None, workspace: Path | None, **given: Any) -> int:
     """Serve the agent to browsers and programs, on this machine or in your network.
 
     A browser logs in with the PIN that is printed, a program with the token that `lmagent web token` prints. Ctrl+C
     and SIGTERM end it; running turns resume when it is started again.
     """
     if port == "token":
-        return _show_token(given["workspace"])
-    return _serve(_port(port, given.pop("port_option")), given)
+        from lmagent.gateway.http.access import keys_in
+
+        settings = loaded_settings(workspace).settings
+        click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
+        return 0
+    own = {name: given.pop(name) for name in ("bind", "lan", "names", "no_browser")}
+    _serve(workspace, {**given, "port": _port(port, port_option)}, own)
+    return 0
 
 
 def _port(argument: str | None, option: int | None) -> int | None:
@@ -67,129 +71,75 @@ def _port(argument: str | None, option: int | None) -> int | None:
     return int(argument)
 
 
-def _show_token(workspace: Path | None) -> int:
-    from lmagent.app.wiring import HostOptions, load_settings
-    from lmagent.gateway.http.access import keys_in
-
-    settings = load_settings(HostOptions(workspace)).settings
-    click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
-    return 0
-
-
-def _serve(port: int | None, given: dict[str, Any]) -> int:
+def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -> None:
     import anyio
 
     from lmagent.app.signals import ending
-    from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.app.wiring import open_host
     from lmagent.gateway.chosen import restore
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import build_app
     from lmagent.gateway.http.serving import serve
     from lmagent.modelserver.http.listening import Signals, listen
 
-    own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
-    workspace = given.pop("workspace")
-    settings = flags(**given, port=port, cert=_text(own["cert"]), key=_text(own["key"]))
-    options = HostOptions(workspace, settings, given["record"], given["replay"], attended=True)
-
     async def main() -> None:
-        host = await open_host(options, say=_say)
-        restore(host, _say)
+        host = await open_host(host_options(workspace, given, attended=True), say=say)
+        restore(host, say)
         try:
-            front = _Front(host.settings, own)
-            listener = listen(front.bind, host.settings.web_port)
-            with listener:
-                gateway = Gateway(host, say=_say)
-                app = build_app(gateway, front.access, front.rules, say=_say)
+            front = _front(host.settings, own)
+            with listen(front.bind, host.settings.web_port) as listener:
+                gateway = Gateway(host, say=say)
+                app = build_app(gateway, front.access, front.rules, say=say)
                 gc.freeze()
                 gc.enable()
-                front.announce(listener, host.workspace)
+                _announce(front, listener, host.workspace, own)
                 await serve(app, gateway, listener, tls=front.tls, started=signals.end)
         finally:
             await host.aclose()
 
     signals = Signals(ending())
     anyio.run(main)
-    return 0
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
-class _Front:
-    """How clients reach the gateway, and which of them may.
-
-    Args:
-        settings: of the program.
-        own: options of this command.
-    """
+class _Front(Struct, frozen=True):
+    """How clients reach the gateway, and which of them may; `is_new`: programs have got no token before."""
 
     bind: str
     access: Access
     rules: GuardRules
     tls: ssl.SSLContext | None
+    is_new: bool
 
-    def __init__(self, settings: Settings, own: dict[str, Any]) -> None:
-        from lmagent.core.errors import ConfigError
-        from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
-        from lmagent.gateway.http.guard import GuardRules
-        from lmagent.gateway.http.lan import names
-        from lmagent.gateway.http.tls import tls_of
-        from lmagent.modelserver.http.guard import is_loopback
 
-        self.bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])
-        local = is_loopback(self.bind)
-        if not local and 0 < len(settings.web_token) < WEAK:
-            text = f"AGENT_TOKEN has fewer than {WEAK} characters, and the whole network could try it"
-            raise ConfigError(text, fix="choose a longer one, or none: then one is made (lmagent web token)")
-        if 0 < len(settings.web_pin) < (SHORT if local else SAFE):
-            text = f"AGENT_PIN has {len(settings.web_pin)} characters: it would soon be guessed"
-            raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made at each start")
-        for name in own["names"]:
-            if not re.fullmatch(NAME, name):
-                text = f"--name {name[:80]!r} is no name of a host"
-                raise ConfigError(text, fix="give the name alone, without https:// and port: --name agent.example")
-        if settings.web_key and not settings.web_cert:
-            raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
-        key = Path(settings.web_key).expanduser() if settings.web_key else None
-        self.tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
-        folder = settings.agent_data_dir / "web"
-        # The log of a container belongs to the user who starts it; on this machine `lmagent web token` shows the token.
-        self._is_new = not local and not settings.web_token and not (folder / "token").exists()
-        keys = keys_in(folder, settings.web_token)
-        self.access = Access(keys, settings.web_pin or new_pin(), secure=self.tls is not None)
-        self.rules = GuardRules(local, (*own["names"], *(() if local else (*names(), self.bind))))
-        self._lan = own["lan"]
-        self._browser = not own["no_browser"]
+def _front(settings: Settings, own: dict[str, Any]) -> _Front:
+    from lmagent.core.errors import ConfigError
+    from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+    from lmagent.gateway.http.guard import GuardRules
+    from lmagent.gateway.http.lan import names
+    from lmagent.gateway.http.tls import tls_of
+    from lmagent.modelserver.http.guard import is_loopback
 
-    def announce(self, listener: socket.socket, workspace: Path) -> None:
-        """Print the address; on a desktop, open it."""
-        from lmagent import __version__
-        from lmagent.gateway.http.lan import addresses, qr_text
-
-        port = int(listener.getsockname()[1])
-        scheme = "https" if self.tls else "http"
-        wild = self.bind in (ANYWHERE, "::")
-        here = f"{scheme}://{_host('127.0.0.1' if wild else self.bind)}:{port}"
-        click.echo(f"lmagent {__version__} serves {workspace}\n  {here}")
-        if self._lan or wild:
-            others = [f"{scheme}://{address}:{port}" for address in addresses()]
-            for other in others:
-                click.echo(f"  {other}")
-            if others and self._lan:
-                click.echo(qr_text(others[0]))
-            if self.tls is None:
-                click.echo("  without TLS, whoever listens on this network can read along")
-        if self._is_new:
-            click.echo(f"  token of programs, printed this once: {self.access.token}")
-        click.echo(f"  PIN {self.access.pin}")
-        if self._browser and _has_desktop():
-            import threading
-            import webbrowser
-
-            link = f"{here}/open/{self.access.link()}"
-            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # some do not return at once
+    bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])
+    local = is_loopback(bind)
+    if not local and 0 < len(settings.web_token) < WEAK:
+        text = f"AGENT_TOKEN has fewer than {WEAK} characters, and the whole network could try it"
+        raise ConfigError(text, fix="choose a longer one, or none: then one is made (lmagent web token)")
+    if 0 < len(settings.web_pin) < (SHORT if local else SAFE):
+        text = f"AGENT_PIN has {len(settings.web_pin)} characters: it would soon be guessed"
+        raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made at each start")
+    if odd := next((name for name in own["names"] if not re.fullmatch(NAME, name)), ""):
+        text = f"--name {odd[:80]!r} is no name of a host"
+        raise ConfigError(text, fix="give the name alone, without https:// and port: --name agent.example")
+    if settings.web_key and not settings.web_cert:
+        raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
+    key = Path(settings.web_key).expanduser() if settings.web_key else None
+    tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
+    folder = settings.agent_data_dir / "web"
+    # The log of a container belongs to the user who starts it; on this machine `lmagent web token` shows the token.
+    is_new = not local and not settings.web_token and not (folder / "token").exists()
+    access = Access(keys_in(folder, settings.web_token), settings.web_pin or new_pin(), secure=tls is not None)
+    rules = GuardRules(local, (*own["names"], *(() if local else (*names(), bind))))
+    return _Front(bind, access, rules, tls, is_new)
 
 
 def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
@@ -206,8 +156,34 @@ def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
     return host
 
 
-def _host(name: str) -> str:
-    return f"[{name}]" if ":" in name else name
+def _announce(front: _Front, listener: socket.socket, workspace: Path, own: dict[str, Any]) -> None:
+    """Print the address; on a desktop, open it."""
+    from lmagent import __version__
+    from lmagent.gateway.http.lan import addresses, qr_text
+
+    port = int(listener.getsockname()[1])
+    scheme = "https" if front.tls else "http"
+    wild = front.bind in (ANYWHERE, "::")
+    name = "127.0.0.1" if wild else front.bind
+    here = f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}"
+    click.echo(f"lmagent {__version__} serves {workspace}\n  {here}")
+    if own["lan"] or wild:
+        others = [f"{scheme}://{address}:{port}" for address in addresses()]
+        for other in others:
+            click.echo(f"  {other}")
+        if others and own["lan"]:
+            click.echo(qr_text(others[0]))
+        if front.tls is None:
+            click.echo("  without TLS, whoever listens on this network can read along")
+    if front.is_new:
+        click.echo(f"  token of programs, printed this once: {front.access.token}")
+    click.echo(f"  PIN {front.access.pin}")
+    if not own["no_browser"] and _has_desktop():
+        import threading
+        import webbrowser
+
+        link = f"{here}/open/{front.access.link()}"
+        threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # some do not return at once
 
 
 def _has_desktop() -> bool:
@@ -215,9 +191,3 @@ def _has_desktop() -> bool:
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("SSH_CONNECTION"):
         return False
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def _say(text: str) -> None:
-    from lmagent.tools.sanitize import printable  # it quotes files and servers
-
-    click.echo(printable(text), err=True)

@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from lmagent.config.files import decode_env, parse_env, read_small, save_env, save_settings, toml_of, write_private
-from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
+from lmagent.config.layers import Layer
+from lmagent.config.loader import LayerReader
+from lmagent.config.names import why_not_used
 from lmagent.config.settings import BY_NAME, PLACEHOLDER_KEYS, PROVIDERS
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
 
 Pairs = tuple[tuple[str, str], ...]
-
 
 _UNKNOWN = "it is no key that lmagent knows"
 _REFLECTION = "not used by this version: there is no reflection yet"
@@ -62,7 +63,6 @@ KEYS: dict[str, tuple[str, str]] = {
 }
 """The setting that a key feeds, or empty; how its value is converted, or why it is not used."""
 
-_SECTIONS = {key.rpartition(".")[0] for key in KEYS} | {key.partition(".")[0] for key in KEYS}
 _TODO = ("todo_add", "todo_complete", "todo_update", "todo_list")
 _TOOLS = {
     "read_file": ("read",),
@@ -75,68 +75,42 @@ _ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth", "memory_s
 _PLACEHOLDERS = ("", "your-model-id")
 
 
-class ConfigJson(Struct):
-    """The content of a `config.json`.
+def read_agent_computer(document: dict[str, Any]) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str]]]:
+    """Sort the keys of a parsed `config.json`.
 
-    Attributes:
-        taken: key, setting and unchecked value.
-        left: key, and why it is not used.
-        wrong: key, and the required form of its value.
-        misspelt: key, and the key that was probably meant.
+    Returns key, setting and unchecked value of those that feed a setting; key and reason of the others.
     """
-
-    taken: list[tuple[str, str, Any]]
-    left: list[tuple[str, str]]
-    wrong: list[tuple[str, str]]
-    misspelt: list[tuple[str, str]]
-
-
-def read_agent_computer(document: dict[str, Any]) -> ConfigJson:
-    """Sort the keys of a parsed `config.json`."""
-    found = ConfigJson([], [], [], [])
-    values = dict(_leaves(document, "", found))
+    taken: list[tuple[str, str, Any]] = []
+    left: list[tuple[str, str]] = []
+    values = dict(_leaves(document, ""))
     provider = values.get("agent.model.provider")
+    routed = provider == "openrouter"
     for key, value in values.items():
-        known = KEYS.get(key)
-        if known is None and _is_openrouter_key(key, value):
-            found.taken.append((key, "openrouter_api_key", value))
-        elif known is None:
-            meant = closest(key, KEYS)
-            found.misspelt.append((key, meant)) if meant else found.left.append((key, _UNKNOWN))
+        name, note = KEYS.get(key, ("", _UNKNOWN))
+        if (key not in KEYS and _is_openrouter_key(key, value)) or (key == "agent.model.api_key" and routed):
+            taken.append((key, "openrouter_api_key", value))
+        elif key == "agent.model.provider" and not routed and values.get("agent.model.base_url"):
+            left.append((key, "base_url says where the server is"))
         elif key == "agent.model.provider":
-            _take_provider(values, found)
-        elif key == "agent.model.base_url" and provider == "openrouter":
-            found.left.append((key, "the provider is openrouter, which has an address of its own"))
+            taken.append((key, name, PROVIDERS.get(value, value) if isinstance(value, str) else value))
+        elif key == "agent.model.base_url" and routed:
+            left.append((key, "the provider is openrouter, which has an address of its own"))
         elif key == "agent.model.model_id" and value in _PLACEHOLDERS:
-            found.left.append((key, "it is a placeholder"))
-        elif key == "agent.model.api_key" and provider == "openrouter":
-            found.taken.append((key, "openrouter_api_key", value))
-        elif not known[0]:
-            found.left.append((key, known[1]))
+            left.append((key, "it is a placeholder"))
+        elif not name:
+            left.append((key, note))
         elif value is not None:
-            found.taken.append((key, known[0], _tools(key, value)))
-    return found
+            taken.append((key, name, _tools(key, value)))
+    return taken, left
 
 
-def _leaves(value: dict[str, Any], above: str, found: ConfigJson) -> Iterator[tuple[str, Any]]:
+def _leaves(value: dict[str, Any], above: str) -> Iterator[tuple[str, Any]]:
     for name, inner in value.items():
         key = f"{above}.{name}" if above else name
         if isinstance(inner, dict) and key not in KEYS:
-            yield from _leaves(cast("dict[str, Any]", inner), key, found)
-        elif key in _SECTIONS:
-            found.wrong.append((key, "must be an object with keys of its own"))
+            yield from _leaves(cast("dict[str, Any]", inner), key)
         else:
             yield key, inner
-
-
-def _take_provider(values: dict[str, Any], found: ConfigJson) -> None:
-    key, provider = "agent.model.provider", values["agent.model.provider"]
-    if provider not in PROVIDERS:
-        found.wrong.append((key, f"must be one of {', '.join(PROVIDERS)}"))
-    elif provider != "openrouter" and values.get("agent.model.base_url"):
-        found.left.append((key, "base_url says where the server is"))
-    else:
-        found.taken.append((key, "llm_url", PROVIDERS[provider]))
 
 
 def _tools(key: str, value: Any) -> Any:
@@ -164,9 +138,7 @@ def parse_json(path: Path, content: bytes) -> Any:
         raise ConfigError(f"{path} is not valid JSON: {where}", fix="correct it, then try again") from error
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
+# --- imports ----------------------------------------------------------------------------------------------------------
 
 _ACCEPTED = "a .env file, agent_computer's config.json, an mcp.json or a cron.json"
 
@@ -179,96 +151,12 @@ class ImportReport(Struct, frozen=True):
 
 
 class Targets(Struct, frozen=True):
-    """Where an import writes.
-
-    Attributes:
-        config_file: the user's `config.toml`.
-        env_file: the user's `.env`, for secrets.
-        workspace: the workspace that gets `mcp.json` and `cron.json`.
-        home: the home folder, for `~` in paths.
-    """
+    """Where an import writes; `home` is for `~` in paths."""
 
     config_file: Path
     env_file: Path
     workspace: Path
     home: Path
-
-
-def import_file(path: Path, targets: Targets) -> ImportReport:
-    """Import a file of an older system.
-
-    Raises:
-        ConfigError: it cannot be read or imported, or a target cannot be written.
-    """
-    content = read_small(path)
-    if content is None:
-        raise ConfigError(f"{path} does not exist, or is not a file", fix=f"name {_ACCEPTED}")
-    base = path.parent.absolute()
-    if path.suffix.lower() != ".json" and not content.lstrip().startswith((b"{", b"[")):
-        return _import_settings(*_given(decode_env(content)), base, targets)
-    parsed = parse_json(path, content)
-    document = as_object(parsed)
-    jobs = document.get("jobs", parsed)
-    if isinstance(jobs, list):
-        return _import_jobs(cast("list[Any]", jobs), targets.workspace / ".lmagent" / "cron.json")
-    if servers := as_object(document.get("mcpServers")) or as_object(document.get("servers")):
-        return _import_servers(servers, targets.workspace / ".lmagent" / "mcp.json")
-    if not {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
-        raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
-    read = read_agent_computer(document)
-    left = [*read.left, *((key, f"it {why}") for key, why in read.wrong)]
-    left += [(key, f"{_UNKNOWN}; did you mean {meant}?") for key, meant in read.misspelt]
-    return _import_settings(read.taken, left, base, targets)
-
-
-def _given(text: str) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str]]]:
-    """Return variable, setting and text of a `.env`'s settings, and its other variables with the reason."""
-    given: list[tuple[str, str, Any]] = []
-    lines = [line for line in parse_env(text) if line.name]
-    values = {line.name: line.value for line in lines if line.value is not None}
-    left = [(line.name, "it is not NAME=value, or its quote is not closed") for line in lines if line.value is None]
-    for variable, value in values.items():
-        setting = BY_NAME.get(FIELD_OF.get(variable, ""))
-        if setting is None:
-            left.append((variable, why_not_used(variable) or "it is no setting of lmagent"))
-            continue
-        others = [other for other in setting.variables if other in values and setting.is_given(values[other])]
-        real = [other for other in others if not setting.secret or values[other] not in PLACEHOLDER_KEYS]
-        winner = next(iter(real or others), "")
-        if variable == winner:
-            given.append((variable, setting.name, as_text(variable, value)))
-        else:
-            left.append((variable, f"{winner} is set too, and wins" if winner else "it is empty"))
-    return given, left
-
-
-def _import_settings(
-    given: list[tuple[str, str, Any]], left: list[tuple[str, str]], base: Path, targets: Targets
-) -> ImportReport:
-    """Save settings: secrets first, so that a failure leaves nothing half done in `config.toml`."""
-    secrets: dict[str, str] = {}
-    settings: dict[str, Any] = {}
-    taken: list[tuple[str, str]] = []
-    for key, name, raw in given:
-        setting = BY_NAME[name]
-        try:
-            value = setting.read(raw, base, targets.home, text=key in setting.variables)
-        except ValueError as error:
-            left.append((key, f"it {error}"))
-            continue
-        if not setting.secret:
-            settings[name] = toml_of(value)
-            taken.append((key, f"{name} in {targets.config_file}"))
-        elif value in PLACEHOLDER_KEYS:
-            left.append((key, "it is a placeholder that local servers accept"))
-        else:
-            secrets[setting.env] = value
-            taken.append((key, f"{setting.env} in {targets.env_file}"))
-    if secrets:
-        save_env(targets.env_file, secrets)
-    if settings:
-        save_settings(targets.config_file, settings)
-    return ImportReport(tuple(taken), tuple(left))
 
 
 class _Server(Struct):
@@ -292,10 +180,66 @@ class _Job(Struct):
     prompt: Annotated[str, Meta(min_length=1)]
 
 
+def import_file(path: Path, targets: Targets) -> ImportReport:
+    """Import a file of an older system.
+
+    Raises ConfigError if it cannot be read or imported, a value is not allowed, or a target cannot be written.
+    """
+    content = read_small(path)
+    if content is None:
+        raise ConfigError(f"{path} does not exist, or is not a file", fix=f"name {_ACCEPTED}")
+    reader, place = LayerReader(), Layer("config.json", path.parent.absolute(), targets.home, path)
+    if path.suffix.lower() != ".json" and not content.lstrip().startswith((b"{", b"[")):
+        names = [line.name for line in parse_env(decode_env(content)) if line.name]
+        return _import_settings(reader.env_file(place), names, targets)
+    parsed = parse_json(path, content)
+    document = _as_object(parsed)
+    jobs = document.get("jobs", parsed)
+    if isinstance(jobs, list):
+        return _import_jobs(cast("list[Any]", jobs), targets.workspace / ".lmagent" / "cron.json")
+    if servers := _as_object(document.get("mcpServers")) or _as_object(document.get("servers")):
+        return _import_servers(servers, targets.workspace / ".lmagent" / "mcp.json")
+    if not {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
+        raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
+    report = _import_settings(reader.config_json(place, content), [], targets)
+    return ImportReport(report.taken, (*report.left, *((unused.name, unused.why) for unused in reader.unused)))
+
+
+def _import_settings(given: Layer, names: list[str], targets: Targets) -> ImportReport:
+    """Save settings: secrets first, so that a failure leaves nothing half done in `config.toml`.
+
+    `names`: all variables of a `.env`; those that feed no setting are reported.
+    """
+    secrets: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    taken: list[tuple[str, str]] = []
+    used = {entry.origin.name for entry in given.entries.values()}
+    left = [
+        (name, why_not_used(name) or "it is no setting of lmagent, is empty, or another name of the setting wins")
+        for name in dict.fromkeys(names)
+        if name not in used
+    ]
+    for name, entry in given.entries.items():
+        setting, key = BY_NAME[name], entry.origin.name
+        if not setting.secret:
+            settings[name] = toml_of(entry.value)
+            taken.append((key, f"{name} in {targets.config_file}"))
+        elif entry.value in PLACEHOLDER_KEYS:
+            left.append((key, "it is a placeholder that local servers accept"))
+        else:
+            secrets[setting.env] = entry.value
+            taken.append((key, f"{setting.env} in {targets.env_file}"))
+    if secrets:
+        save_env(targets.env_file, secrets)
+    if settings:
+        save_settings(targets.config_file, settings)
+    return ImportReport(tuple(taken), tuple(left))
+
+
 def _import_servers(servers: dict[str, Any], target: Path) -> ImportReport:
     """Add MCP servers to an `mcp.json`; existing servers stay unchanged."""
-    old = as_object(_present(target))
-    known = as_object(old.get("mcpServers"))
+    old = _as_object(_present(target))
+    known = _as_object(old.get("mcpServers"))
     fresh, left = _sorted_out(list(servers.items()), set(known), _Server)
     if fresh:
         _write_json(target, {**old, "mcpServers": {**known, **fresh}})
@@ -306,8 +250,8 @@ def _import_jobs(jobs: list[Any], target: Path) -> ImportReport:
     """Add scheduled jobs to a `cron.json`; existing jobs stay unchanged."""
     present: Any = _present(target)
     old = cast("list[Any]", present) if isinstance(present, list) else []
-    named = [(str(as_object(job).get("id") or f"job {number}"), job) for number, job in enumerate(jobs, 1)]
-    fresh, left = _sorted_out(named, {as_object(job).get("id") for job in old}, _Job)
+    named = [(str(_as_object(job).get("id") or f"job {number}"), job) for number, job in enumerate(jobs, 1)]
+    fresh, left = _sorted_out(named, {_as_object(job).get("id") for job in old}, _Job)
     if fresh:
         _write_json(target, [*old, *fresh.values()])
     return ImportReport(tuple((name, str(target)) for name in fresh), left)
@@ -330,6 +274,10 @@ def _sorted_out(
             else:
                 fresh[name] = entry
     return fresh, tuple(left)
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _present(target: Path) -> Any:

@@ -19,29 +19,19 @@ MAX_BYTES = 1_000_000
 def read_small(path: Path) -> bytes | None:
     """Return the content of a regular file; None if it does not exist, or is a folder or a pipe.
 
-    Raises:
-        ConfigError: it cannot be read, or is too large to be a configuration file.
+    Raises ConfigError if it cannot be read, or is too large to be a configuration file.
     """
     try:
         # Without O_NONBLOCK, opening a pipe of this name would wait for a writer for ever.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except (FileNotFoundError, NotADirectoryError):
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
-        if os.path.isdir(path):
-            return None
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", fix=f"make it readable, or move it away: ls -l {path}"
-        ) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"look at it: ls -l {path}") from error
-    finally:
-        os.close(descriptor)
+        fix = f"make it readable, or move it away: ls -l {path}"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=fix) from error
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES:,} bytes; it is no configuration file", fix="move it away")
     return content
@@ -59,8 +49,7 @@ def read_agent_json(path: Path) -> bytes | None:
 def write_private(path: Path, text: str) -> None:
     """Replace a file atomically; only its owner can read it. A link is followed, so that it stays a link.
 
-    Raises:
-        ConfigError: it cannot be written; the old file is untouched.
+    Raises ConfigError if it cannot be written; the old file is untouched.
     """
     target = Path(os.path.realpath(path))
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
@@ -78,9 +67,8 @@ def write_private(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}", fix=f"check the folder: ls -ld {target.parent}"
-        ) from error
+        fix = f"check the folder: ls -ld {target.parent}"
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
 
 
 def line_of(text: str, key: str) -> int:
@@ -98,8 +86,7 @@ def line_of(text: str, key: str) -> int:
 def save_settings(path: Path, values: Mapping[str, Any]) -> None:
     """Set keys of a `config.toml`, or delete them (None); all else in it stays. The file is made if needed.
 
-    Raises:
-        ConfigError: it is not valid TOML, or cannot be written.
+    Raises ConfigError if it is not valid TOML, or cannot be written.
     """
     import tomlkit  # slow to import, and only a change needs it
 
@@ -124,28 +111,17 @@ def toml_of(value: Any) -> Any:
 
 
 def save_env(path: Path, values: Mapping[str, str]) -> None:
-    """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it.
-
-    Raises:
-        ConfigError: it cannot be written; it is unchanged.
-    """
+    """Set variables in a `.env` file; other lines stay. The file is made if needed; only the owner can read it."""
     write_private(path, with_values(decode_env(read_small(path) or b""), values))
 
 
 class EnvLine(NamedTuple):
-    """A line of a `.env` file; `value` is None if it is not a valid assignment.
+    """A line of a `.env` file."""
 
-    Attributes:
-        name: the variable; empty for a comment.
-        value: without quotes and escapes.
-        line: its line in the file, from 1.
-        text: its source, with the blank lines above it.
-    """
-
-    name: str
-    value: str | None
-    line: int
-    text: str
+    name: str  # empty for a comment
+    value: str | None  # without quotes and escapes; None if the line is not a valid assignment
+    line: int  # from 1
+    text: str  # its source, with the blank lines above it
 
 
 def decode_env(content: bytes) -> str:

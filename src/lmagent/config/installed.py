@@ -18,39 +18,29 @@ DISTRIBUTION = "lmagent-local"
 
 
 def install_command(extra: str, *more: str, prefix: Path | None = None, url: dict[str, Any] | None = None) -> str:
-    """Return the command that installs this copy anew with an extra.
+    """Return the command that installs this copy anew with an extra of pyproject.toml, and further packages.
 
     Args:
-        extra: name of the extra, as in pyproject.toml.
-        more: further packages.
         prefix: the environment; None for the one that runs.
         url: the content of `direct_url.json`; None to read this copy's.
     """
-    prefix = Path(sys.prefix) if prefix is None else prefix
+    prefix = prefix or Path(sys.prefix)
     url = _direct_url() if url is None else url
-    editable = bool(url.get("dir_info", {}).get("editable"))
-    wanted = shlex.join((_requirement(extra, url),))
-    others = f" {shlex.join(more)}" if more else ""
+    address, vcs = str(url.get("url", "")), url.get("vcs_info", {}).get("vcs", "")
+    if address.startswith("file:"):  # a local folder or archive
+        wanted = f"{unquote(urlsplit(address).path)}[{extra}]"
+    else:
+        wanted = f"{DISTRIBUTION}[{extra}]" + (f" @ {f'{vcs}+' if vcs else ''}{address}" if address else "")
+    editable = url.get("dir_info", {}).get("editable")
     if (prefix / "uv-receipt.toml").exists():
-        return f"uv tool install --force {'--editable ' if editable else ''}{wanted}" + "".join(
-            f" --with {shlex.quote(name)}" for name in more
-        )
+        others = "".join(f" --with {shlex.quote(name)}" for name in more)
+        return f"uv tool install --force {'--editable ' if editable else ''}{shlex.quote(wanted)}{others}"
+    others = "".join(f" {shlex.quote(name)}" for name in more)
     if (prefix / "pipx_metadata.json").exists():
         added = f" && pipx inject {DISTRIBUTION}{others}" if more else ""
-        return f"pipx install --force {'--editable ' if editable else ''}{wanted}{added}"
+        return f"pipx install --force {'--editable ' if editable else ''}{shlex.quote(wanted)}{added}"
     pip = "pip install" if any(prefix.glob("[Ll]ib/**/site-packages/pip")) else f"uv pip install --python {prefix}"
-    return f"{pip} {'-e ' if editable else ''}{wanted}{others}"
-
-
-def _requirement(extra: str, url: dict[str, Any]) -> str:
-    """Return the requirement: a local folder or archive, a repository, or the name on the index."""
-    address = str(url.get("url", ""))
-    if address.startswith("file:"):
-        return f"{unquote(urlsplit(address).path)}[{extra}]"
-    if address:
-        vcs = url.get("vcs_info", {}).get("vcs", "")
-        return f"{DISTRIBUTION}[{extra}] @ {f'{vcs}+' if vcs else ''}{address}"
-    return f"{DISTRIBUTION}[{extra}]"
+    return f"{pip} {'-e ' if editable else ''}{shlex.quote(wanted)}{others}"
 
 
 def _direct_url() -> dict[str, Any]:

@@ -25,18 +25,12 @@ LayerName = Literal[_OfUser, "workspace config", "workspace .env", "current .env
 
 
 class Origin(Struct, frozen=True):
-    """Where a value comes from.
-
-    Attributes:
-        source: the file's path; empty for defaults, the environment and flags.
-        name: the key, the variable or the flag.
-        line: its line in the file, from 1; 0 if it is not known.
-    """
+    """Where a value comes from."""
 
     layer: LayerName
-    source: str = ""
-    name: str = ""
-    line: int = 0
+    source: str = ""  # the file's path; empty for defaults, the environment and flags
+    name: str = ""  # the key, the variable or the flag
+    line: int = 0  # from 1; 0 if it is not known
 
     def __str__(self) -> str:
         if self.source:
@@ -54,24 +48,15 @@ class LayerEntry(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """A place that sets values.
-
-    Attributes:
-        base: the folder that relative paths count from.
-        home: the home folder.
-        path: the file, if the place is a file.
-        folder: the folder that brings the file; None for the user's own places.
-        entries: value by setting.
-        content: the bytes of the file, so that trust is checked on these very bytes.
-    """
+    """A place that sets values."""
 
     name: LayerName
-    base: Path = Path()
+    base: Path = Path()  # relative paths count from it
     home: Path = Path()
-    path: Path | None = None
-    folder: Path | None = None
+    path: Path | None = None  # of a file
+    folder: Path | None = None  # it brings the file; None for the user's own places
     entries: Mapping[str, LayerEntry] = {}
-    content: bytes = b""
+    content: bytes = b""  # of the file, so that trust is checked on these very bytes
 
     def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> LayerEntry:
         """Return a value of this place; ConfigError if it is not allowed."""
@@ -93,18 +78,11 @@ class Held(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """The layers, folded.
-
-    Attributes:
-        values: value by setting, for all settings.
-        origins: origin by setting; for lists, the last layer that added an item.
-        item_origins: for lists of rules, the origin of each item, in order.
-        held: values that do not count.
-    """
+    """The layers, folded."""
 
     values: Mapping[str, Any]
-    origins: Mapping[str, Origin]
-    item_origins: Mapping[str, tuple[Origin, ...]]
+    origins: Mapping[str, Origin]  # for lists, the last layer that added an item
+    item_origins: Mapping[str, tuple[Origin, ...]]  # of each rule in a list
     held: tuple[Held, ...] = ()
 
 

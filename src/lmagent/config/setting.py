@@ -56,31 +56,18 @@ _PHRASES: dict[Kind, str] = {
 
 
 class Setting(Struct, frozen=True):
-    """One setting.
-
-    Attributes:
-        default: the value if nothing sets it.
-        variables: environment variables, the setting's own first; the others are names that older systems gave it.
-        help: its meaning, for the documentation.
-        kind: the kind of its value, from the attribute's type unless the declaration names it (url, secret, presence).
-        flag: the command line option that sets it.
-        bounds: the least and the greatest value, both allowed.
-        folder: the rights of a file in an untrusted folder.
-        name: the key in `config.toml` and the attribute of `Settings`; derived, as are the next two.
-        choices: the values of a choice, from the loosest to the strictest.
-        optional: "none" and -1 mean that there is no value.
-    """
+    """One setting. Its name, choices and `optional` are derived, and its kind unless it is url, secret or presence."""
 
     default: Any
-    variables: tuple[str, ...]
+    variables: tuple[str, ...]  # the setting's own first; the others are names that older systems gave it
     help: str
     kind: Kind = "text"
     flag: str = ""
-    bounds: tuple[float | None, float | None] = (None, None)
+    bounds: tuple[float | None, float | None] = (None, None)  # both allowed
     folder: FolderRule = "free"
-    name: str = ""
-    choices: tuple[str, ...] = ()
-    optional: bool = False
+    name: str = ""  # the key in `config.toml` and the attribute of `Settings`
+    choices: tuple[str, ...] = ()  # from the loosest to the strictest
+    optional: bool = False  # "none" and -1 mean that there is no value
 
     def __call__(self) -> Any:
         """Return the default: a declared setting is the default factory of its attribute."""
@@ -111,16 +98,9 @@ class Setting(Struct, frozen=True):
         return bool(text.strip()) or self.kind == "text"
 
     def read(self, raw: object, base: Path, home: Path, *, text: bool = False) -> Any:
-        """Return the value that was given.
+        """Return the value that was given; `text`: numbers, switches and lists are written as text.
 
-        Args:
-            raw: the text of a variable, or a value of a TOML file or a flag.
-            base: the folder that a relative path counts from.
-            home: the home folder, for `~`.
-            text: numbers, switches and lists are written as text.
-
-        Raises:
-            ValueError: it is not allowed; the message has the allowed values, and repeats no secret.
+        Raises ValueError if it is not allowed; the message has the allowed values, and repeats no secret.
         """
         value = _of_text(self.kind, raw.strip()) if text and isinstance(raw, str) else raw
         if self.optional and (value is None or value == -1 or str(value).lower() in _NO_VALUE):

@@ -12,7 +12,7 @@ from lmagent.config.settings import PLACEHOLDER_KEYS, SETTINGS
 
 
 class ShownSetting(Struct, frozen=True):
-    """One line of `lmagent config`: a setting, its value as text, and where it comes from."""
+    """One line of `lmagent config`; the value is text without secrets."""
 
     name: str
     value: str

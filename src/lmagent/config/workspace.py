@@ -22,12 +22,7 @@ FALLBACK = "lm_workspace"
 
 
 class WorkspaceChoice(Struct, frozen=True):
-    """A workspace that was chosen and is not checked yet; paths are absolute, with links resolved.
-
-    Attributes:
-        by: the source of the choice; `fallback` is `~/lm_workspace`.
-        named: the name of the source, for messages.
-    """
+    """A workspace that is not checked yet; paths are absolute, with links resolved. `named` is its source."""
 
     path: Path
     by: Literal["flag", "setting", "cwd", "fallback"]
@@ -39,7 +34,6 @@ class Workspace(Struct, frozen=True):
     """An absolute path with links resolved, after the checks; `note` is a line for the user, or empty."""
 
     path: Path
-    created: bool = False
     note: str = ""
 
 
@@ -61,8 +55,7 @@ def choose_workspace(
 def open_workspace(choice: WorkspaceChoice) -> Workspace:
     """Check the folder, and make it if it is the fallback.
 
-    Raises:
-        WorkspaceError: it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
+    Raises WorkspaceError if it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
     """
     path = choice.path
     if choice.by == "setting" and path in (choice.home, Path(path.anchor)):
@@ -73,33 +66,24 @@ def open_workspace(choice: WorkspaceChoice) -> Workspace:
         )
     for place in (config_dir(os.environ), data_dir(os.environ)):
         if path == Path(os.path.realpath(place)):
-            raise WorkspaceError(
-                f"{choice.named} names lmagent's own folder {path} as the workspace",
-                fix="name another folder: lmagent --workspace DIR",
-            )
-    created = choice.by == "fallback" and _make(path)
-    _check(path, choice.named)
+            fix = "name another folder: lmagent --workspace DIR"
+            raise WorkspaceError(f"{choice.named} names lmagent's own folder {path} as the workspace", fix=fix)
     if choice.by != "fallback":
+        _check(path, choice.named)
         return Workspace(path)
-    done = "made it and works there" if created else "works there"
-    note = f"Started in {choice.named}: the workspace is {path}, lmagent {done}. Choose another with --workspace."
-    return Workspace(path, created, note)
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        fix = "name another folder with --workspace"
+        raise WorkspaceError(f"the workspace {path} cannot be made: {error.strerror}", fix=fix) from error
+    _check(path, choice.named)
+    return Workspace(
+        path, f"Started in {choice.named}: the workspace is {path}. Choose another folder with --workspace."
+    )
 
 
 def _resolve(named: Path | str, cwd: Path, home: Path) -> Path:
     return Path(os.path.realpath(expand_path(str(named), cwd, home)))
-
-
-def _make(path: Path) -> bool:
-    try:
-        path.mkdir()
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {path} cannot be made: {error.strerror}", fix="name another folder with --workspace"
-        ) from error
-    return True
 
 
 def _check(path: Path, named: str) -> None:

@@ -17,8 +17,7 @@ _FOLDER = Path(__file__).parent
 def model_path() -> Path:
     """Return the model file, after comparing its SHA-256 with the one in `demo.gguf.sha256`.
 
-    Raises:
-        LmagentError: the file is missing or differs from the packed one.
+    Raises LmagentError if the file is missing or differs from the packed one.
     """
     path = _FOLDER / NAME
     try:

@@ -34,8 +34,6 @@ class EmbeddedDispatcher:
     """Delivers the jobs of a workspace; see `lmagent.core.ports.Dispatcher`.
 
     Args:
-        clock: time. Leases and due times go by its wall clock, read anew at every look.
-        lanes: lanes that are served at once.
         backoff: seconds before the second attempt; doubled for each further one.
         given_up: is called with a job that failed for the last time, and the reason.
     """

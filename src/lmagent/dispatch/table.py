@@ -34,16 +34,11 @@ ORDER BY number LIMIT :most
 
 
 class Claim(Struct, frozen=True):
-    """A job that this process is to do now.
-
-    Attributes:
-        token: names this claim; another process that takes it over gets a new one.
-        attempts: how often it has failed before.
-    """
+    """A job that this process is to do now."""
 
     job: DispatchJob
-    token: str
-    attempts: int
+    token: str  # names this claim; another process that takes it over gets a new one
+    attempts: int  # how often it has failed before
 
 
 class JobTable:
@@ -102,13 +97,7 @@ class JobTable:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def claim(self, now: float, most: int, lease: float) -> list[Claim]:
-        """Take jobs whose time has come, from lanes in which nothing runs.
-
-        Args:
-            now: Unix seconds.
-            most: how many at most.
-            lease: seconds for which they are this process's, unless renewed.
-        """
+        """Take jobs whose time has come, from lanes in which nothing runs, for `lease` seconds unless renewed."""
 
         def work() -> list[Claim]:
             if not self._lost(now) and not (most and self._claimable(now, 1)):
@@ -197,10 +186,7 @@ class JobTable:
         return self._db.execute(query, values).rowcount
 
     def _run(self, work: Callable[[], T]) -> T:
-        """Work on the database. A removed or damaged one is opened anew.
-
-        Raises StoreError if it cannot be read or written.
-        """
+        """Work on the database; a removed or damaged one is opened anew. Raises StoreError if that does not help."""
         try:
             if self._file is not None and self._identity() != self._file:
                 self._reopen()

@@ -1,4 +1,4 @@
-"""Asker: shows approvals to the user at the terminal, one at a time.
+"""Asker: puts approvals and plans to the user at the terminal, one at a time.
 
 An answer must belong to the question on the screen. So the next question appears only when the one before is resolved,
 and anything typed before it appeared is thrown away. A question that another surface has answered, or that the end of
@@ -16,53 +16,55 @@ import anyio
 from msgspec.structs import replace
 
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve
+from lmagent.core.commands import DecidePlan
+from lmagent.core.errors import ConfigError
+from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session, holder
 from lmagent.headless.printer import Questions
-from lmagent.terminal.question import approval
+from lmagent.terminal.question import PLAN, approval, decision
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import TextStyle
+from lmagent.terminal.style import style_of
 from lmagent.tools.sanitize import visible
-
-_ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
 
 
 class Asker:
     """Listens for approvals and asks for them, in the order of their arrival.
 
     It must listen before the printer does: it takes a void question back before its end is printed.
-
-    Args:
-        questions: shows the questions.
-        style: formats the details of a question.
     """
 
-    def __init__(self, session: Session, questions: Questions, style: TextStyle) -> None:
+    def __init__(self, session: Session, questions: Questions, *, color: bool) -> None:
         self._session = session
         self._questions = questions
-        self._style = style
+        self._style = style_of(sys.stderr, color=color)
         self._waiting: deque[tuple[str, ev.ApprovalRequested]] = deque()
         self._heard: set[str] = set()
         self._news = anyio.Event()
-        self._asked: ev.ApprovalRequested | None = None
-        self._asker = ""
+        self._asked: tuple[str, ev.ApprovalRequested] | None = None
         self._scope = anyio.CancelScope()
 
     def __call__(self, event: ev.Event) -> None:
-        asked, (child, event) = self._asked, ev.innermost(event)
+        child, event = ev.innermost(event)
+        if isinstance(event, ev.ApprovalRequested) and event.id not in self._heard:  # a resumed session asks again
+            self._heard.add(event.id)
+            self._waiting.append((child, event))
+            self._news.set()
+        if self._asked is None:
+            return
+        asker, asked = self._asked
         match event:
-            case ev.ApprovalRequested() if event.id not in self._heard:  # a resumed session asks a second time
-                self._heard.add(event.id)
-                self._waiting.append((child, event))
-                self._news.set()
-            case ev.ApprovalResolved() if asked and event.approval == asked.id:
-                self._take_back()
-            case ev.ToolFinished() if asked and event.call_id == asked.call_id and child == self._asker:
-                self._take_back()
-            case ev.TurnFinished() if asked and child in ("", self._asker):
-                self._take_back()
+            case ev.ApprovalResolved():
+                void = event.approval == asked.id
+            case ev.ToolFinished():
+                void = event.call_id == asked.call_id and child == asker
+            case ev.TurnFinished():
+                void = child in ("", asker)
             case _:
-                pass
+                void = False
+        if void:
+            self._asked = None
+            self._questions.answered(entered=False)
+            self._scope.cancel()
 
     async def run(self) -> None:
         while True:
@@ -77,7 +79,7 @@ class Asker:
         details = list[str]()
         named = replace(request, summary=f"sub-agent: {request.summary}") if child else request
         Renderer(self._style, details.append).approval(named)
-        self._asked, self._asker = request, child
+        self._asked = child, request
         forget_typed()
         self._questions.ask("".join(details).rstrip("\n"), approval(visible(request.tool), request.grant))
         line = ""
@@ -87,25 +89,51 @@ class Asker:
             return
         self._asked = None
         self._questions.answered(entered=line.endswith("\n"))
-        await self._session.send(_answer(request, line))
-
-    def _take_back(self) -> None:
-        self._asked = None
-        self._questions.answered(entered=False)
-        self._scope.cancel()
+        await self._session.send(decision(request.id, request.grant, line, "cli"))
 
 
-def _answer(request: ev.ApprovalRequested, line: str) -> Approve:
-    """Read an answer; anything but a clear yes is a no, and text goes to the model."""
-    word = line.strip().lower()
-    always = word in ("a", "always") and bool(request.grant)
-    return Approve(
-        approval=request.id,
-        approved=word in ("y", "yes") or always,
-        scope="session" if always else "once",
-        feedback="" if word in _ANSWERS else line.strip(),
-        by="cli",
-    )
+async def settle_plans(
+    session: Session, finished: ev.TurnFinished | None, questions: Questions
+) -> ev.TurnFinished | None:
+    """Have every plan decided on, and run the turns that follow; returns how the last turn ended."""
+    from lmagent.planning.plans import plan_text
+
+    refused = ""
+    while (proposal := session.state.work.proposal) is not None:
+        command = await _decide(session, questions, visible(refused or plan_text(proposal.plan)))
+        if command is None:
+            break
+        try:
+            await session.send(command)
+        except ConfigError as wrong:  # an edited plan that does not fit this session
+            refused = str(wrong)
+            continue
+        refused = ""
+        if command.decision == "rejected":
+            break
+        finished = await run_until_idle(session) or finished
+    return finished
+
+
+async def _decide(session: Session, questions: Questions, details: str) -> DecidePlan | None:
+    """Ask until there is an answer; the end of the input leaves the plan waiting."""
+    from lmagent.planning.editing import decision
+
+    while True:
+        forget_typed()
+        questions.ask(details, PLAN)
+        line = await read_line()
+        questions.answered(entered=line.endswith("\n"))
+        if not line:
+            return None
+        try:
+            command = await decision(line.strip(), session, by="cli")
+        except ConfigError as wrong:
+            details = visible(str(wrong))
+            continue
+        if command is not None:
+            return command
+        details = "Nothing is decided yet."
 
 
 def forget_typed() -> None:

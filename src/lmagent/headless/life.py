@@ -1,8 +1,7 @@
-"""Life: a line on standard error with the current activity of a single task, between other output."""
+"""Life: rows at the end of standard error with the current activity of a single task, between other output."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
@@ -11,9 +10,8 @@ import anyio
 from lmagent.core import events as ev
 from lmagent.core.ports import Clock
 from lmagent.core.view import ToolBlock, View, reduce
-from lmagent.terminal.live import LiveRows
 from lmagent.terminal.status import FRAME, activity
-from lmagent.terminal.tally import TurnTally
+from lmagent.terminal.style import clipped, columns
 from lmagent.tools.sanitize import one_line
 
 
@@ -25,19 +23,14 @@ class ActivityLine:
         self._clock = clock
         self._rows = LiveRows(err, lambda: columns(err))
         self._view = View()
-        self._tally = TurnTally()
         self._since = clock.monotonic()
         self._paused = False
 
     def see(self, event: ev.Event) -> None:
         before = self._view.state, bool(self._view.draft), self._running()
         self._view = reduce(self._view, event)
-        self._tally.add(event)
         if (self._view.state, bool(self._view.draft), self._running()) != before:
             self._since = self._clock.monotonic()
-
-    def figures(self, finished: ev.TurnFinished) -> str:
-        return self._tally.line(finished)
 
     def erase(self) -> None:
         self._rows.erase()
@@ -59,8 +52,7 @@ class ActivityLine:
         if self._paused or self._view.state == "idle":
             self.erase()
             return
-        elapsed = self._clock.monotonic() - self._since
-        line = activity(self._view, elapsed, self._running())
+        line = activity(self._view, self._clock.monotonic() - self._since, self._running())
         if speed := self._view.pace.write_per_s:
             line = f"{line} · {speed:g} tokens/s"
         self._rows.draw((*self.above(), f"{line} · Ctrl+C stops"))
@@ -70,8 +62,32 @@ class ActivityLine:
         return one_line(running[-1].summary, 60) if running else ""
 
 
-def columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
+class LiveRows:
+    """Rows that are redrawn in place, and erased before anything else is printed."""
+
+    def __init__(self, out: TextIO, width: Callable[[], int]) -> None:
+        self._out = out
+        self._width = width
+        self._drawn: list[str] = []
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Replace the rows by these lines, each cut to a row."""
+        rows = [clipped(line, self._width()) for line in lines]
+        if rows != self._drawn:
+            self._out.write(self._erasure() + "\n".join(f"\x1b[2m{row}\x1b[0m" for row in rows))
+            self._out.flush()
+            self._drawn = rows
+
+    def erase(self) -> None:
+        if self._drawn:
+            self._out.write(self._erasure())
+            self._out.flush()
+            self._drawn = []
+
+    def _erasure(self) -> str:
+        from rich.cells import cell_len
+
+        # A terminal that was made narrower since has broken the rows, and each takes several now.
+        taken = sum(max(1, -(-cell_len(row) // max(1, self._width()))) for row in self._drawn)
+        # Row by row: tmux keeps rows in its history that are cleared from the first row to the end of a screen.
+        return "\r" + "\x1b[1A".join(["\x1b[2K"] * taken) if self._drawn else ""

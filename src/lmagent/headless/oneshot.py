@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,97 +22,110 @@ from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.core.messages import Message, user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.headless.exitcode import BLOCKED, exit_code
-from lmagent.headless.printer import JsonPrinter, Questions, TextPrinter
+from lmagent.headless.printer import JsonPrinter, TaskPrinter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lmagent.headless.asker import Asker
     from lmagent.headless.life import ActivityLine
-    from lmagent.headless.screen import ScreenPrinter
+
+DONE, ERROR, LIMIT, BLOCKED, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+_BY_OUTCOME = {
+    "done": DONE,
+    "blocked": BLOCKED,
+    "waiting": BLOCKED,
+    "question": BLOCKED,
+    "limit": LIMIT,
+    "interrupted": INTERRUPTED,
+    "error": ERROR,
+}
+
+
+def exit_code(finished: ev.TurnFinished | None) -> int:
+    """Return the exit code of a turn.
+
+    A turn in which a call was denied because no user could be asked, and which did not make up for it, is 4 whatever
+    the model says about it.
+    """
+    if finished is None:
+        return ERROR
+    return DENIED if finished.ending == "denied" else _BY_OUTCOME[finished.outcome]
 
 
 class TaskRequest(Struct, frozen=True):
-    """A task and its options.
+    """A task and its options."""
 
-    Attributes:
-        task: the task; empty to continue an unfinished turn.
-        typed: the part of the task that the user typed, which may name files to attach.
-        resume: id or prefix of a session to continue; empty for a new one.
-        json: print events as JSON lines.
-        schema: file of a JSON schema that the answer must follow.
-        color: use colours.
-        work: the session's mode of work from here on; None leaves it.
-        decision: the decision on the plan that waits.
-    """
-
-    task: str
-    resume: str = ""
-    json: bool = False
-    schema: Path | None = None
-    color: bool = False
+    task: str  # empty to continue an unfinished turn
+    resume: str = ""  # id or prefix of a session to continue; empty for a new one
+    json: bool = False  # print events as JSON lines
+    schema: Path | None = None  # of JSON; the answer must follow it
     work: SetWork | None = None
-    decision: DecidePlan | None = None
-    typed: str = ""
+    decision: DecidePlan | None = None  # on the plan that waits
+    typed: str = ""  # the part of the task that the user typed, which may name files to attach
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
-    answer_check = None
+    check = None
     task = request.task
     if request.schema is not None:
         from lmagent.headless.schema import AnswerCheck  # loads a JSON schema library
 
-        answer_check = AnswerCheck.load(request.schema)
-        task = f"{task}\n\n{answer_check.instruction}"
+        check = AnswerCheck.load(request.schema)
+        task = f"{task}\n\n{check.instruction}"
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
     gc.freeze()  # loaded modules stay, by now with the HTTP client: no collection needs to visit them again
     gc.enable()
-    life = None if request.json else _life(host)
-    printer = JsonPrinter() if request.json else _text_printer(host, request, session, life)
-    for event in session.opening:  # recorded before any listener
-        printer(event)
-    questions = None if isinstance(printer, JsonPrinter) or not host.attended else printer.questions
-    asker = _asker(session, questions, request) if questions is not None else None
-    session.listen(printer)
+    printer, beside = _watchers(host, session, request)
     finished: ev.TurnFinished | None = None
-    waits = False
+    planned = False
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            for beside in (life, asker):
-                if beside is not None:
-                    tasks.start_soon(beside.run)
-            if sys.platform != "win32":
-                tasks.start_soon(_watch_signals, session)
+            for run in beside:
+                tasks.start_soon(run)
             finished = await _run(host, session, request, task)
-            waits = session.state.work.proposal is not None
-            if questions is not None:
-                from lmagent.headless.plandesk import PlanDesk, settle_plans
+            planned = session.state.work.proposal is not None
+            if planned and host.attended and isinstance(printer, TaskPrinter):
+                from lmagent.headless.asker import settle_plans
 
-                finished = await settle_plans(session, finished, PlanDesk(session, questions))
-            if answer_check is not None and finished is not None and finished.outcome == "done":
-                finished = await answer_check.settle(session, finished)
+                finished = await settle_plans(session, finished, printer.questions)
+            if check is not None and finished is not None and finished.outcome == "done":
+                finished = await check.settle(session, finished)
             tasks.cancel_scope.cancel()
     if finished is not None and finished.cause == "schema":
         printer(_misfit(session, finished))
-    printer.close()
-    diverged = host.replay.report() if host.replay is not None else ""
-    if diverged:
+    if diverged := host.replay.report() if host.replay is not None else "":
         sys.stderr.write(diverged + "\n")
-    if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
-        sys.stdout.write(answer_check.answer(finished) + "\n")
-    if finished is None and waits:
-        return _nothing_ran(session, printer)
+    if check is not None and not request.json and finished is not None and finished.outcome == "done":
+        sys.stdout.write(check.answer(finished) + "\n")
+    if finished is None and planned:
+        if notice := _still_waits(session):
+            printer(notice)
+        return BLOCKED
     return exit_code(finished) or (1 if diverged else 0)
 
 
-def _asker(session: Session, questions: Questions, request: TaskRequest) -> Asker:
-    from lmagent.headless.asker import Asker
-    from lmagent.headless.screen import style_of
+def _watchers(
+    host: Host, session: Session, request: TaskRequest
+) -> tuple[JsonPrinter | TaskPrinter, list[Callable[[], Coroutine[None, None, None]]]]:
+    """Return the printer, which listens to the session, and the functions that run beside the task."""
+    beside = list[Callable[[], Coroutine[None, None, None]]]()
+    if sys.platform != "win32":
+        beside.append(partial(_watch_signals, session))
+    if request.json:
+        printer = JsonPrinter()
+    else:
+        life = _life(host)
+        printer = _task_printer(host, session, life, answer=request.schema is None)
+        beside += [] if life is None else [life.run]
+        if host.attended:
+            from lmagent.headless.asker import Asker
 
-    asker = Asker(session, questions, style_of(sys.stderr, color=request.color))
-    session.listen(asker)
-    return asker
+            asker = Asker(session, printer.questions, color=not host.settings.no_color)
+            session.listen(asker)
+            beside.append(asker.run)
+    for event in session.opening:  # recorded before any listener
+        printer(event)
+    session.listen(printer)
+    return printer, beside
 
 
 def _life(host: Host) -> ActivityLine | None:
@@ -121,34 +136,25 @@ def _life(host: Host) -> ActivityLine | None:
     return ActivityLine(sys.stderr, host.clock)
 
 
-def _text_printer(
-    host: Host, request: TaskRequest, session: Session, life: ActivityLine | None
-) -> TextPrinter | ScreenPrinter:
-    answer = request.schema is None
-    if sys.stdout.isatty():
-        from lmagent.headless.screen import ScreenPrinter
+def _task_printer(host: Host, session: Session, life: ActivityLine | None, *, answer: bool) -> TaskPrinter:
+    def plans() -> bool:
         from lmagent.planning.proposing import begins_unread
 
-        color = not os.environ.get("NO_COLOR")
+        asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
+        return not asked or begins_unread(session.state)
 
-        def plans() -> bool:
-            return not host.attended or host.settings.approve_plans or begins_unread(session.state)
-
-        printer = ScreenPrinter(color=color, answer=answer, plans=plans, life=life)
-    else:
-        printer = TextPrinter(color=request.color, answer=answer, life=life)
-    printer.words.planning = session.state.work.mode == "plan"
-    return printer
+    planning = session.state.work.mode == "plan"
+    return TaskPrinter(color=not host.settings.no_color, answer=answer, planning=planning, plans=plans, life=life)
 
 
-def _nothing_ran(session: Session, printer: Callable[[ev.Event], None]) -> int:
-    """Say again how to continue: the plan was rejected, or still waits."""
+def _still_waits(session: Session) -> ev.Notice | None:
+    """Say again how to continue with a plan that waits; None if it was rejected."""
+    if session.state.work.proposal is None:
+        return None
     from lmagent.planning.proposing import waits  # few runs have a plan
 
-    if session.state.work.proposal is not None:
-        end = waits(session, "")
-        printer(ev.Notice(level="warning", code="plan", text=end.reason, terminal=end.terminal))
-    return BLOCKED
+    end = waits(session, "")
+    return ev.Notice(level="warning", code="plan", text=end.reason, terminal=end.terminal)
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:

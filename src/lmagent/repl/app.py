@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -11,19 +12,20 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct
 
+from lmagent import __version__
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
 from lmagent.core.commands import Close
 from lmagent.core.errors import LmagentError, StoreError, ungrouped
-from lmagent.repl import banner
-from lmagent.repl import plain as plain_loop
+from lmagent.providers.concealed import shown
+from lmagent.providers.urls import authority, server_root
 from lmagent.repl.conversation import ReplConversation
+from lmagent.repl.plain import PlainSurface
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import PlainStyle, RichStyle
-from lmagent.terminal.theme import resolved
+from lmagent.terminal.style import fitted, resolved_theme
+from lmagent.tools.sanitize import one_line
 
 AT_ONCE = 1.0
 """Seconds that the plain loop waits for the lines about server and sandbox; later answers are left out."""
@@ -31,31 +33,22 @@ AT_ONCE = 1.0
 LOOK = 0.5
 """Seconds between two looks whether the workspace has files of lmagent, which the scheduler needs."""
 
-
-class Opening(Struct, frozen=True):
-    """How a conversation begins.
-
-    Attributes:
-        resume: id or prefix of the session to resume; empty for a new one.
-        pick: the user picks the session from a list.
-    """
-
-    resume: str = ""
-    pick: bool = False
+Say = Callable[[str, str], None]
 
 
-async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
+async def run_repl(host: Host, resume: str = "", *, pick: bool = False, plain: bool = False) -> int:
     """Talk until the user leaves, or the terminal closes; returns the exit code.
 
     Args:
         host: the sessions; attended.
-        opening: how it begins.
+        resume: id or prefix of the session to resume; empty for a new one.
+        pick: the user picks the session from a list.
         plain: plain lines, nothing redrawn; always so without a terminal.
     """
     signals = list[int]()
-    conversation: ReplConversation | None = None
     plain = plain or host.settings.plain or os.environ.get("TERM") == "dumb"
     plain = plain or not (sys.stdin.isatty() and sys.stdout.isatty())
+    conversation: ReplConversation | None = None
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             scheduling = anyio.CancelScope()
@@ -63,39 +56,50 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
-                    renderer = Renderer(PlainStyle(), plain_loop.write, terminal=sys.stdout.isatty())
-                    surface = plain_loop.PlainSurface(_bell(host))
-                    conversation = ReplConversation(host, renderer, tasks, surface)
-                    if sys.platform != "win32":
-                        await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
-                    await _open(conversation, opening)
-                    with anyio.move_on_after(AT_ONCE):  # a later line would appear in the middle of one being typed
-                        await banner.finish(host, renderer.say)
-                    tasks.start_soon(_schedule, host, conversation, scheduling)
-                    await plain_loop.run(conversation)
+                    surface, more = PlainSurface(_bell(host)), ""
                 else:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
-                    screen = Screen(_history(host), _bell(host), _theme(host))
-                    renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
-                    conversation = ReplConversation(host, renderer, tasks, screen)
-                    await _open(conversation, opening)
-                    tasks.start_soon(banner.finish, host, renderer.say)
-                    tasks.start_soon(_schedule, host, conversation, scheduling)
+                    surface, more = Screen(_history(host), _bell(host), _theme(host)), "Ctrl+O shows them"
+                renderer = Renderer(surface.style, surface.write, terminal=sys.stdout.isatty(), more=more)
+                conversation = ReplConversation(host, renderer, tasks, surface)
+                if isinstance(surface, PlainSurface) and sys.platform != "win32":
+                    await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
+                await _open(conversation, resume, pick=pick)
+                if plain:
+                    with anyio.move_on_after(AT_ONCE):  # a later line would appear in the middle of one being typed
+                        await show_facts(host, renderer.say)
+                else:
+                    tasks.start_soon(show_facts, host, renderer.say)
                     if conversation.session is None:
                         conversation.prewarm()
-                    await screen.run(conversation)
+                tasks.start_soon(_schedule, host, conversation, scheduling)
+                await surface.run(conversation)
             scheduling.cancel()
             if conversation is not None and conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))
                 await conversation.until(lambda: not conversation.working)
-                await _leave(host, conversation, conversation.session.state.session)
+                await _leave(host, conversation)
             tasks.cancel_scope.cancel()
     return 128 + signals[0] if signals else 0
 
 
-async def _leave(host: Host, conversation: ReplConversation, session: str) -> None:
+async def _open(conversation: ReplConversation, resume: str, *, pick: bool) -> None:
+    host, say = conversation.host, conversation.renderer.say
+    folder, home = str(host.workspace), os.path.expanduser("~")
+    folder = f"~{folder.removeprefix(home)}" if folder.startswith(f"{home}{os.sep}") else folder
+    say(fitted(f"lmagent {__version__} · {{}}", folder, _width()), "user")
+    say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
+    if resume:
+        session = await host.open_session(resume)  # an unknown name ends the program here
+        await conversation.line(f"/resume {session.state.session}")
+    elif pick:
+        await conversation.line("/resume")
+
+
+async def _leave(host: Host, conversation: ReplConversation) -> None:
     """Print how to resume the session; a session that was created here and stayed empty is deleted."""
+    session = conversation.id
     if conversation.has_questions:
         conversation.renderer.say(f"Resume with: lmagent --resume {session}", "quiet")
     elif conversation.begun_here:
@@ -146,7 +150,7 @@ async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
 
 async def _stop_on_interrupt(
     conversation: ReplConversation,
-    surface: plain_loop.PlainSurface,
+    surface: PlainSurface,
     talk: anyio.CancelScope,
     signals: list[int],
     *,
@@ -161,14 +165,52 @@ async def _stop_on_interrupt(
                 talk.cancel()
 
 
-async def _open(conversation: ReplConversation, opening: Opening) -> None:
-    host, say = conversation.host, conversation.renderer.say
-    banner.begin(host, say)
-    if opening.resume:
-        session = await host.open_session(opening.resume)  # an unknown name ends the program here
-        await conversation.line(f"/resume {session.state.session}")
-    elif opening.pick:
-        await conversation.line("/resume")
+# --- the facts that must be asked for, printed as they arrive ---------------------------------------------------------
+
+
+async def show_facts(host: Host, say: Say) -> None:
+    """Ask the server and the machine, and print a line about each."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(_show_sandbox, host, say)
+        try:
+            text, kind = await _server(host)
+        except LmagentError as failure:
+            text, kind = failure.message, "warning"
+        say(one_line(text, 300), kind)
+
+
+async def _server(host: Host) -> tuple[str, str]:
+    if host.replay is not None:
+        return "the model's side is played from a cassette", "quiet"
+    wanted = host.agent.model
+    facts = await host.served.facts(wanted)
+    url = shown(server_root(host.settings.endpoint))
+    name = f"{facts.label} at {authority(url)}" if facts.label else url
+    if not facts.reached:
+        return f"{name} does not answer: lmagent doctor says what does", "warning"
+    window = host.settings.context_window or await host.served.window(wanted)
+    tokens = f"{window:,} tokens" if window else f"window unknown, {host.settings.window(None).tokens:,} tokens assumed"
+    model = wanted or (facts.model.id if facts.model is not None else "")
+    if not model:
+        count = len(facts.models)
+        model = f"none of {count} models loaded, /model picks one" if count else "no model loaded"
+    return fitted(f"{name} answers · {{}} · {tokens}", model, _width()), "quiet"
+
+
+async def _show_sandbox(host: Host, say: Say) -> None:
+    mode = f"mode {host.settings.permission_mode}"
+    if host.settings.sandbox == "off":
+        say(f"{mode} · SANDBOX IS OFF: commands run unconfined, with everything you may do", "warning")
+        return
+    expected, missing = await host.registry.confined.outlook()
+    if expected:
+        say(f"{mode} · sandbox {expected}", "quiet")
+    else:
+        say(f"{mode} · no sandbox, so no command runs: {missing}", "warning")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _bell(host: Host) -> Callable[[], None]:
@@ -183,15 +225,14 @@ def _bell(host: Host) -> Callable[[], None]:
 
 def _theme(host: Host) -> str:
     """Return the theme of the settings; NO_COLOR removes the colours and nothing else."""
-    return "none" if host.settings.no_color else resolved(host.settings.theme, os.environ)
+    return "none" if host.settings.no_color else resolved_theme(host.settings.theme, os.environ)
 
 
 def _history(host: Host) -> Path | None:
     """Return the file of the input history; None if it cannot be written."""
-    folder = host.settings.agent_data_dir
+    path = host.settings.agent_data_dir / "history"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "history"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
     except OSError:
         return None

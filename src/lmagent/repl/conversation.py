@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -16,37 +17,36 @@ from lmagent.app.open_session import wake_in_time
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import Choice, SlashContext, SlashResult, find_command, is_command
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
-from lmagent.core.view import Pending, UserBlock, View, reduce
+from lmagent.core.commands import Interrupt, Steer, Submit, Withdraw
+from lmagent.core.errors import LmagentError
+from lmagent.core.view import Pending, UserBlock, View, is_filler, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.repl.clipboard import copy
-from lmagent.repl.exchange import LastExchange
-from lmagent.repl.failures import failures_shown
-from lmagent.repl.owncommands import OwnCommands
-from lmagent.repl.ownshell import run_in_terminal
-from lmagent.repl.surface import Surface, print_text
-from lmagent.repl.undelivered import Undelivered
+from lmagent.repl.owncommands import OwnCommands, run_in_terminal
+from lmagent.terminal.question import decision
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
+
+if TYPE_CHECKING:
+    from lmagent.repl.plain import PlainSurface
+    from lmagent.repl.screen import Screen
 
 BY = "repl"
 
 QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
+MOST_SHOWN = 40
+"""Messages, calls and results of a resumed session's last exchange that are printed, besides the question."""
+
 
 class ReplConversation:
-    """One user, one session at a time.
+    """One user, one session at a time. `tasks`: the group in which the agent works while the user types."""
 
-    Args:
-        host: the sessions.
-        renderer: prints finished text.
-        tasks: the group in which the agent works while the user types.
-        surface: the terminal.
-    """
-
-    def __init__(self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: Surface) -> None:
+    def __init__(
+        self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: PlainSurface | Screen
+    ) -> None:
         self.host = host
         self.renderer = renderer
         self.session: Session | None = None
@@ -65,7 +65,8 @@ class ReplConversation:
         self._choices: tuple[Choice, ...] = ()
         self._pressed = float("-inf")
         self._warming = anyio.CancelScope()
-        self.undelivered = Undelivered(renderer)
+        self._sending = ""
+        self._undelivered: dict[str, tuple[str, str]] = {}
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -75,25 +76,53 @@ class ReplConversation:
 
     # --- the session ------------------------------------------------------------------------------------------
 
+    @property
+    def id(self) -> str:
+        """Return the id of the session; empty without one."""
+        return self.session.state.session if self.session is not None else ""
+
     def attach(self, session: Session, *, show: bool = False) -> None:
         """Continue a session; its view is folded from its log, and its last exchange is printed if wanted."""
         self._detach()
         self.session = session
-        view = View()
-        exchange = LastExchange()
-        for event in self.host.store.read(session.state.session):
-            exchange.add(event, view.work)
-            view = reduce(view, event)
-        self.view = view
+        events = list(self.host.store.read(session.state.session))
+        self.view = View()
+        for event in events:
+            self.view = reduce(self.view, event)
         if show:
-            exchange.show(self.renderer)
-        self.renderer.words.planning = view.work == "plan"
-        if view.plan is not None:
-            self.renderer.plan(view.plan)
+            self._show_last(events)
+        self.renderer.words.planning = self.view.work == "plan"
+        if self.view.plan is not None:
+            self.renderer.plan(self.view.plan)
         for event in session.opening if show else ():  # recorded before any listener
             self.renderer(event)
         self._stop_listening = session.listen(self._listen)
         self._sleep(session)
+
+    def _show_last(self, events: Sequence[ev.DurableEvent]) -> None:
+        """Print the last question and its answer."""
+        withdrawn = {event.input for event in events if isinstance(event, ev.InputWithdrawn)}
+        shown, over = list[tuple[ev.DurableEvent, str, bool]](), True
+        planning = False
+        for event in events:
+            planning = event.mode == "plan" if isinstance(event, ev.WorkChanged) else planning
+            question = "" if event.id in withdrawn else _question(event)
+            if question and over:
+                shown = []
+            over = bool(not question and (over or _ends_exchange(event)))
+            if question or _is_shown(event):
+                shown.append((event, question, planning))
+        if (left_out := len(shown) - 1 - MOST_SHOWN) > 0:
+            del shown[1 : 1 + left_out]
+        for number, (event, question, planning) in enumerate(shown):
+            if number == 1 and left_out > 0:
+                self.renderer.say(f"… {left_out} earlier steps", "quiet")
+            self.renderer.words.planning = planning
+            if question:
+                self.renderer.say(f"> {without_attachments(question)}", "user")
+            else:
+                self.renderer(event)
+        self.renderer.running.clear()
 
     def _detach(self) -> None:
         self._stop_listening()
@@ -105,7 +134,7 @@ class ReplConversation:
         self.view = reduce(self.view, event)
         if self.view.state != before:
             self.since = self.host.clock.monotonic()
-        self.undelivered(event)
+        self._deliver(event)
         self.renderer(event)
         if self._attention.of(event) is not None:
             self._surface.ring()
@@ -119,6 +148,8 @@ class ReplConversation:
         assert self.session is not None
         return self.session
 
+    # --- lines ------------------------------------------------------------------------------------------------
+
     def defers(self, text: str) -> bool:
         """Whether a line is a message that takes effect later, and is shown then."""
         stripped = text.strip()
@@ -130,44 +161,46 @@ class ReplConversation:
         """Act on a line; False when the user wants to leave.
 
         Args:
-            text: the line, or several.
             queue: while the agent works, keep it for the next turn instead of steering.
             hidden: the screen removed the line when it was sent.
         """
-        stripped = text.strip()
-        if not stripped:
+        if not (stripped := text.strip()):
             return True
         deferred = hidden and self.defers(text)
         if hidden and not deferred:
-            self.undelivered.show(text)
-        with self._failures_shown():
-            return await self._act(stripped, text, queue=queue, deferred=deferred)
-        return True
-
-    async def _act(self, stripped: str, text: str, *, queue: bool, deferred: bool) -> bool:
+            self._show_sent(text)
         choices, self._choices = self._choices, ()
-        if self.unconfined:
-            await self._run_unconfined(stripped)
-        elif stripped in ("quit", "exit"):
-            return False
-        elif stripped.startswith("!"):
-            await self._command(stripped)
-        elif is_command(text):
-            return await self._slash(stripped)
-        elif stripped.isdecimal() and 0 < int(stripped) <= len(choices):
-            return await self._slash(choices[int(stripped) - 1].line)
-        elif self.question is not None:
-            await self.answer(stripped)
-        elif self.plan is not None:
-            await self.decide(stripped)
-        else:
-            await self._say(text, queue=queue, deferred=deferred)
+        with self._failures_shown():
+            if self.unconfined:
+                await self._run_unconfined(stripped)
+            elif stripped in ("quit", "exit"):
+                return False
+            elif stripped.startswith("!"):
+                await self._command(stripped)
+            elif is_command(text):
+                return await self._slash(stripped)
+            elif stripped.isdecimal() and 0 < int(stripped) <= len(choices):
+                return await self._slash(choices[int(stripped) - 1].line)
+            elif self.question is not None:
+                await self.answer(stripped)
+            elif self.plan is not None:
+                await self.decide(stripped)
+            else:
+                await self._say(text, queue=queue, deferred=deferred)
         return True
 
-    def _failures_shown(self) -> AbstractContextManager[None]:
-        return failures_shown(
-            self.host, self.renderer, lambda: self.session.state.session if self.session is not None else ""
-        )
+    @contextmanager
+    def _failures_shown(self) -> Generator[None]:
+        """Print every error of the block."""
+        try:
+            yield
+        except LmagentError as failure:
+            self.renderer.say(str(failure), "fault")
+        except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
+            from lmagent.app.logs import unexpected  # rare
+
+            back = f"continue here, or later with lmagent --resume {self.id}" if self.id else "continue here"
+            self.renderer.say(str(unexpected(defect, self.host.workspace, self.host.settings, back)), "fault")
 
     async def _command(self, line: str) -> None:
         """Run a command for the user: `!cmd` in the sandbox, for the model to see; `!!cmd` in the user's own shell."""
@@ -207,14 +240,42 @@ class ReplConversation:
         with self._warming:
             await self.host.prewarm()
 
-    async def _say(self, text: str, *, queue: bool, deferred: bool = False) -> None:
+    async def _say(self, text: str, *, queue: bool = False, deferred: bool = False) -> None:
         self._warming.cancel()  # the server keeps the part that it has read, and the real request need not wait
         session = await self._need_session()
         whole = "\n\n".join((*self._own.take_told(), text))
         message = await with_attachments(whole, text, self.host, session, self.renderer.say)
-        with self.undelivered.sending(text if deferred else ""):
+        self._sending = text if deferred else ""
+        try:
             await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
+        finally:
+            self._sending = ""
         self.work()
+
+    # --- messages that were removed from the screen when they were sent, and are shown where they take effect ---
+
+    def waiting_lines(self) -> list[str]:
+        """Return a line for each message that has not taken effect."""
+        return [
+            f"{'queued' if delivery == 'queue' else 'steering'}: {one_line(text)}"
+            for delivery, text in self._undelivered.values()
+        ]
+
+    def _show_sent(self, text: str) -> None:
+        self.renderer.say("> " + text.rstrip().replace("\n", "\n  "), "user")
+
+    def _deliver(self, event: ev.Event) -> None:
+        match event:
+            case ev.InputReceived() if self._sending:
+                self._undelivered[event.id] = (event.delivery, self._sending)
+            case ev.InputWithdrawn():
+                self._undelivered.pop(event.input, None)
+            case ev.MessageAdded(input=str() as sent) if sent in self._undelivered:
+                self._show_sent(self._undelivered.pop(sent)[1])
+            case _:
+                pass
+
+    # --- slash commands ---------------------------------------------------------------------------------------
 
     async def _slash(self, line: str) -> bool:
         command, argument = find_command(line, self.host)
@@ -249,7 +310,7 @@ class ReplConversation:
             self.renderer.say(await copy(result.copy, self._surface.clip), "quiet")
         if result.theme:
             self._surface.use_theme(result.theme)
-        print_text(result, self.renderer)
+        self._print(result)
         if result.fresh:
             self._detach()
             self.view = View(mode=self.host.settings.permission_mode, model=self.host.agent.model)
@@ -257,12 +318,21 @@ class ReplConversation:
             self.begun_here = False
             self.attach(result.session, show=True)
         if result.submit:
-            await self._say(result.submit, queue=False)
+            await self._say(result.submit)
         if result.run:
             self.work()
         return not result.quit
 
-    # --- approvals ------------------------------------------------------------------------------------------------
+    def _print(self, result: SlashResult) -> None:
+        if result.diff:
+            self.renderer.diff(result.text)
+        elif result.headed:
+            for line in result.text.splitlines():
+                self.renderer.say(line, "user" if line.endswith(":") else "plain")
+        elif result.text:
+            self.renderer.say(result.text)
+
+    # --- approvals and plans ------------------------------------------------------------------------------------
 
     @property
     def question(self) -> Pending | None:
@@ -270,18 +340,12 @@ class ReplConversation:
 
     async def answer(self, word: str) -> None:
         """Answer the question: y, n, a (always), or other text, which denies and tells the model why."""
-        if (pending := self.question) is None or (session := self.session) is None:
+        if (pending := self.question) is None or self.session is None:
             return
-        lowered = word.lower()
-        always = lowered in ("a", "always") and bool(pending.grant)
-        approved = lowered in ("y", "yes") or always
-        silent = approved or lowered in ("n", "no", "a", "always")
-        scope, feedback = "session" if always else "once", "" if silent else word
-        await session.send(Approve(approval=pending.id, approved=approved, scope=scope, feedback=feedback, by=BY))
-        if approved:  # the line of a denied call says so itself
-            self.renderer.say("allowed for this session" if always else "allowed", "quiet")
-
-    # --- plans ----------------------------------------------------------------------------------------------------
+        command = decision(pending.id, pending.grant, word, BY)
+        await self.session.send(command)
+        if command.approved:  # the line of a denied call says so itself
+            self.renderer.say("allowed for this session" if command.scope == "session" else "allowed", "quiet")
 
     @property
     def plan(self) -> ev.PlanProposed | None:
@@ -292,14 +356,13 @@ class ReplConversation:
         """Decide on the plan: y, n, e (the editor), or text for the model."""
         from lmagent.planning.editing import decision
 
-        session = self.session
-        if self.plan is None or session is None:
+        if self.plan is None or self.session is None:
             return
-        command = await decision(words, session, by=BY)
+        command = await decision(words, self.session, by=BY)
         if command is None:
             self.renderer.say("nothing was changed; the plan still waits", "quiet")
             return
-        await session.send(command)
+        await self.session.send(command)
         told = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
         self.renderer.say(told[command.decision], "quiet")
         self.work()
@@ -388,3 +451,23 @@ class ReplConversation:
         assert self.session is not None
         withdrawn = await self.session.send(Withdraw(input=item.id, by=BY))
         return without_attachments(item.text) if withdrawn is not None else ""
+
+
+def _question(event: ev.DurableEvent) -> str:
+    """Return the user's message in an event; empty for other events."""
+    match event:
+        case ev.InputReceived() | ev.MessageAdded(origin="input" | "steer", input=None):  # the latter was imported
+            return event.message.text
+        case _:
+            return ""
+
+
+def _ends_exchange(event: ev.DurableEvent) -> bool:
+    """Whether a turn ends here; an imported message is a turn of its own."""
+    return isinstance(event, ev.TurnFinished) or (isinstance(event, ev.MessageAdded) and not event.turn)
+
+
+def _is_shown(event: ev.DurableEvent) -> bool:
+    if isinstance(event, ev.MessageAdded):
+        return event.message.role == "assistant" and not is_filler(event)
+    return isinstance(event, ev.ToolStarted | ev.ToolFinished | ev.TurnFinished)

@@ -1,34 +1,40 @@
-"""Own commands: the user's commands with `!`, run beside the agent."""
+"""Own commands: the user's commands with `!`, run beside the agent in the sandbox or in the user's own shell."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+from codecs import getincrementaldecoder
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import anyio
 
 from lmagent.app.host import Host
 from lmagent.core.errors import LmagentError
 from lmagent.engine.session import Session
-from lmagent.repl import ownshell
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
 MOST_OUTPUT = 8000
 """Characters of a command's output that the model sees."""
 
-
 OUTSIDE = "Run it in your own shell, outside of the sandbox?"
 """The question before the first such command."""
 
+_ALWAYS = "emacs htop ipython less man more mysql nano nvim psql screen ssh su sudo tmux top vi vim watch"
+_ALONE = "bash bpython fish ghci irb lua node python python3 sh sqlite3 zsh"
+_NEEDS_TERMINAL = re.compile(
+    rf"\s*(?:\w+=\S*\s+)*(?:({_ALWAYS.replace(' ', '|')})(?![\w.+-]).*|({_ALONE.replace(' ', '|')})\s*)", re.DOTALL
+)
+"""A program that is of no use without a terminal, or one that talks to the user if it gets no argument."""
+
 
 class OwnCommands:
-    """The commands of one user, one at a time.
-
-    Args:
-        host: runs them.
-        renderer: prints them.
-        changed: called when there is something new to show.
-    """
+    """The commands of one user, one at a time. `changed`: called when there is something new to show."""
 
     def __init__(self, host: Host, renderer: Renderer, changed: Callable[[], None]) -> None:
         self._host = host
@@ -54,10 +60,7 @@ class OwnCommands:
         self._scope.cancel()
 
     async def run(self, session: Session, command: str) -> None:
-        """Run a command after the one before it; the model sees its output with the next input.
-
-        Raises LmagentError if it could not be run.
-        """
+        """Run a command after the one before it; the model sees its output with the next input."""
         self._waiting += 1
         line = f"!{one_line(command, 60)}"
         latest = ""
@@ -86,8 +89,8 @@ class OwnCommands:
 
     async def _output(self, session: Session, command: str, show: Callable[[str], None]) -> str:
         if self._host.settings.own_shell:
-            return await ownshell.run_streaming(command, self._host.workspace, show)
-        if program := ownshell.terminal_program(command):
+            return await _run_streaming(command, self._host.workspace, show)
+        if program := terminal_program(command):
             raise LmagentError(f"{program} needs a terminal, which the sandbox does not give", fix=f"!!{command}")
         return await self._host.run_for_person(session.state.session, command, show)
 
@@ -99,3 +102,50 @@ class OwnCommands:
         hosts = settings.sandbox_hosts
         network = f"network: only {', '.join(hosts)}" if hosts else "without network"
         self._renderer.say(f"(in the sandbox, {network}; !!COMMAND runs in your own shell)", "quiet")
+
+
+def terminal_program(command: str) -> str:
+    """Return the program of a command that cannot work without a terminal; empty if none is known."""
+    found = _NEEDS_TERMINAL.fullmatch(command)
+    return (found[1] or found[2]) if found else ""
+
+
+async def _run_streaming(command: str, folder: Path, show: Callable[[str], None]) -> str:
+    """Run a command without a terminal, passing its output to `show` piece by piece; returns the output.
+
+    Cancelled, it ends the command with everything that the command started in its process group.
+    """
+    pieces = list[str]()
+    decoder = getincrementaldecoder("utf-8")("replace")
+    async with await anyio.open_process(
+        (_shell(), "-c", command),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            async for data in process.stdout:
+                pieces.append(decoder.decode(data))
+                show(pieces[-1])
+            code = await process.wait()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    output = "".join(pieces).rstrip("\n")
+    return f"{output}\n[exit code {code}]".lstrip() if code else output
+
+
+async def run_in_terminal(command: str, folder: Path) -> int:
+    """Run a command that has the terminal to itself; returns its exit status.
+
+    Ctrl+C reaches it as a signal, which the surface that lends the terminal ignores.
+    """
+    process = subprocess.Popen((_shell(), "-c", command), cwd=folder)  # noqa: ASYNC220 - it starts at once
+    return await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
+
+
+def _shell() -> str:
+    return os.environ.get("SHELL") or "/bin/sh"

@@ -13,6 +13,7 @@ from lmagent.app.slash import Choice
 from lmagent.core.lines import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.style import PlainStyle
 
 PIECE = 65536
 
@@ -20,15 +21,20 @@ PIECE = 65536
 class PlainSurface:
     def __init__(self, bell: Callable[[], None]) -> None:
         self.ring = bell
+        self.style = PlainStyle()
         self.lent = False
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
     def changed(self) -> None: ...
 
     async def choose(self, choices: Sequence[Choice]) -> str:
         """List the choices by number; the user types one."""
         for number, choice in enumerate(choices, 1):
-            write(f"{number:>3}  {choice.label}{'  (current)' if choice.current else ''}\n")
-        write("Type a number to pick one.\n")
+            self.write(f"{number:>3}  {choice.label}{'  (current)' if choice.current else ''}\n")
+        self.write("Type a number to pick one.\n")
         return ""
 
     @contextmanager
@@ -45,28 +51,22 @@ class PlainSurface:
     def clip(self, text: str) -> bool:
         return False
 
+    async def run(self, conversation: ReplConversation) -> None:
+        """Read and act until the end of the input or until the user leaves.
 
-def write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-async def run(conversation: ReplConversation) -> None:
-    """Read and act until the end of the input or until the user leaves.
-
-    Lines are also read while the agent works: they steer, and answer its questions.
-    """
-    read = _LineReader(sys.stdin.fileno())
-    while True:
-        write(_prompt(conversation))
-        line = await read.line()
-        if not line:
-            await conversation.until(lambda: not conversation.busy)
-            return
-        if not await conversation.line(line):
-            return
-        # The prompt must not appear in the middle of the output.
-        await conversation.until(lambda: not conversation.busy or conversation.question is not None)
+        Lines are also read while the agent works: they steer, and answer its questions.
+        """
+        read = _LineReader(sys.stdin.fileno())
+        while True:
+            self.write(_prompt(conversation))
+            line = await read.line()
+            if not line:
+                await conversation.until(lambda: not conversation.busy)
+                return
+            if not await conversation.line(line):
+                return
+            # The prompt must not appear in the middle of the output.
+            await conversation.until(lambda: not conversation.busy or conversation.question is not None)
 
 
 class _LineReader:

@@ -1,36 +1,91 @@
-"""systemd: a unit of the user's own manager. Sources: systemd.service(5), systemd.unit(5), systemd.exec(5)."""
+"""systemd: a unit of the user's own manager that keeps `lmagent web` running.
+
+Sources: systemd.service(5), systemd.unit(5), systemd.exec(5).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from lmagent.config.paths import home_dir
-from lmagent.service.ask import ask, said_by
-from lmagent.service.spec import ServiceError, ServiceSpec, ServiceStatus
+from lmagent.core.errors import LmagentError
 
 STOP = 20
 """Seconds that the gateway has to end; a running turn stays unfinished on record and resumes afterwards."""
 
+PATIENCE = 30.0
+"""Seconds that systemctl may take."""
 
-class Systemd:
-    """The user's systemd.
+_PASSED_ON = (
+    *("PATH", "LMAGENT_CONFIG", "LMAGENT_CONFIG_JSON", "AGENT_DATA_DIR"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV", "LANG"),
+)
+"""Variables of the installing user that a service needs: where programs and settings are."""
+
+
+class ServiceError(LmagentError):
+    pass
+
+
+class ServiceStatus(Struct, frozen=True):
+    """systemd's report.
+
+    Attributes:
+        installed: its unit exists.
+        enabled: it is started with the user's login.
+        words: systemd's own.
+        file: its unit.
+        log: how to read its output.
+    """
+
+    name: str
+    installed: bool
+    running: bool
+    enabled: bool
+    words: str
+    file: str
+    log: str
+
+
+class Service:
+    """The service of a workspace, which is an absolute path.
 
     `env`: the environment: HOME, XDG_CONFIG_HOME, and the variables by which systemctl finds the manager.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, workspace: Path, env: Mapping[str, str]) -> None:
+        words = re.sub(r"[^a-z0-9]+", "-", workspace.name.lower()).strip("-")[:24]
+        mark = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+        self.name = "-".join(part for part in ("lmagent", words, mark) if part)
+        self._workspace = workspace
         self._env = env
         base = env.get("XDG_CONFIG_HOME", "")
         home = Path(base) if base and Path(base).is_absolute() else home_dir(env) / ".config"
-        self.folder = home / "systemd" / "user"
+        self.file = home / "systemd" / "user" / f"{self.name}.service"
+        self.log = f"journalctl --user -u {self.name}"
 
-    def describe(self, spec: ServiceSpec) -> str:
-        """Return the unit. systemd restarts the program when it fails, not when it was stopped."""
-        variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in spec.variables.items())
-        folder = str(spec.workspace).replace("%", "%%")
+    def unit(self, arguments: Sequence[str]) -> str:
+        """Return the unit, with further arguments of `lmagent web`.
+
+        systemd restarts the program when it fails, not when it was stopped.
+        """
+        program, *words = (sys.executable, "-m", "lmagent", "web", *arguments, "--no-browser", "-w")
+        command = [*words, str(self._workspace)]
+        if bad := next((part for part in command if re.search(r"[\x00-\x1f\x7f]", part)), None):
+            raise ServiceError(f"{bad!r} holds a control character, which no service description can", fix="rename it")
+        passed = {name: self._env[name] for name in _PASSED_ON if self._env.get(name)}
+        variables = "".join(
+            f"Environment={_quoted(f'{name}={value}')}\n" for name, value in passed.items() if os.linesep not in value
+        )
+        folder = str(self._workspace).replace("%", "%%")
         return (
             "[Unit]\n"
             f"Description=lmagent for {folder}\n"
@@ -38,7 +93,8 @@ class Systemd:
             "StartLimitBurst=10\n"
             "\n[Service]\n"
             "Type=exec\n"
-            f"ExecStart={' '.join((_quoted(spec.command[0]), *map(_argument, spec.command[1:])))}\n"
+            # systemd expands variables in all words but the program's.
+            f"ExecStart={_quoted(program)} {' '.join(_quoted(word.replace('$', '$$')) for word in command)}\n"
             f"WorkingDirectory={folder}\n"
             f"{variables}"
             "Restart=on-failure\n"
@@ -49,64 +105,51 @@ class Systemd:
             "WantedBy=default.target\n"
         )
 
-    def install(self, spec: ServiceSpec) -> Sequence[str]:
-        self._need()
-        file = self._file(spec.name)
-        before = file.read_text() if file.exists() else None
+    def install(self, arguments: Sequence[str]) -> None:
+        """Write the unit and start the service.
+
+        Raises ServiceError if no systemd runs, or it refuses; the unit that was there before is there again.
+        """
+        self._need_manager()
+        before = self.file.read_text() if self.file.exists() else None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(self.describe(spec))
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text(self.unit(arguments))
         except OSError as error:
-            raise ServiceError(f"{file} cannot be written: {error.strerror}", fix=f"see who owns {file}") from None
+            fix = f"see who owns {self.file}"
+            raise ServiceError(f"{self.file} cannot be written: {error.strerror}", fix=fix) from None
         try:
             self._call("daemon-reload")
-            self._call("enable", spec.name)
-            self._call("restart", spec.name)
+            self._call("enable", self.name)
+            self._call("restart", self.name)
         except ServiceError:
             if before is None:
-                self._run("disable", "--now", spec.name)
-                file.unlink(missing_ok=True)
+                self._ask("disable", "--now", self.name)
+                self.file.unlink(missing_ok=True)
             else:
-                file.write_text(before)
-            self._run("daemon-reload")
+                self.file.write_text(before)
+            self._ask("daemon-reload")
             raise
-        return (
-            f"installed and started: {file}",
-            f"output, with the PIN: journalctl --user -u {spec.name}",
-            "it runs while you are logged in; for longer: loginctl enable-linger",
-        )
 
-    def remove(self, name: str) -> bool:
-        file = self._file(name)
-        if not file.exists():
+    def remove(self) -> bool:
+        """Stop it and remove its unit; False if it was not installed. Raises ServiceError if systemd refuses."""
+        if not self.file.exists():
             return False
-        self._need()
-        self._call("disable", "--now", name)
-        file.unlink(missing_ok=True)
+        self._need_manager()
+        self._call("disable", "--now", self.name)
+        self.file.unlink(missing_ok=True)
         self._call("daemon-reload")
         return True
 
-    def status(self, name: str) -> ServiceStatus:
-        file = self._file(name)
-        state = self._run("is-active", name)
-        enabled = self._run("is-enabled", name)
+    def status(self) -> ServiceStatus:
+        state = self._ask("is-active", self.name)
         words = (state.stdout or state.stderr).strip() or "unknown"
-        return ServiceStatus(
-            name,
-            installed=file.exists(),
-            running=state.returncode == 0,
-            enabled=enabled.stdout.strip() == "enabled",
-            words=words,
-            file=str(file),
-            log=f"journalctl --user -u {name}",
-        )
+        enabled = self._ask("is-enabled", self.name).stdout.strip() == "enabled"
+        running = state.returncode == 0
+        return ServiceStatus(self.name, self.file.exists(), running, enabled, words, str(self.file), self.log)
 
-    def _file(self, name: str) -> Path:
-        return self.folder / f"{name}.service"
-
-    def _need(self) -> None:
-        """Raise ServiceError if no manager runs."""
-        asked = self._run("show-environment")
+    def _need_manager(self) -> None:
+        asked = self._ask("show-environment")
         if asked.returncode != 0:
             why = asked.stderr.strip().splitlines()
             raise ServiceError(
@@ -115,29 +158,30 @@ class Systemd:
             )
 
     def _call(self, *arguments: str) -> None:
-        done = self._run(*arguments)
+        done = self._ask(*arguments)
         if done.returncode != 0:
-            words = f"systemctl --user {' '.join(arguments)} failed: {said_by(done)}"
-            raise ServiceError(words, fix="see journalctl --user -xe")
+            why = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+            raise ServiceError(f"systemctl --user {' '.join(arguments)} failed: {why}", fix="see journalctl --user -xe")
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return ask("systemctl", "--user", "--no-pager", *arguments, env=self._env)
-
-
-def _argument(text: str) -> str:
-    """Quote an argument; systemd expands variables in all words but the program's."""
-    return _quoted(text.replace("$", "$$"))
+    def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Call systemctl; a missing or silent program is an exit code like any other."""
+        try:
+            return subprocess.run(
+                ("systemctl", "--user", "--no-pager", *arguments),
+                env=dict(self._env),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                check=False,
+            )
+        except OSError as error:
+            return subprocess.CompletedProcess((), 127, "", f"systemctl: {error.strerror}")
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess((), 124, "", f"systemctl did not answer within {PATIENCE:g} s")
 
 
 def _quoted(text: str) -> str:
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text}"' if not text or any(sign in text for sign in " \t;'\"\\#") else text
-
-
-def variables_of(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the installing user that a service needs: where programs and settings are."""
-    wanted = (
-        *("PATH", "LMAGENT_CONFIG", "LMAGENT_CONFIG_JSON", "AGENT_DATA_DIR"),
-        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV", "LANG"),
-    )
-    return {name: env[name] for name in wanted if env.get(name) and os.linesep not in env[name]}

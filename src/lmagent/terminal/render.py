@@ -1,24 +1,37 @@
-"""Render: events to finished lines, which a style formats for a terminal or leaves plain."""
+"""Renderer: events as finished text, which a style formats for a terminal or leaves plain."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from lmagent.app.subagents.nested import NestedLines
 from lmagent.core import events as ev
-from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, proof_line, retry_line
+from lmagent.core.lines import advice_line, command_end, ending_line, failure_line, retry_line
 from lmagent.core.messages import NO_WORDS, Thinking
+from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
-from lmagent.core.view import is_filler, spoken
+from lmagent.core.view import is_filler, proof_line, spoken
 from lmagent.planning.proposing import PlanWords
-from lmagent.terminal.blocks import BlockStream
-from lmagent.terminal.output import SHOWN, CommandOutput
-from lmagent.terminal.style import TextStyle
-from lmagent.terminal.tally import TurnTally
+from lmagent.terminal.style import PlainStyle
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown; the rest is counted."""
+
+SHOWN, LIVE = 8, 4
+"""Lines of a command's output that are shown under its call, and while the command runs."""
+
+_KEPT = 8192
+"""Characters of a running command's output that are kept."""
+
+_CUT = re.compile(r"^\[… (.* left out); read on with read_artifact\(.*\) …\]$", re.MULTILINE)
+"""Marks the missing middle of a long output, with advice for the model."""
+
+_HEADING = re.compile(r"#{1,6}[ \t]")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+_OF_AGENTS = (ev.SubagentStarted, ev.SubagentEvent, ev.SubagentFinished)
 
 Write = Callable[[str], None]
 
@@ -27,11 +40,11 @@ class Renderer:
     """Prints finished text once. Unfinished text is in `tail` and `running`.
 
     Args:
-        style: formats it.
         write: prints finished text above the prompt.
-        terminal: whether a user watches, and sees the output of commands and the cost of a turn.
+        terminal: whether a user watches, and sees thoughts, the output of commands and the cost of a turn.
         more: how the user sees the rest of a command's output, printed after the count of lines; empty for no way.
-        aside: style and destination of everything but the model's text; None for the same place.
+        aside: style and destination of everything but the model's text and plans; None for the same place.
+        verbatim: the model's text is printed as it comes, not in whole blocks: for a pipe or a file.
 
     Attributes:
         previewed: calls whose diff the user has seen before they ran.
@@ -39,25 +52,28 @@ class Renderer:
 
     def __init__(
         self,
-        style: TextStyle,
+        style: PlainStyle,
         write: Write,
         *,
         terminal: bool = True,
         more: str = "",
-        aside: tuple[TextStyle, Write] | None = None,
+        aside: tuple[PlainStyle, Write] | None = None,
+        verbatim: bool = False,
     ) -> None:
         self._style = style
         self._write = write
         self._aside = aside or (style, write)
         self._terminal = terminal
-        self._tally = TurnTally()
         self._more_hint = f" ({more})" if more else ""
+        self._verbatim = verbatim
+        self._tally = _Tally()
         self._blocks = BlockStream()
-        self._streamed = False
-        self._after_block = False
+        self._reply = _Reply()
+        self._open_line = self._after_block = False
         self.previewed: set[str] = set()
         self.running: dict[str, str] = {}
-        self.output = CommandOutput()
+        self._output: dict[str, str] = {}
+        self._last: tuple[str, list[str], str] | None = None
         self._nested = NestedLines()
         self.words = PlanWords()
 
@@ -70,50 +86,39 @@ class Renderer:
         self._tally.add(event)
         match event:
             case ev.TextDelta(text=text):
-                self._streamed = True
-                self._print_blocks(self._blocks.feed(self.words.feed(text)))
-            case ev.MessageAdded():
+                self._text(*self._reply.feed(self.words.feed(text)))
+            case ev.MessageAdded() if event.message.role == "assistant" and not is_filler(event):
                 self._message(event)
-            case ev.ToolStarted() | ev.ToolOutput() | ev.ToolFinished():
-                self._call(event)
-            case ev.StepStarted() if self._streamed:  # the reply broke off and comes again
-                self._blocks.drop()
-                self.words.drop()
-                self._streamed = False
+            case ev.ToolStarted():
+                self.running[event.call_id] = one_line(event.summary or event.tool)
+            case ev.ToolOutput():
+                self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_KEPT:]
+            case ev.ToolFinished():
+                self._tool(event)
+            case ev.StepStarted():
+                self._comes_again()
             case ev.RetryScheduled():
-                self._blocks.drop()
-                self.words.drop()
-                self._say(retry_line(event), "warning")
+                self._comes_again()
+                self.say(retry_line(event), "warning")
             case ev.CompactionDone():
-                self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
+                self.say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
             case ev.Notice():
-                self._say(event.text + advice_line(event), "warning")
+                self.say(event.text + advice_line(event), "fault" if event.level == "error" else "warning")
             case ev.TurnFinished():
                 self._ending(event)
-                if self._terminal and (line := self._tally.line(event)):
-                    self._say(line, "quiet")
-            case (
-                ev.ApprovalRequested()
-                | ev.ApprovalResolved()
-                | ev.SubagentStarted()
-                | ev.SubagentFinished()
-                | ev.SubagentEvent()
-            ):
-                self._beside(event)
-            case ev.PlanProposed() | ev.WorkChanged():
-                self._work(event)
             case _:
-                pass
+                self._beside(event)
 
     def say(self, text: str, kind: str = "plain") -> None:
-        self._say(text, kind)
+        for line in printable(text).split("\n"):
+            self._print_line(line, kind)
 
     def diff(self, text: str, indent: str = "") -> None:
         for line in text.splitlines():
-            self._say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
+            self.say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
 
     def approval(self, request: ev.ApprovalRequested) -> None:
-        self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
+        self.say(f"{one_line(request.summary)} — {request.reason}", "warning")
         self._diff(visible(request.preview))
         if request.preview:
             self.previewed.add(request.call_id)
@@ -123,103 +128,110 @@ class Renderer:
 
         # Not as Markdown, which leaves out comments and the targets of links.
         for line in visible(plan_text(proposal.plan)).splitlines():
-            self._print_line(line, "plain")
-
-    def _work(self, event: ev.PlanProposed | ev.WorkChanged) -> None:
-        if isinstance(event, ev.PlanProposed):
-            self.plan(event)
-        else:
-            self.words.planning = event.mode == "plan"
-
-    def _beside(self, event: ev.Event) -> None:
-        inner = ev.innermost(event)[1]
-        if isinstance(inner, ev.ApprovalRequested):
-            self.approval(inner)
-        elif not isinstance(event, ev.ApprovalResolved) and (line := self._nested(event)) is not None:
-            self._say(visible(line[1]), line[0])
-
-    def _message(self, event: ev.MessageAdded) -> None:
-        if event.message.role != "assistant" or is_filler(event):
-            return
-        thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
-        if thought.strip():
-            self._say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
-        rest, whole = self.words.finish(spoken(event).text)
-        if self._streamed:
-            self._print_blocks([*self._blocks.feed(rest), *self._blocks.finish()])
-        elif whole.strip() and event.message.text != NO_WORDS:
-            stream = BlockStream()
-            self._print_blocks([*stream.feed(whole), *stream.finish()])
-        self._streamed = False
-
-    def _call(self, event: ev.ToolStarted | ev.ToolOutput | ev.ToolFinished) -> None:
-        match event:
-            case ev.ToolStarted():
-                self.running[event.call_id] = one_line(event.summary or event.tool)
-            case ev.ToolOutput():
-                self.output.add(event)
-            case ev.ToolFinished():
-                self._tool(event)
-
-    def _tool(self, event: ev.ToolFinished) -> None:
-        summary = self.running.pop(event.call_id, "") or one_line(str(event.data.get("summary") or event.tool))
-        took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
-        lines = self.output.finish(event, summary)
-        if event.status == "ok" and (end := command_end(event)):
-            self._say(f"✗ {summary} · {end}{took}", "fault")
-        elif event.status == "ok":
-            self._say(f"✓ {summary}{took}", "ok")
-            diff = event.data.get("diff")
-            if isinstance(diff, str) and event.call_id not in self.previewed:
-                self._diff(diff)
-        else:
-            self._say(f"✗ {summary}: {one_line(printable(failure_line(event)), 200)}", "fault")
-            return
-        self._last_lines(lines)
-
-    def _last_lines(self, lines: list[str]) -> None:
-        """Print the end of a command's output: the important part is there."""
-        if not self._terminal:
-            return
-        if (more := len(lines) - SHOWN) > 0:
-            self._say(f"  … +{plural(more, 'line')}{self._more_hint}", "quiet")
-        for line in lines[-SHOWN:]:
-            self._print_line(f"  {line}", "output")
+            self._write(self._style.line(line, "plain"))
 
     def whole_output(self, blobs: str = "") -> None:
         """Print the last command's output; if it was shortened, name the file in `blobs` that has all of it."""
-        if not self.output.last:
-            self._say("no command has printed anything yet", "quiet")
+        if self._last is None:
+            self.say("no command has printed anything yet", "quiet")
             return
-        self._say(f"{self.output.last_summary}:", "quiet")
-        for line in self.output.last:
-            self._say(f"  {line}", "plain")
-        if self.output.last_cut:
-            self._say(f"the middle is left out above; all of it: {blobs}/{self.output.last_cut}", "quiet")
+        summary, lines, cut = self._last
+        self.say(f"{summary}:", "quiet")
+        for line in lines:
+            self.say(f"  {line}")
+        if cut:
+            self.say(f"the middle is left out above; all of it: {blobs}/{cut}", "quiet")
 
     def live_lines(self) -> list[str]:
         """Return the running calls, each with its last lines of output; safe to show, and not cut to a width."""
         lines = list[str]()
         for call_id, summary in self.running.items():
             lines.append(f"• {summary}")
-            lines += [f"  {line}" for line in self.output.live(call_id)] if self._terminal else ()
+            if self._terminal:
+                lines += [f"  {line}" for line in _lines(self._output.get(call_id, ""))[-LIVE:]]
         return lines
+
+    def _beside(self, event: ev.Event) -> None:
+        inner = ev.innermost(event)[1]
+        if isinstance(inner, ev.ApprovalRequested):
+            self.approval(inner)
+        elif isinstance(event, ev.PlanProposed):
+            self.plan(event)
+        elif isinstance(event, ev.WorkChanged):
+            self.words.planning = event.mode == "plan"
+        elif isinstance(event, _OF_AGENTS) and (line := self._nested(event)):
+            self.say(visible(line[1]), line[0])
+
+    def _comes_again(self) -> None:
+        self._reply.again()
+        self.words.drop()
+
+    def _message(self, event: ev.MessageAdded) -> None:
+        thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
+        if thought.strip() and self._terminal:
+            self.say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
+        rest, whole = self.words.finish(spoken(event).text)
+        whole = "" if event.message.text == NO_WORDS else whole
+        self._text(*self._reply.feed(rest if self._reply.begun else whole, last=True))
+        self._end_text()
+
+    def _text(self, text: str, differs: bool) -> None:
+        """Print text of a reply; `differs`: than the text of it that is shown, so it begins anew."""
+        if self._verbatim and text:
+            text = printable(f"\n{text}" if differs else text)
+            self._write(text)
+            self._open_line = not text.endswith("\n")
+        elif not self._verbatim:
+            if differs:
+                self._blocks.drop()
+            self._print_blocks(self._blocks.feed(text))
+
+    def _end_text(self) -> None:
+        self._print_blocks(self._blocks.finish())
+        if self._open_line:
+            self._write("\n")
+        self._open_line = False
+        self._reply = _Reply()
+
+    def _tool(self, event: ev.ToolFinished) -> None:
+        summary = self.running.pop(event.call_id, "") or one_line(str(event.data.get("summary") or event.tool))
+        took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
+        self._output.pop(event.call_id, None)
+        if lines := command_output(event):
+            self._last = summary, lines, event.artifact or ""
+        if event.status != "ok":
+            self.say(f"✗ {summary}: {one_line(printable(failure_line(event)), 200)}", "fault")
+        elif end := command_end(event):
+            self.say(f"✗ {summary} · {end}{took}", "fault")
+        else:
+            self.say(f"✓ {summary}{took}", "ok")
+        if event.status != "ok" or not self._terminal:
+            return
+        diff = event.data.get("diff")
+        if isinstance(diff, str) and event.call_id not in self.previewed:
+            self._diff(diff)
+        # The end of a command's output is the important part.
+        if (more := len(lines) - SHOWN) > 0:
+            self.say(f"  … +{plural(more, 'line')}{self._more_hint}", "quiet")
+        for line in lines[-SHOWN:]:
+            self._print_line(f"  {line}", "output")
 
     def _diff(self, diff: str) -> None:
         lines = diff.splitlines()
         self.diff("\n".join(lines[:MAX_DIFF_LINES]), indent="  ")
         if len(lines) > MAX_DIFF_LINES:
-            self._say(f"  … {plural(len(lines) - MAX_DIFF_LINES, 'more line')}", "quiet")
+            self.say(f"  … {plural(len(lines) - MAX_DIFF_LINES, 'more line')}", "quiet")
 
     def _ending(self, event: ev.TurnFinished) -> None:
-        self._print_blocks(self._blocks.finish())
-        self._streamed = False
+        self._end_text()
         self.running.clear()
-        self.output.forget_running()
+        self._output.clear()
         if proof := proof_line(event):
-            self._say(proof, "quiet" if event.proof == "verified" else "warning")
+            self.say(proof, "quiet" if event.proof == "verified" else "warning")
         if line := ending_line(event):
-            self._say(line, "fault" if event.outcome == "error" else "warning")
+            self.say(line, "fault" if event.outcome == "error" else "warning")
+        if (cost := self._tally.line(event.ts)) and self._terminal:
+            self.say(cost, "quiet")
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:
@@ -228,11 +240,142 @@ class Renderer:
             self._write(self._style.markdown(printable(block)))
             self._after_block = True
 
-    def _say(self, text: str, kind: str) -> None:
-        for line in printable(text).split("\n"):
-            self._print_line(line, kind)
-
     def _print_line(self, line: str, kind: str) -> None:
         self._after_block = False
         style, write = self._aside
         write(style.line(line, kind))
+
+
+class _Reply:
+    """A reply whose stream may break off, so that it comes again: text that is the same is shown once."""
+
+    def __init__(self) -> None:
+        self._shown = self._now = ""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._now)
+
+    def again(self) -> None:
+        self._now = ""
+
+    def feed(self, text: str, *, last: bool = False) -> tuple[str, bool]:
+        """Return the text to show for another piece, and whether the reply differs from the shown one."""
+        self._now += text
+        if self._now.startswith(self._shown):
+            new, differs = self._now[len(self._shown) :], False
+        elif self._shown.startswith(self._now) and not (last and self._now.strip()):
+            return "", False
+        else:
+            new, differs = self._now, True
+        self._shown = self._now
+        return new, differs
+
+
+class BlockStream:
+    """Takes text as it comes and returns whole blocks of Markdown: paragraphs, lists, fenced code.
+
+    A block ends at a blank line outside a fence. A heading and code that is not indented are blocks of their own,
+    also without a blank line around them. The unfinished rest is in `tail`.
+    """
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def feed(self, text: str) -> list[str]:
+        """Add text; returns the blocks that it finished."""
+        self.tail += text
+        done: list[str] = []
+        while "\n" in text and (end := _block_end(self.tail)) is not None:
+            block, self.tail = self.tail[:end], self.tail[end:].lstrip("\n")
+            if block.strip():
+                done.append(block.rstrip())
+        return done
+
+    def finish(self) -> list[str]:
+        rest, self.tail = self.tail, ""
+        return [rest.rstrip()] if rest.strip() else []
+
+    def drop(self) -> None:
+        """Forget the tail."""
+        self.tail = ""
+
+
+def _block_end(text: str) -> int | None:
+    """Return where the first block ends: after a blank line, a heading or the end of a fence, or before the next."""
+    fence = ""
+    position = 0
+    while (newline := text.find("\n", position)) >= 0:
+        line = text[position:newline]
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+                return newline + 1
+        elif (_HEADING.match(line) or (mark and mark.start(1) == 0)) and text[:position].strip():
+            return position
+        elif mark:
+            fence = mark[1]
+        elif not line.strip() or _HEADING.match(line):
+            return newline + 1
+        position = newline + 1
+    return None
+
+
+class _Tally:
+    """The cost of a turn."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._began = 0.0
+        self._prompt = self._cached = self._answer = 0
+
+    def add(self, event: ev.Event) -> None:
+        match event:
+            case ev.TurnStarted():
+                self._forget()
+                self._began = event.ts
+            case ev.StepFinished(usage=usage) | ev.CompactionDone(usage=Usage() as usage):
+                self._prompt += usage.prompt_tokens
+                self._cached += usage.cached_tokens
+                self._answer += usage.completion_tokens
+            case _:
+                pass
+
+    def line(self, ended: float) -> str:
+        """Return time, tokens of the prompts with the cached part, tokens of the answers; empty if none is known.
+
+        The turn is forgotten then, so a turn that is only shown again has no line.
+        """
+        parts = list[str]()
+        if self._began and ended:
+            parts.append(_duration(max(0.0, ended - self._began)))
+        if self._prompt:
+            share = f" ({self._cached / self._prompt:.0%} cached)" if self._cached else ""
+            parts.append(f"{self._prompt:,} tokens in{share}")
+        if self._answer:
+            parts.append(f"{self._answer:,} out")
+        self._forget()
+        return " · ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.5 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def command_output(event: ev.ToolFinished) -> list[str]:
+    """Return the lines that a command printed, without the notes to the model; empty if it runs no command."""
+    notes: list[str] | None = event.data.get("notes")
+    if notes is None or event.content == "(no output)":
+        return []
+    to_model = {line for note in notes for line in note.split("\n")}
+    content = _CUT.sub(r"[… \1 …]", event.content) if event.artifact else event.content
+    return _lines("\n".join(line for line in content.split("\n") if line not in to_model))
+
+
+def _lines(text: str) -> list[str]:
+    return printable(text).expandtabs().strip("\n").split("\n") if text.strip() else []

@@ -19,12 +19,7 @@ FRAME = 0.125
 def status_line(view: View, window: int, elapsed: float, running: str, sandbox: str) -> str:
     """Return model · state · context · cache · speed · mode; a narrow window cuts off the parts that change least.
 
-    Args:
-        view: of the session.
-        window: tokens of the window.
-        elapsed: seconds since the state began.
-        running: the running calls; empty for none.
-        sandbox: where commands run.
+    `window` counts tokens, `elapsed` seconds since the state began; `running` describes the running call, if any.
     """
     totals = view.totals
     parts = [one_line(view.model, MODEL)] if view.model else []

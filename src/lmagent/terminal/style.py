@@ -1,50 +1,43 @@
-"""Style: the look of finished pieces, plain or with Markdown laid out and colours."""
+"""Style: finished text, plain or with Markdown laid out and colours, fitted to the terminal's width."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TextIO
 
 _COLORS = {"ok": "32", "added": "32", "fault": "31", "warning": "33", "user": "1;36"}
 _LOOKS = {"user": "1", "quiet": "2", "output": "2"}
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-_WORDS = re.compile(r"\s*\S+|\s+$")
+_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
+_ON_LIGHT = {"40": "", "33": "35", "36": "34", "37": "30", **{str(90 + n): str(30 + n) for n in range(8)}}
+"""Replacements for colours that are unreadable on a light background."""
 
-class TextStyle(Protocol):
-    """Formats finished pieces. Each method returns text with its line end, ready for the terminal."""
+_LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
-    def markdown(self, text: str) -> str: ...
-
-    def line(self, text: str, kind: str) -> str:
-        """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""
-        ...
+TAIL_LINES = 8
+"""Rows of the growing paragraph that are shown."""
 
 
 class PlainStyle:
-    """Leaves text unchanged: for screen readers and dumb terminals."""
+    """Leaves text unchanged, for screen readers and dumb terminals. Each method returns text with its line end."""
 
     def markdown(self, text: str) -> str:
         return f"{text}\n"
 
     def line(self, text: str, kind: str) -> str:
+        """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""
         return f"{text}\n"
 
 
-class RichStyle:
-    """Colours, and Markdown as a terminal shows it.
+class RichStyle(PlainStyle):
+    """Colours, and Markdown as a terminal shows it. The theme `none` leaves bold and faint text."""
 
-    Args:
-        width: asks for the terminal's width in columns, at each piece, since windows are resized.
-        color: colours may be used; bold and faint text remain without them.
-    """
-
-    def __init__(self, width: Callable[[], int], *, color: bool = True) -> None:
-        self._width = width
-        self._codes = _LOOKS | _COLORS if color else _LOOKS
-        self._color = color
+    def __init__(self, width: Callable[[], int], theme: str = "dark") -> None:
+        self.theme = theme
+        self._width = width  # asked for each piece, since windows are resized
 
     def markdown(self, text: str) -> str:
         """Lay the block out for the width of the terminal, without blank lines around it."""
@@ -54,19 +47,34 @@ class RichStyle:
         from rich.markdown import Markdown
 
         out = StringIO()
-        console = Console(
-            file=out, force_terminal=True, width=max(20, self._width()), highlight=False, no_color=not self._color
-        )
+        width, plain = max(20, self._width()), self.theme == "none"
+        console = Console(file=out, force_terminal=True, width=width, highlight=False, no_color=plain)
         console.print(Markdown(text, code_theme="ansi_dark"))
         rows = out.getvalue().split("\n")
-        shown = [number for number, row in enumerate(rows) if _ESCAPES.sub("", row).strip()]
-        return "\n".join([*rows[shown[0] : shown[-1] + 1], ""]) if shown else ""
+        shown = [number for number, row in enumerate(rows) if _SGR.sub("", row).strip()]
+        return self._themed("\n".join([*rows[shown[0] : shown[-1] + 1], ""])) if shown else ""
 
     def line(self, text: str, kind: str) -> str:
-        """Format the text in the look of its kind, broken between words."""
         rows = [clipped(text, self._width())] if kind == "output" else wrapped(text, self._width())
-        code = self._codes.get(kind)
-        return "".join(f"\x1b[{code}m{row}\x1b[0m\n" if code else f"{row}\n" for row in rows)
+        code = (_LOOKS if self.theme == "none" else _LOOKS | _COLORS).get(kind)
+        return "".join(self._themed(f"\x1b[{code}m{row}\x1b[0m\n") if code else f"{row}\n" for row in rows)
+
+    def _themed(self, text: str) -> str:
+        return _SGR.sub(_on_light, text) if self.theme == "light" else text
+
+
+def style_of(stream: TextIO, *, color: bool) -> PlainStyle:
+    """Choose the style of a stream: plain unless it is a terminal whose cursor can move."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return PlainStyle()
+    return RichStyle(lambda: columns(stream), "dark" if color else "none")
+
+
+def columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def clipped(text: str, width: int) -> str:
@@ -75,13 +83,6 @@ def clipped(text: str, width: int) -> str:
 
     room = max(2, width - 1)  # a full last column would wrap on some terminals
     return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
-
-
-def rows_of(text: str, width: int) -> int:
-    """Return how many rows of a terminal a line takes that the terminal breaks wherever it ends."""
-    from rich.cells import cell_len
-
-    return max(1, -(-cell_len(text) // max(1, width)))
 
 
 def fitted(row: str, name: str, width: int) -> str:
@@ -99,25 +100,31 @@ def fitted(row: str, name: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a line into rows of the terminal, between words; later rows are indented like the first.
-
-    Only a word that is longer than a row is broken itself.
-    """
-    from rich.cells import cell_len, chop_cells
+    """Break a line into rows of the terminal, between words; later rows are indented like the first."""
+    from rich import get_console
+    from rich.cells import cell_len
+    from rich.text import Text
 
     room = max(10, width - 1)
     if cell_len(text) <= room:
         return [text]
     indent = text[: len(text) - len(text.lstrip())]
     indent = indent if len(indent) <= room // 2 else ""
-    rows, row = list[str](), ""
-    for word in _WORDS.findall(text):
-        if cell_len(row + word) <= room:
-            row += word
-            continue
-        if row.strip():
-            rows.append(row)
-            word = indent + word.lstrip()
-        *whole, row = chop_cells(word, room) if cell_len(word) > room else [word]
-        rows += whole
-    return [*rows, row] if row.strip() else rows
+    return [f"{indent}{row.plain.rstrip()}" for row in Text(text.strip()).wrap(get_console(), room - len(indent))]
+
+
+def last_rows(text: str, width: int) -> list[str]:
+    """Return the last rows that a growing text takes up on a terminal of this width."""
+    return [row for line in text.rstrip("\n")[-4000:].splitlines() for row in wrapped(line, width)][-TAIL_LINES:]
+
+
+def resolved_theme(theme: str, environ: Mapping[str, str]) -> str:
+    """Return the theme that `auto` means: light if the terminal says so (COLORFGBG), else dark."""
+    if theme == "auto":
+        return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS else "dark"
+    return theme
+
+
+def _on_light(found: re.Match[str]) -> str:
+    codes = ";".join(filter(None, (_ON_LIGHT.get(code, code) for code in found[1].split(";"))))
+    return f"\x1b[{codes}m" if codes else ""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmagent.agents.feature import BEGINNING, AgentBounds, ReportReview, delegation_tools, fence, hidden, report_tool
 from lmagent.app.registry import Registry
 from lmagent.core.errors import ToolError
-from lmagent.core.events import DurableEvent, SubagentStarted
-from lmagent.core.ports import Clock
+from lmagent.core.events import SubagentStarted
 from lmagent.engine.session import Session
 
 if TYPE_CHECKING:
     from lmagent.agents.childhost import PromptPlace
     from lmagent.agents.run import ChildRunner
-    from lmagent.agents.shares import ChildShares
     from lmagent.app.host import Host
 
 TIGHT = "4k"  # profile of windows without sub-agents: half of the free tokens would be too few for their work
@@ -38,7 +34,7 @@ def register(registry: Registry) -> None:
     registry.fences.append(lambda _, tool: NO_ROOM if tool.name in BEGINNING and registry.profile.name == TIGHT else "")
     registry.hides.append(lambda state: hidden(state, children.bounds))
     registry.hides.append(lambda _: set(BEGINNING) if registry.profile.name == TIGHT else set())
-    registry.reviews.append(ReportReview(lambda: children.shares))
+    registry.reviews.append(ReportReview())
     registry.abandon = lambda parent, call: children.runner.abandon(parent, call)
     registry.command_modules.append("lmagent.app.commands.agents")
 
@@ -59,23 +55,8 @@ class Children:
 
         return ChildRunner(self)
 
-    @property
-    def shares(self) -> ChildShares:
-        return self.runner.shares
-
-    @property
-    def workspace(self) -> Path:
-        return self._registry.workspace
-
-    @property
-    def clock(self) -> Clock:
-        return self._registry.clock
-
     def session(self, session: str) -> Session:
         return self._registry.session(session)
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        return self._registry.events(session)
 
     async def place(self, parent: Session) -> PromptPlace:
         """Inherit the conversation if the server keeps few prompts and half of the room stays free for the

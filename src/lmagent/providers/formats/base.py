@@ -178,7 +178,6 @@ class Source:
         return self._next(literal, at, self.text.find)
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
-
         def look(_: object, at: int) -> int:
             found = pattern.search(self.text, at)
             return found.start() if found else -1
