@@ -83,7 +83,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     from lmagent.app.wiring import HostOptions, open_host
     from lmagent.gateway.chosen import restore
     from lmagent.gateway.gateway import Gateway
-    from lmagent.gateway.http.app import build_app
+    from lmagent.gateway.http.app import GatewayApp
     from lmagent.gateway.http.serving import serve
     from lmagent.modelserver.http.listening import Signals, listen
 
@@ -100,7 +100,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
             listener = listen(front.bind, host.settings.web_port)
             with listener:
                 gateway = Gateway(host, say=_say)
-                app = build_app(gateway, front.access, front.rules, say=_say)
+                app = GatewayApp(gateway, front.access, front.rules, say=_say)
                 gc.freeze()
                 gc.enable()
                 front.announce(listener, host.workspace)
@@ -133,9 +133,9 @@ class _Front:
     def __init__(self, settings: Settings, own: dict[str, Any]) -> None:
         from lmagent.core.errors import ConfigError
         from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+        from lmagent.gateway.http.connections import tls_of
         from lmagent.gateway.http.guard import GuardRules
         from lmagent.gateway.http.lan import names
-        from lmagent.gateway.http.tls import tls_of
         from lmagent.modelserver.http.guard import is_loopback
 
         self.bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])

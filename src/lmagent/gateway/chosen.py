@@ -1,10 +1,7 @@
 """Chosen: the model that was picked in the page, saved per workspace in the user's data folder.
 
-Existing sessions switch to it if the client asks for that. Of two choices for a session the later one holds, so a model
-chosen in the session afterwards is kept.
-
-The choice survives restarts until the user picks another model, or until the configuration or command line names a
-different one than at the time of the choice: the record holds that name.
+It holds until the user picks another one, or the configuration or command line names a different one than then. A
+model that was chosen in a session later is kept there.
 """
 
 from __future__ import annotations
@@ -28,14 +25,7 @@ FILE = "chosen.json"
 
 
 class ChosenModel(Struct, frozen=True):
-    """A model that was picked.
-
-    Attributes:
-        endpoint: the server that had it.
-        over: the model that the configuration or the command line named then; empty for none.
-        at: Unix seconds.
-        moves: existing sessions use it too.
-    """
+    """A picked model, its server, the model that the configuration named then, and whether existing sessions use it."""
 
     model: str
     endpoint: str
@@ -45,11 +35,7 @@ class ChosenModel(Struct, frozen=True):
 
 
 def choose(host: Host, model: str, *, moves: bool) -> None:
-    """Use a model for new sessions, now and after a restart; with `moves`, also for existing ones.
-
-    Raises:
-        ConfigError: the choice cannot be saved; nothing was changed.
-    """
+    """Use a model for new sessions, now and after a restart; with `moves`, also for existing ones."""
     path = host.settings.agent_data_dir / FILE
     known = _read(host)
     now = host.clock.now()

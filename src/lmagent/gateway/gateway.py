@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from lmagent.app.downloads import Downloads
 from lmagent.app.host import Host
 from lmagent.app.runner import Runner
+from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
-from lmagent.gateway.views import Views
-from lmagent.store.follow import last_seq
+from lmagent.store.follow import LogTail, last_seq
+from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
+
+T = TypeVar("T")
 
 SURFACE = "web"
 """The gateway's name in the log."""
@@ -29,6 +38,9 @@ class Gateway:
 
     Attributes:
         renewed: the sessions whose id begins a new conversation at this moment, each with an event for its end.
+        counters: of the metrics: answers by class of status, tokens and steps.
+        accepting: held while a chat completion finds its session and its input is recorded.
+        answered: ids of the inputs of chat completions whose answer was delivered or is not wanted.
     """
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
@@ -40,6 +52,9 @@ class Gateway:
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
         self.renewed: dict[str, anyio.Event] = {}
+        self.counters: Counter[str] = Counter()
+        self.accepting = anyio.Lock()
+        self.answered: deque[str] = deque(maxlen=4096)
         self.runner.deleted = self._deleted
 
     async def run(self) -> None:
@@ -56,6 +71,16 @@ class Gateway:
     async def end(self) -> None:
         await self.runner.end()
         self.broadcast.end_all()
+
+    async def from_index(self, read: Callable[[SessionIndex], T]) -> T:
+        """Return what `read` returns for the refreshed index of the sessions, in a thread."""
+
+        def refreshed() -> T:
+            with SessionIndex(self.host.store.root) as index:
+                index.refresh()
+                return read(index)
+
+        return await anyio.to_thread.run_sync(refreshed)
 
     async def last_seq(self, session: str) -> int:
         """Return the `seq` of the last recorded event of a session, 0 if it has none."""
@@ -75,3 +100,57 @@ class Gateway:
     def _deleted(self, session: str) -> None:
         self.views.forget(session)
         self.broadcast.end(session)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+KEPT = 8
+"""Sessions whose view is cached."""
+
+
+class Folded:
+    """The view of one session up to `seq`. Blocks of ended turns are kept apart, for the speed of long ones."""
+
+    def __init__(self, log: Path) -> None:
+        self.seq = 0
+        self._tail = LogTail(log)
+        self._view = View()
+        self._over: list[Block] = []
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[int, View, tuple[Block, ...]]:
+        """Return the last `seq` folded in, the view without its blocks, and all its blocks."""
+        with self._lock:
+            while events := self._tail.read():
+                for event in events:
+                    self._take(event)
+            return self.seq, msgspec.structs.replace(self._view, blocks=()), (*self._over, *self._view.blocks)
+
+    def _take(self, event: ev.DurableEvent) -> None:
+        self.seq = event.seq
+        if isinstance(event, ev.SessionCreated) and event.replaces:
+            self._over.clear()
+        self._view = reduce(self._view, event)
+        if isinstance(event, ev.TurnFinished):
+            self._over += self._view.blocks
+            self._view = msgspec.structs.replace(self._view, blocks=())
+
+
+class Views:
+    """The views of the most recently viewed sessions."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept: OrderedDict[str, Folded] = OrderedDict()
+
+    async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
+        """See `Folded.look`; the session must exist."""
+        folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
+        self._kept.move_to_end(session)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return await anyio.to_thread.run_sync(folded.look)
+
+    def forget(self, session: str) -> None:
+        """Drop the view: another session may have this id from now on."""
+        self._kept.pop(session, None)

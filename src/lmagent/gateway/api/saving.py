@@ -1,7 +1,6 @@
-"""Saving: the user's uploads and text edits in the workspace.
+"""Saving: the user's uploads and text edits in the workspace, with the guards of the agent's `write`.
 
-The guards are those of the agent's `write`: no file outside the workspace, of git or of lmagent, no denied path, and no
-file that has changed since the user saw it. A change is recorded in the user's session, for `/undo` and the changes.
+A change is recorded in the user's session, for `/undo` and the changes.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from msgspec import Meta, Struct
 from lmagent.core.errors import ToolError
 from lmagent.engine.session import Session
 from lmagent.engine.undo import change_for_user, user_change
-from lmagent.gateway.api.paths import beneath, meant, shown
+from lmagent.gateway.api.files import FileQuery, beneath, meant, shown
 from lmagent.gateway.gateway import SURFACE
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.policy.gate import Request, judge
 from lmagent.policy.paths import located
 from lmagent.tools.beneath import Beneath, LoadedFile
@@ -30,51 +29,31 @@ from lmagent.tools.seen import sha256
 from lmagent.tools.textfile import Encoding, decode, encode
 from lmagent.tools.write import LIMIT
 
+ROUTES = Routes()
+
 EDITED = 1_000_000
 """Bytes of a text that can be edited on the page."""
 
 BODY = 8_000_000
 """Bytes of a request with an edited text: JSON may need six bytes for one."""
 
-Path_ = Annotated[str, Meta(min_length=1, max_length=4096)]
-Over = Annotated[str, Meta(pattern=r"^(|any|[0-9a-f]{64})\Z")]
-"""The content that may be replaced: none (empty), any (`any`), or that of this SHA-256."""
 
+class SendQuery(FileQuery, frozen=True):
+    """A file to write, over nothing (empty), `any` or the content of a SHA-256; `sure`: the user has consented."""
 
-class SendQuery(Struct, frozen=True):
-    """The target of a file.
-
-    Attributes:
-        path: relative to the workspace.
-        over: the content that may be replaced: none (empty), `any`, or that of this SHA-256.
-        sure: the user has confirmed, where a rule asks.
-    """
-
-    path: Path_
-    over: Over = ""
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    over: Annotated[str, Meta(pattern=r"^(|any|[0-9a-f]{64})\Z")] = ""
     sure: bool = False
 
 
-class Edited(Struct, frozen=True):
+class Edited(SendQuery, frozen=True, kw_only=True):
     """An edited text; the other fields as in `SendQuery`."""
 
-    path: Path_
     text: str
-    over: Over = ""
-    sure: bool = False
-
-
-class EditQuery(Struct, frozen=True):
-    path: Path_
 
 
 class Editable(Struct, frozen=True):
-    """A whole text, to be edited.
-
-    Attributes:
-        text: with line feeds only.
-        sha256: of the file on disk: `over` when it is saved.
-    """
+    """A whole text with line feeds only, to be edited; `sha256` is of the file on disk: `over` when it is saved."""
 
     path: str
     text: str
@@ -90,27 +69,26 @@ class Saved(Struct, frozen=True):
     changed: bool
 
 
-class _Wanted(Struct, frozen=True):
-    path: str
-    over: str
-    sure: bool
-    what: Literal["upload", "edit"]
+@ROUTES.post(
+    "/api/sessions/{session}/files",
+    "Put a file into the workspace: the body is the file",
+    status=201,
+    raw=True,
+    limit=LIMIT,
+)
+async def send_file(call: Call, query: SendQuery) -> Saved:
+    return await _save(call, query, "upload", await call.request.body())
 
 
-async def send_file(call: Call) -> Saved:
-    query: SendQuery = call.query
-    data = await call.request.body()
-    return await _save(call, _Wanted(query.path, query.over, query.sure, "upload"), data)
-
-
-async def save_text(call: Call) -> Saved:
+@ROUTES.post("/api/sessions/{session}/files/text", "Save an edited text", status=201, limit=BODY)
+async def save_text(call: Call, body: Edited) -> Saved:
     """Write an edited text, with the encoding and line ends of its file."""
-    body: Edited = call.body
-    return await _save(call, _Wanted(body.path, body.over, body.sure, "edit"), body.text)
+    return await _save(call, body, "edit", body.text)
 
 
-async def load_text(call: Call) -> Editable:
-    return await beneath(call.gateway.host.workspace, call.query.path, _editable)
+@ROUTES.get("/api/files/edit", "A whole text, to edit")
+async def load_text(call: Call, query: FileQuery) -> Editable:
+    return await beneath(call.gateway.host.workspace, query.path, _editable)
 
 
 def _editable(files: Beneath, path: str) -> Editable:
@@ -122,11 +100,7 @@ def _editable(files: Beneath, path: str) -> Editable:
 
 
 def _text_of(data: bytes) -> tuple[str, Encoding, bool]:
-    """Return the text of a file with line feeds only, its encoding, and whether its lines end in CRLF.
-
-    Raises:
-        Refusal: saving that text unchanged would not give the same bytes.
-    """
+    """Return the text of a file with line feeds only, its encoding, and whether its lines end in CRLF."""
     decoded = decode(data)
     if decoded is None:
         raise _not_here("it is no text")
@@ -149,25 +123,21 @@ def _not_here(why: str) -> Refusal:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-async def _save(call: Call, wanted: _Wanted, content: bytes | str) -> Saved:
+async def _save(call: Call, wanted: SendQuery, what: Literal["upload", "edit"], content: bytes | str) -> Saved:
     gateway = call.gateway
     workspace = gateway.host.workspace
     known = await gateway.runner.open(call.path["session"])
     path = await to_thread.run_sync(_allowed, workspace, known.session, wanted)
-    change = user_change(known.session, wanted.what, path, SURFACE)
+    change = user_change(known.session, what, path, SURFACE)
     write = partial(beneath, workspace, path, partial(_write, wanted, content))
     try:
-        return await change_for_user(known.session, change, f"{wanted.what} {one_line(shown(path), 300)}", write)
+        return await change_for_user(known.session, change, f"{what} {one_line(shown(path), 300)}", write)
     except ToolError as trouble:  # the old content cannot be kept for undo
         raise Refusal(507, "no_room", trouble.message, fix="free some space") from None
 
 
-def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
-    """Return the path on disk, if the rules let the user write there.
-
-    Raises:
-        Refusal: it is not a file's path, leads through a link, is denied, or a rule asks first.
-    """
+def _allowed(workspace: Path, session: Session, wanted: SendQuery) -> str:
+    """Return the path on disk, if the rules let the user write there."""
     if wanted.path.endswith("/"):
         raise Refusal(400, "a_folder", "the path names a folder", fix="give the path of a file")
     path = wanted.path
@@ -192,13 +162,8 @@ def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
     return path
 
 
-def _write(wanted: _Wanted, content: bytes | str, files: Beneath, path: str) -> Saved:
-    """Write a file that has not changed since the user saw it.
-
-    Raises:
-        Refusal: it has changed, or the disk is full.
-        ToolError: it is refused, or failed.
-    """
+def _write(wanted: SendQuery, content: bytes | str, files: Beneath, path: str) -> Saved:
+    """Write a file that has not changed since the user saw it."""
     old = load_if_there(files, path, LIMIT)
     name, now = shown(files.locate(path)), "" if old is None else sha256(old.data)
     data = content if isinstance(content, bytes) else _encoded(content, old)
@@ -212,8 +177,6 @@ def _write(wanted: _Wanted, content: bytes | str, files: Beneath, path: str) -> 
     except ToolError as error:
         if error.data.get("code") == "stale":
             raise _clash(name, wanted.over, old) from None
-        if error.data.get("code") == "disk":
-            raise Refusal(507, "no_room", error.message.removeprefix("./")) from None
         raise
     return Saved(name, mark, len(data), True)
 
@@ -238,31 +201,3 @@ def _clash(name: str, over: str, old: LoadedFile | None) -> Refusal:
         return Refusal(409, "exists", f"there is a file {name} already", fix="choose another name, or replace it")
     text = f"{name} was changed on the disk since you opened it"
     return Refusal(409, "changed", text, fix="read it again, or overwrite it with over=any")
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/sessions/{session}/files",
-        send_file,
-        "Put a file into the workspace: the body is the file",
-        query=SendQuery,
-        answer=Saved,
-        status=201,
-        errors=(404, 409, 507),
-        raw=True,
-        limit=LIMIT,
-    ),
-    Route(
-        "POST",
-        "/api/sessions/{session}/files/text",
-        save_text,
-        "Save an edited text",
-        body=Edited,
-        answer=Saved,
-        status=201,
-        errors=(404, 409, 415, 507),
-        limit=BODY,
-    ),
-    Route("GET", "/api/files/edit", load_text, "A whole text, to edit", EditQuery, answer=Editable, errors=(404, 415)),
-)

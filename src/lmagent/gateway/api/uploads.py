@@ -1,7 +1,6 @@
-"""Uploads: images in `.lmagent/uploads` that wait for their message.
+"""Uploads: images in `.lmagent/uploads` that wait for their message, for a day.
 
-An upload is checked by its bytes when it arrives and again when a message takes it: files in the folder are not
-trusted. The message then holds the image itself, so uploads without a message are deleted after a day.
+An upload is checked by its bytes when it arrives and again when a message takes it: the folder is not trusted.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.messages import Image, Message, Part
-from lmagent.gateway.api.paths import read_at
-from lmagent.gateway.api.pictures import judged
+from lmagent.gateway.api.files import judged
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, write_whole
 from lmagent.tools.resolve import open_by_walking
+
+ROUTES = Routes()
 
 MAX_UPLOAD = 20_000_000
 """Bytes of an upload."""
@@ -48,13 +48,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Upload(Struct, frozen=True):
-    """An accepted image.
-
-    Attributes:
-        id: names it in a message, as `upload:ID`.
-        media_type: for example `image/png`, by its bytes.
-        size: in bytes.
-    """
+    """An accepted image; a message names it as `upload:ID`."""
 
     id: str
     media_type: str
@@ -63,6 +57,9 @@ class Upload(Struct, frozen=True):
     size: int
 
 
+@ROUTES.post(
+    "/api/uploads", "Take in an image for a message: the body is the file", status=201, raw=True, limit=MAX_UPLOAD
+)
 async def take_in(call: Call) -> Upload:
     data = await call.request.body()
     picture = judged(data)
@@ -74,18 +71,16 @@ async def take_in(call: Call) -> Upload:
 def _keep(workspace: Path, id: str, data: bytes) -> None:
     with _folder(workspace, make=True) as folder:
         if _sweep(folder) + len(data) > MAX_WAITING:
-            raise Refusal(
-                413, "too_many", "too many uploads wait for a message", fix="send the messages they are for, or wait"
-            )
+            fix = "send the messages they are for, or wait"
+            raise Refusal(413, "too_many", "too many uploads wait for a message", fix=fix)
         descriptor = os.open(id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE, dir_fd=folder)
         try:
             write_whole(descriptor, data)
             sync_file(descriptor)
         except OSError as error:
             os.unlink(id, dir_fd=folder)
-            raise Refusal(
-                507, "no_room", f"the upload cannot be kept: {error.strerror}", fix="free some space"
-            ) from None
+            text = f"the upload cannot be kept: {error.strerror}"
+            raise Refusal(507, "no_room", text, fix="free some space") from None
         finally:
             os.close(descriptor)
 
@@ -107,11 +102,7 @@ def _sweep(folder: int) -> int:
 
 
 async def taken(workspace: Path, message: Message) -> Message:
-    """Return a message with its uploads filled in, and all images checked and typed by their bytes.
-
-    Raises:
-        Refusal: an upload is missing, or a part is not an image.
-    """
+    """Return a message with its uploads filled in, and all images checked and typed by their bytes."""
     if not any(isinstance(part, Image) for part in message.parts):
         return message
     return await to_thread.run_sync(_taken, workspace, message)
@@ -137,30 +128,23 @@ def _decoded(text: str) -> bytes:
         size = PIECE // 3 * 4
         data = b"".join(base64.b64decode(text[at : at + size], validate=True) for at in range(0, len(text), size))
     except ValueError:  # includes binascii.Error
-        raise Refusal(
-            400, "invalid", "an image is neither base64 nor upload:ID", fix="POST /api/uploads gives an ID"
-        ) from None
+        fix = "POST /api/uploads gives an ID"
+        raise Refusal(400, "invalid", "an image is neither base64 nor upload:ID", fix=fix) from None
     if len(data) > MAX_UPLOAD:
         raise Refusal(413, "too_large", f"an image is larger than {MAX_UPLOAD:,} bytes", fix="make it smaller")
     return data
 
 
 def _read(workspace: Path, id: str) -> bytes:
-    gone = Refusal(
-        400,
-        "no_upload",
-        f"there is no upload {id[:40]!r}: it never was, or it is older than a day",
-        fix="attach it again",
-    )
+    text = f"there is no upload {id[:40]!r}: it never was, or it is older than a day"
+    gone = Refusal(400, "no_upload", text, fix="attach it again")
     if not _ID.fullmatch(id):
         raise gone
     try:
         with _folder(workspace, make=False) as folder:
             descriptor = os.open(id, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS, dir_fd=folder)
-            try:
-                return read_at(descriptor, 0, MAX_UPLOAD)
-            finally:
-                os.close(descriptor)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(MAX_UPLOAD)
     except OSError:
         raise gone from None
 
@@ -187,18 +171,3 @@ def _folder(workspace: Path, *, make: bool) -> Generator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/uploads",
-        take_in,
-        "Take in an image for a message: the body is the file",
-        answer=Upload,
-        status=201,
-        errors=(413, 415, 507),
-        raw=True,
-        limit=MAX_UPLOAD,
-    ),
-)

@@ -10,19 +10,14 @@ import anyio.abc
 
 from lmagent.app.runner import Runner
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.index_feed import FeedWatcher, IndexFeed
+from lmagent.gateway.broadcast.index_feed import IndexFeed
 from lmagent.gateway.broadcast.stream import Flusher, SessionStream
 from lmagent.gateway.broadcast.watchers import Watcher
 from lmagent.store.log import EVENTS
 
 
 class Broadcast:
-    """The streams of a workspace's sessions, those open in this process and those read from their logs.
-
-    Attributes:
-        streams: the stream of each session that is open here or watched, by the session's id.
-        feed: the stream of all sessions together.
-    """
+    """The streams of the sessions that are open here or watched, and the feed of all sessions together."""
 
     def __init__(self, runner: Runner) -> None:
         self.streams: dict[str, SessionStream] = {}
@@ -42,30 +37,26 @@ class Broadcast:
 
     def end_all(self) -> None:
         for stream in list(self.streams.values()):
-            stream.stream.end()
+            stream.end()
         self.feed.stream.end()
 
     def end(self, session: str) -> None:
         """End the stream of a session that was deleted or cleared."""
         if (stream := self.streams.pop(session, None)) is not None:
-            stream.stream.end()
+            stream.end()
 
     def is_watched(self, session: str) -> bool:
-        return session in self.streams and bool(self.streams[session].stream.watchers)
+        return session in self.streams and bool(self.streams[session].watchers)
 
     @asynccontextmanager
     async def watch(self, session: str, after: int = 0) -> AsyncGenerator[Watcher]:
-        """Watch a session from the event after `after` on.
-
-        Raises:
-            SessionNotFound: no session has this id.
-        """
+        """Watch a session from the event after `after` on."""
         await self._runner.ready()
         self._runner.require(session)
         stream = self.stream(session)
         if not stream.is_heard and (here := self._runner.host.sessions.get(session)) is not None:
             stream.listen(here)
-        async with stream.stream.watch(after) as watcher:
+        async with stream.watch(after) as watcher:
             if not stream.is_heard:
                 self._follow(stream)
             try:
@@ -75,12 +66,8 @@ class Broadcast:
                 self._forget(session)
 
     @asynccontextmanager
-    async def watch_all(self, after: str = "") -> AsyncGenerator[FeedWatcher]:
-        """Watch all sessions from a cursor on, or from now on.
-
-        Raises:
-            Refusal: the index does not know the cursor.
-        """
+    async def watch_all(self, after: str = "") -> AsyncGenerator[Watcher]:
+        """Watch all sessions from a cursor on, or from now on."""
         await self._runner.ready()
         async with self.feed.watch(after) as watcher:
             yield watcher
@@ -88,7 +75,7 @@ class Broadcast:
     def stream(self, session: str) -> SessionStream:
         """Return the stream of a session; a new one if the last has ended and a slow watcher still reads it."""
         known = self.streams.get(session)
-        if known is None or known.stream.is_over:
+        if known is None or known.is_over:
             if known is not None:
                 known.deafen()
             known = self.streams[session] = SessionStream(session, self._root / session / EVENTS, self._flusher)
@@ -101,7 +88,7 @@ class Broadcast:
     def _session_released(self, session: str) -> None:
         if (stream := self.streams.get(session)) is not None:
             stream.deafen()
-            if stream.stream.watchers and not self._runner.is_ending:
+            if stream.watchers and not self._runner.is_ending:
                 self._follow(stream)
             else:
                 self._forget(session)
@@ -112,5 +99,5 @@ class Broadcast:
 
     def _forget(self, session: str) -> None:
         stream = self.streams.get(session)
-        if stream is not None and not (stream.stream.watchers or stream.is_heard):
+        if stream is not None and not (stream.watchers or stream.is_heard):
             self.streams.pop(session, None)

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError
-from lmagent.gateway.broadcast.frames import Frame, framed
-from lmagent.gateway.broadcast.watchers import Reader, Stream, Watcher
+from lmagent.gateway.broadcast.watchers import Frame, Reader, Stream, Watcher, framed
 from lmagent.gateway.http.errors import Refusal
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
@@ -34,39 +32,55 @@ BEGINNING = "0"
 """The cursor before all events of any index."""
 
 
-class Numbered(Struct, frozen=True):
-    """A recorded event of any session as JSON, and the cursor from which a watcher resumes."""
+class FeedStream(Stream):
+    """The stream of an index; `mark` names the index, whose numbers change when it is rebuilt."""
 
-    cursor: str
-    data: bytes
+    def __init__(self, root: Path, mark: str = "", last: int = 0) -> None:
+        super().__init__(last)
+        self.mark = mark
+        self._root = root
 
+    def reader(self, after: int) -> Reader:
+        number = after
 
-class FeedWatcher:
-    """A watcher of all sessions: an iterator of numbered events."""
+        def read() -> list[Frame]:
+            nonlocal number
+            with SessionIndex(self._root) as index:
+                while places := index.numbered(number, BATCH):
+                    number = places[-1].number
+                    if frames := self.frames(places):
+                        return frames
+            return []
 
-    def __init__(self, watching: Watcher, mark: str) -> None:
-        self._watching = watching
-        self._mark = mark
+        async def next_frames() -> Sequence[Frame]:
+            return await anyio.to_thread.run_sync(read)
 
-    def __aiter__(self) -> FeedWatcher:
-        return self
+        return next_frames
 
-    async def __anext__(self) -> Numbered:
-        return self._named(await anext(self._watching))
-
-    async def take(self) -> list[Numbered]:
-        """Return all available events after waiting for the first; empty at the end of the stream."""
-        return [self._named(frame) for frame in await self._watching.take()]
-
-    def _named(self, frame: Frame) -> Numbered:
-        return Numbered(f"{self._mark}-{frame.seq}", frame.data)
+    def frames(self, places: Sequence[EventPlace]) -> list[Frame]:
+        """Read the events from the logs, in a thread; deleted ones are left out."""
+        files: dict[str, int] = {}
+        found: list[Frame] = []
+        try:
+            for place in places:
+                try:
+                    if place.session not in files:
+                        files[place.session] = os.open(self._root / place.session / EVENTS, os.O_RDONLY)
+                    event = ev.decode(os.pread(files[place.session], place.size, place.start))
+                except (OSError, ValueError):
+                    continue
+                cursor = f"{self.mark}-{place.number}"
+                found.append(Frame(place.number, framed(event, place.session).data, cursor))
+        finally:
+            for fd in files.values():
+                os.close(fd)
+        return found
 
 
 class IndexFeed:
     def __init__(self, root: Path) -> None:
-        self.stream = Stream(self._reader, _nothing)
+        self.stream = FeedStream(root)
         self._root = root
-        self._mark: str = ""
         self._news = anyio.Event()
 
     def notice(self, event: ev.Event) -> None:
@@ -88,97 +102,49 @@ class IndexFeed:
 
     async def _look(self) -> None:
         while self.stream.watchers:
-            mark, last, places = await anyio.to_thread.run_sync(self._gained, self.stream.last)
-            self._take_mark(mark, last)
-            for frame in await anyio.to_thread.run_sync(self._frames, places):
-                self.stream.push(frame)
+            _, places = await self._gain(self.stream.last)
+            stream = self.stream
+            for frame in await anyio.to_thread.run_sync(stream.frames, places):
+                stream.push(frame)
             if places:
-                self.stream.last = max(self.stream.last, places[-1].number)
+                stream.last = max(stream.last, places[-1].number)
             if len(places) < BATCH:
                 return
 
-    def _take_mark(self, mark: str, last: int) -> None:
-        """Begin a new stream if the index was rebuilt: its numbers changed, so watchers have to reconnect."""
-        if mark != self._mark:
-            self.stream.end()
-            self.stream, self._mark = Stream(self._reader, _nothing, last), mark
+    async def _gain(self, after: int | None) -> tuple[int, list[EventPlace]]:
+        """Refresh the index; return its last number, and the next places after `after` (no places for None).
+
+        If the index was rebuilt, a new stream begins: the numbers changed, so watchers have to reconnect.
+        """
+        mark, last, places = await anyio.to_thread.run_sync(_gained, self._root, after)
+        if mark == self.stream.mark:
+            return last, places
+        self.stream.end()
+        self.stream = FeedStream(self._root, mark, last)
+        return last, []
 
     @asynccontextmanager
-    async def watch(self, after: str) -> AsyncGenerator[FeedWatcher]:
-        """Watch from a cursor on, which may be `BEGINNING`; without one, from now on.
-
-        Raises:
-            Refusal: the cursor is not of this index.
-        """
-        mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
-        self._take_mark(mark, last)
-        async with self.stream.watch(self._number(after, last)) as watching:
+    async def watch(self, after: str) -> AsyncGenerator[Watcher]:
+        """Watch from a cursor on, which may be `BEGINNING`; without one, from now on."""
+        number = await self.check(after)  # this may begin a new stream
+        async with self.stream.watch(number) as watching:
             self._news.set()
-            yield FeedWatcher(watching, mark)
+            yield watching
 
-    async def check(self, cursor: str) -> None:
-        """Raise `Refusal` for a cursor that is not of this index."""
-        mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
-        self._take_mark(mark, last)
-        self._number(cursor, last)
-
-    def _number(self, cursor: str, last: int) -> int:
-        if not cursor:
-            return last
-        if cursor == BEGINNING:
-            return 0
+    async def check(self, cursor: str) -> int:
+        """Return the number of a cursor, or raise `Refusal` if it is not of this index."""
+        last, _ = await self._gain(None)
+        if cursor in ("", BEGINNING):
+            return 0 if cursor else last
         mark, _, number = cursor.partition("-")
-        if mark != self._mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
+        if mark != self.stream.mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
             fix = "GET /api/events without a cursor sends new events only, after=0 all events"
             raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of this index", fix=fix)
         return int(number)
 
-    # --- reading, in threads ----------------------------------------------------------------------------------------
 
-    def _gained(self, after: int | None) -> tuple[str, int, list[EventPlace]]:
-        """Return the index's mark, its last number, and the next places after `after` (no places for None)."""
-        with SessionIndex(self._root) as index:
-            index.refresh()
-            mark, last = index.numbering()
-            return mark, last, [] if after is None else index.numbered(after, BATCH)
-
-    def _reader(self, after: int) -> Reader:
-        number = after
-
-        def read() -> list[Frame]:
-            nonlocal number
-            with SessionIndex(self._root) as index:
-                while places := index.numbered(number, BATCH):
-                    number = places[-1].number
-                    if frames := self._frames(places):
-                        return frames
-            return []
-
-        async def next_frames() -> Sequence[Frame]:
-            return await anyio.to_thread.run_sync(read)
-
-        return next_frames
-
-    def _frames(self, places: Sequence[EventPlace]) -> list[Frame]:
-        """Read the events from the logs; deleted ones are left out."""
-        files: dict[str, int] = {}
-        found: list[Frame] = []
-        try:
-            for place in places:
-                try:
-                    if place.session not in files:
-                        files[place.session] = os.open(self._root / place.session / EVENTS, os.O_RDONLY)
-                    line = os.pread(files[place.session], place.size, place.start)
-                    event = ev.decode(line)
-                except (OSError, ValueError):
-                    continue
-                found.append(Frame(place.number, framed(event, place.session).data))
-        finally:
-            for fd in files.values():
-                os.close(fd)
-        return found
-
-
-def _nothing() -> list[Frame]:
-    """Return no frames besides the recorded ones."""
-    return []
+def _gained(root: Path, after: int | None) -> tuple[str, int, list[EventPlace]]:
+    with SessionIndex(root) as index:
+        index.refresh()
+        mark, last = index.numbering()
+        return mark, last, [] if after is None else index.numbered(after, BATCH)

@@ -1,8 +1,4 @@
-"""SessionStream: the stream of one session, whichever process writes it.
-
-An open session is listened to; other sessions are read from their logs, as other processes append to them. Pieces of
-text that arrive within one beat are joined.
-"""
+"""SessionStream: the events of one session: of its listeners if it is open here, otherwise read from its log."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.frames import Frame, framed
-from lmagent.gateway.broadcast.watchers import Reader, Stream
+from lmagent.gateway.broadcast.watchers import Frame, Reader, Stream, framed
 from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
 BEAT = 0.015
@@ -54,9 +49,9 @@ class Flusher:
         self._news = anyio.Event()
         self._beaten = 0.0
 
-    def wants(self, channel: SessionStream) -> None:
+    def wants(self, stream: SessionStream) -> None:
         """Flush a stream with the next beat."""
-        self._ready.append(channel)
+        self._ready.append(stream)
         self._news.set()
 
     async def run(self) -> None:
@@ -66,16 +61,16 @@ class Flusher:
             await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
             self._beaten = time.monotonic()
             self._news, ready, self._ready = anyio.Event(), self._ready, []
-            for channel in ready:
-                channel.flush()
+            for stream in ready:
+                stream.flush()
 
 
-class SessionStream:
+class SessionStream(Stream):
     """The stream of one session; `last` is the `seq` of the last event known to be recorded."""
 
     def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
+        super().__init__(last)
         self.session = session
-        self.stream = Stream(self._reader, self._joined, last)
         self.is_followed = False
         self._log = log
         self._flusher = flusher
@@ -96,7 +91,7 @@ class SessionStream:
         """Take the events from the session, which was opened here."""
         self.deafen()
         self._stop = session.listen(self.take)
-        self.stream.moved(session.state.seq)
+        self.moved(session.state.seq)
 
     def deafen(self) -> None:
         """Stop listening: the session was closed here."""
@@ -112,22 +107,22 @@ class SessionStream:
         if self.is_followed:
             return
         self.is_followed = True
-        tail, pause = LogTail(self._log, self.stream.last, self._known(self.stream.last)), POLL
+        tail, pause = LogTail(self._log, self.last, self._known(self.last)), POLL
         try:
-            while self.stream.watchers and not self.is_heard and not self.stream.is_over:
+            while self.watchers and not self.is_heard and not self.is_over:
                 found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
                 if self.is_heard:
                     break  # the session itself is ahead of the log
                 for event in found:
-                    self.stream.push(framed(event, self.session))
+                    self.push(framed(event, self.session))
                 self._remember(tail)
                 pause = POLL if found else min(SLOWEST, pause * 1.2)
                 if not found and not self._log.exists():
-                    self.stream.end()
+                    self.end()
                 if not found:
                     await anyio.sleep(pause)
         except OSError:
-            self.stream.end()  # the log cannot be read: watchers come back and receive the error
+            self.end()  # the log cannot be read: watchers come back and receive the error
         finally:
             self.is_followed = False
 
@@ -138,7 +133,7 @@ class SessionStream:
         if isinstance(event, ev.SubagentEvent):
             self._note_child(event)
         if not isinstance(event, Live):
-            if event.seq > self.stream.last:  # a waiting approval is repeated for late watchers, and known here
+            if event.seq > self.last:  # a waiting approval is repeated for late watchers, and known here
                 self.flush()
                 self._forget_said(event)
                 self._push(event)
@@ -152,10 +147,10 @@ class SessionStream:
             self._push(event)
 
     def _push(self, event: ev.Event) -> None:
-        if self.stream.watchers:
-            self.stream.push(framed(event, self.session))
+        if self.watchers:
+            self.push(framed(event, self.session))
         else:
-            self.stream.last = event.seq or self.stream.last
+            self.last = event.seq or self.last
 
     def _keep(self, key: Key, event: ev.EphemeralEvent) -> None:
         text = _text(event)
@@ -163,7 +158,7 @@ class SessionStream:
             _add(self._said, key, event, text)
             if key[0] == "output":
                 _shorten(self._said[key])
-        if self.stream.watchers:
+        if self.watchers:
             if not self._waiting:
                 self._flusher.wants(self)
             _add(self._waiting, key, event, text)
@@ -173,11 +168,11 @@ class SessionStream:
         if self._waiting:
             pieces, self._waiting = self._waiting, {}
             for piece in pieces.values():
-                self.stream.push(framed(piece.joined(), self.session))
+                self.push(framed(piece.joined(), self.session))
 
     # --- late watchers ----------------------------------------------------------------------------------------------
 
-    def _joined(self) -> list[Frame]:
+    def joined(self) -> list[Frame]:
         """Return the text of the running step, joined by kind, and the open approvals of sub-agents."""
         self.flush()
         events = [*self._asked.values(), *(piece.joined() for piece in self._said.values())]
@@ -213,7 +208,7 @@ class SessionStream:
 
     # --- recorded events --------------------------------------------------------------------------------------------
 
-    def _reader(self, after: int) -> Reader:
+    def reader(self, after: int) -> Reader:
         tail = LogTail(self._log, after, self._known(after))
 
         def read() -> list[Frame]:

@@ -6,13 +6,15 @@ the check that it has caught up and the first frame, so there is no gap; frames 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
+import msgspec
+from msgspec import Struct
 
-from lmagent.gateway.broadcast.frames import Frame
+from lmagent.core import events as ev
 
 MOST_FRAMES = 4096
 """Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame."""
@@ -20,45 +22,60 @@ MOST_FRAMES = 4096
 MOST_BYTES = 8_000_000
 """The same in bytes."""
 
+
+class Frame(Struct, frozen=True):
+    """An outgoing event as JSON, encoded once for all watchers; `cursor` is its place among those of all sessions."""
+
+    seq: int
+    data: bytes
+    cursor: str = ""
+
+
 Reader = Callable[[], Awaitable[Sequence[Frame]]]
 """Returns the next recorded frames on each call; empty at the end."""
 
 
-class Watcher:
-    """One watcher's position in a stream: an iterator of frames that ends with the stream or when it is cut off.
+def framed(event: ev.Event, session: str) -> Frame:
+    """Return the frame of an event in the stream of `session`."""
+    if isinstance(event, ev.SessionCreated | ev.SessionForked):  # a copy still names the session it was copied from
+        return Frame(event.seq, ev.encode(msgspec.structs.replace(event, session=session)))
+    try:
+        line = ev.encode(event)
+    except UnicodeEncodeError:  # half of a surrogate pair, as a model may write
+        line = msgspec.json.encode(_whole(msgspec.to_builtins(event)))
+    return Frame(event.seq, b'%b,"session":"%b"}' % (line[:-1], session.encode()))
 
-    Attributes:
-        at: `seq` of the last recorded frame that it received.
-        lagged: it was cut off because it did not read.
-    """
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        pairs: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return {_whole(key): _whole(item) for key, item in pairs.items()}
+    if isinstance(value, list | tuple):
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        return [_whole(item) for item in items]
+    return value
+
+
+class Watcher:
+    """One watcher's position in a stream; `lagged`: it was cut off because it did not read."""
 
     def __init__(self, stream: Stream, after: int) -> None:
         self.at = after
         self.lagged = False
         self._stream = stream
         self._read = stream.reader(after)
-        self._queue: deque[Frame] = deque()
+        self._queue: list[Frame] = []
         self._size = 0
         self._live = False
         self._news = anyio.Event()
 
-    def __aiter__(self) -> Watcher:
-        return self
-
-    async def __anext__(self) -> Frame:
-        if not self._queue:
-            self._queue.extend(await self.take())
-            if not self._queue:
-                raise StopAsyncIteration
-        return self._queue.popleft()
-
     async def take(self) -> list[Frame]:
-        """Return all available frames after waiting for the first; empty at the end of the stream."""
+        """Return all available frames after waiting for the first; empty at the end, or if it was cut off."""
         while True:
             if self._queue:
-                frames = list(self._queue)
-                self._queue.clear()
-                self._size = 0
+                frames, self._queue, self._size = self._queue, [], 0
                 return frames
             if self.lagged or self._stream.is_over:
                 return []
@@ -91,7 +108,7 @@ class Watcher:
         if len(self._queue) > MOST_FRAMES or self._size > MOST_BYTES:
             self.lagged = True
             self._queue.clear()
-            self._stream.leave(self)
+            self._stream.watchers.discard(self)
         self._news.set()
 
     def fall_behind(self) -> None:
@@ -105,20 +122,20 @@ class Watcher:
 
 
 class Stream:
-    """A stream of frames.
+    """A stream of frames; `last` is the `seq` of the last recorded one."""
 
-    Args:
-        reader: makes a reader of the frames recorded after a `seq`.
-        joined: flushes waiting text, then returns the unrecorded frames for a watcher that has caught up.
-        last: `seq` of the last recorded frame.
-    """
-
-    def __init__(self, reader: Callable[[int], Reader], joined: Callable[[], list[Frame]], last: int = 0) -> None:
-        self.reader = reader
-        self.joined = joined
+    def __init__(self, last: int = 0) -> None:
         self.last = last
         self.is_over = False
         self.watchers: set[Watcher] = set()
+
+    def reader(self, after: int) -> Reader:
+        """Return a reader of the frames recorded after a `seq`."""
+        raise NotImplementedError
+
+    def joined(self) -> list[Frame]:
+        """Flush waiting text, then return the unrecorded frames for a watcher that has caught up."""
+        return []
 
     def push(self, frame: Frame) -> None:
         """Hand a frame to all watchers."""
@@ -139,9 +156,6 @@ class Stream:
         for watcher in self.watchers:
             watcher.wake()
 
-    def leave(self, watcher: Watcher) -> None:
-        self.watchers.discard(watcher)
-
     @asynccontextmanager
     async def watch(self, after: int) -> AsyncGenerator[Watcher]:
         """Watch the frames after `after`."""
@@ -150,4 +164,4 @@ class Stream:
         try:
             yield watcher
         finally:
-            self.leave(watcher)
+            self.watchers.discard(watcher)

@@ -1,11 +1,7 @@
 """Anew: `clear` begins a new conversation under the session's id; the old one is kept under another id.
 
-The way of working belongs to the session, so deep work remains deep work.
-
-The old log is copied to its new id, whole and atomically, before a new log atomically takes its place (`store/anew`). A
-crash in between leaves both, and the conversation unchanged; nothing was answered yet. The numbers of the new log
-follow those of the old one, so a client that comes back receives all of it; the first event says that earlier events do
-not belong to it.
+The old log is copied, whole and atomically, before a new log atomically takes its place (`store/anew`): a crash in
+between leaves both. The numbers continue, so a client that comes back receives all of the new log.
 """
 
 from __future__ import annotations
@@ -39,10 +35,6 @@ async def begin_anew(gateway: Gateway, session: str) -> str:
 
     Returns:
         The id of the old conversation; empty if the session had none.
-
-    Raises:
-        SessionBusy: another process or a running sub-agent has it; it is unchanged.
-        StoreError: the log cannot be copied.
     """
     while (other := gateway.renewed.get(session)) is not None:
         await other.wait()
@@ -72,7 +64,7 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
             aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
             log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
             if (old := gateway.broadcast.streams.pop(session, None)) is not None:
-                ending.callback(old.stream.end)  # watchers then find the new conversation, even if the rest fails
+                ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
             gateway.views.forget(session)
             try:
                 known = await gateway.runner.open_log(log)

@@ -18,9 +18,11 @@ from lmagent.engine.worktext import counted
 from lmagent.gateway.compat.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.http.route import Call, Routes, json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
+
+ROUTES = Routes()
 
 
 class Chat(Struct, frozen=True):
@@ -39,13 +41,6 @@ class Chat(Struct, frozen=True):
     approval_timeout: Annotated[float, Meta(gt=0, le=86_400)] | None = None
 
 
-class ChatUsage(Struct, frozen=True):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    cached_tokens: int
-
-
 class ChatAnswer(Struct, frozen=True):
     """The result of a message.
 
@@ -59,33 +54,21 @@ class ChatAnswer(Struct, frozen=True):
     session_id: str
     mode: Mode
     iterations: int
-    usage: ChatUsage
+    usage: dict[str, int]
     model: str
     outcome: str
     plan: Plan | None = None
 
 
 class HistoryQuery(Struct, frozen=True):
-    """A page of messages.
-
-    Attributes:
-        limit: at most so many, the newest.
-        before: only messages before this one: the `first` of the previous page.
-    """
+    """The newest messages; with `before`, the `first` of the previous page, those before it."""
 
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
     before: Annotated[int, Meta(ge=0)] | None = None
 
 
 class HistoryMessage(Struct, frozen=True, omit_defaults=True):
-    """A message of a conversation.
-
-    Attributes:
-        role: user, assistant or tool.
-        timestamp: Unix seconds.
-        tool_call_id: the call whose result this is.
-        tool: the tool whose result this is.
-    """
+    """A message of a conversation: of the user, of the assistant, or the result of a tool's call."""
 
     role: str
     content: str
@@ -97,12 +80,7 @@ class HistoryMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class History(Struct, frozen=True):
-    """A page of a conversation, the oldest message first.
-
-    Attributes:
-        more: whether there are older messages; ask for them with `before` = `first`.
-        first: index of the first message in the conversation, from 0.
-    """
+    """A page of a conversation, the oldest message first; `before` = `first` gets those before it."""
 
     session_id: str
     messages: tuple[HistoryMessage, ...]
@@ -120,9 +98,10 @@ class TaskList(Struct, frozen=True):
 # --- chat -------------------------------------------------------------------------------------------------------------
 
 
-async def chat(call: Call) -> Response:
+@ROUTES.post("/api/chat/{session}", "Send a message and wait for the answer", answer=ChatAnswer)
+async def chat(call: Call, body: Chat) -> Response:
     """Send a message and wait for the end of its turn. If the client leaves, the turn continues."""
-    gateway, session, body = call.gateway, call.path["session"], call.body
+    gateway, session = call.gateway, call.path["session"]
     input = await _accept(gateway, session, body)
     patience = body.approval_timeout or approval_patience(gateway)
     answer = await while_there(call.request, lambda: _answered(gateway, session, input, patience))
@@ -138,33 +117,26 @@ async def _accept(gateway: Gateway, session: str, body: Chat) -> ev.InputReceive
 
 
 async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, patience: float) -> ChatAnswer:
+    """Follow the turn, and the work on its plan if the settings approve that."""
     spent, plan, steps, following = Spent(), None, 0, input
     while True:
-        end, proposed = await _ended(gateway, session, following, patience, spent)
-        plan = proposed.plan if proposed is not None else plan
-        begun = None
-        if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved by the settings
-            begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
+        proposed = end = None
+        async with aclosing(followed(gateway, session, following, patience=patience)) as events:
+            async for event in events:
+                spent.take(event)
+                proposed = event if isinstance(event, ev.PlanProposed) else proposed
+                end = event if isinstance(event, ev.TurnFinished) else end
+        assert end is not None, "a turn that is followed ends"
         steps, spent.steps = steps + spent.steps, 0  # each turn counts its own steps
+        begun = None
+        if proposed is not None:
+            plan = proposed.plan
+            if (end.outcome, end.cause) == ("done", "plan"):
+                begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
         if begun is None:
             spent.steps = steps
             return await _answer(gateway, session, end, spent, plan)
         following = begun
-
-
-async def _ended(
-    gateway: Gateway, session: str, input: ev.InputReceived, patience: float, spent: Spent
-) -> tuple[ev.TurnFinished, ev.PlanProposed | None]:
-    """Return how the turn of an input ended, and the plan that it made."""
-    proposed = None
-    async with aclosing(followed(gateway, session, input, patience=patience)) as events:
-        async for event in events:
-            spent.take(event)
-            if isinstance(event, ev.PlanProposed):
-                proposed = event
-            if isinstance(event, ev.TurnFinished):
-                return event, proposed
-    raise AssertionError("a turn that is followed ends")
 
 
 async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
@@ -177,7 +149,7 @@ async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: S
         session_id=session,
         mode=mode_of(work),
         iterations=spent.steps,
-        usage=ChatUsage(**usage_of(spent)),
+        usage=usage_of(spent),
         model=spent.model,
         outcome=end.outcome,
         plan=plan,
@@ -187,9 +159,10 @@ async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: S
 # --- history and tasks ------------------------------------------------------------------------------------------------
 
 
-async def show_history(call: Call) -> History:
+@ROUTES.get("/api/sessions/{session}/history", "The messages of a session")
+async def show_history(call: Call, query: HistoryQuery) -> History:
     """Return the whole conversation with tool results, messages from before a compaction included."""
-    session, query = call.path["session"], call.query
+    session, query = call.path["session"], query
     messages = (await to_thread.run_sync(_history, call.gateway.host.store, session))[: query.before]
     first = max(0, len(messages) - query.limit)
     return History(session, tuple(messages[first:]), first > 0, first)
@@ -207,16 +180,8 @@ def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
             ):
                 found.append(_message(event, inputs.get(event.input or "")))
             case ev.ToolFinished():
-                found.append(
-                    HistoryMessage(
-                        "tool",
-                        event.content,
-                        event.ts,
-                        tool_call_id=event.call_id,
-                        tool=event.tool,
-                        success=event.status == "ok",
-                    )
-                )
+                is_ok = event.status == "ok"
+                found.append(HistoryMessage("tool", event.content, event.ts, (), event.call_id, event.tool, is_ok))
             case _:
                 pass
     return found
@@ -230,6 +195,7 @@ def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryM
     return HistoryMessage(event.message.role, message.text, said.ts, tool_calls=told)
 
 
+@ROUTES.get("/api/sessions/{session}/tasks", "Tasks of a session")
 async def show_tasks(call: Call) -> TaskList:
     """Return the session's tasks: of deep work, of a plan, and the model's own list."""
     session = call.path["session"]
@@ -239,11 +205,7 @@ async def show_tasks(call: Call) -> TaskList:
 
 
 async def state_of(gateway: Gateway, session: str) -> SessionState:
-    """Return a session's state, read from its log if it is not open here.
-
-    Raises:
-        SessionNotFound: no session has this id.
-    """
+    """Return a session's state, read from its log if it is not open here."""
     if (known := gateway.runner.usable(session)) is not None:
         return known.session.state
     return await to_thread.run_sync(_folded, gateway.host.store, session)
@@ -254,26 +216,3 @@ def _folded(store: JsonlStore, session: str) -> SessionState:
     for event in store.read(session):
         state.apply(event)
     return state
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/chat/{session}",
-        chat,
-        "Send a message and wait for the answer",
-        body=Chat,
-        answer=ChatAnswer,
-        errors=(409, 502, 503),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/history",
-        show_history,
-        "The messages of a session",
-        HistoryQuery,
-        answer=History,
-        errors=(404,),
-    ),
-    Route("GET", "/api/sessions/{session}/tasks", show_tasks, "Tasks of a session", answer=TaskList, errors=(404,)),
-)

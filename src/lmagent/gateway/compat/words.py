@@ -37,10 +37,7 @@ def mode_of(work: WorkState) -> Mode:
 
 
 def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None:
-    """Return the command that sets the mode from now on; None if the session has it.
-
-    A running turn is not planned halfway: the next message is, see `way_of`.
-    """
+    """Return the command that sets the mode from now on; None if the session has it."""
     work = session.state.work
     if mode == "bounded":
         return None if work.mode == "bounded" else SetWork(mode="bounded")
@@ -97,14 +94,9 @@ def tasks_of(tasks: Iterable[Task]) -> list[Told]:
     ]
 
 
-def usage_of(spent: Spent) -> Told:
-    total = spent.prompt + spent.completion
-    return {
-        "prompt_tokens": spent.prompt,
-        "completion_tokens": spent.completion,
-        "total_tokens": total,
-        "cached_tokens": spent.cached,
-    }
+def usage_of(spent: Spent) -> dict[str, int]:
+    told = {"prompt_tokens": spent.prompt, "completion_tokens": spent.completion, "cached_tokens": spent.cached}
+    return {**told, "total_tokens": spent.prompt + spent.completion}
 
 
 class Telling:

@@ -1,7 +1,6 @@
-"""Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once.
+"""Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once; and the routes for that.
 
 Token, cookie key and the numbers of revoked cookies are files in the user's data folder, readable by their owner alone.
-A cookie holds only its time and its own number.
 """
 
 from __future__ import annotations
@@ -16,15 +15,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from lmagent import __version__
 from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Routes, json
 from lmagent.gateway.http.tries import Tries
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_new, write_whole
 
+ROUTES = Routes()
 Caller = Literal["page", "token", "anyone"]
 """The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes)."""
 
@@ -78,15 +82,9 @@ class Access:
         self._monotonic = monotonic
         self._tries = Tries(monotonic)
         self._links: dict[bytes, float] = {}
-        self._returned: frozenset[str] = frozenset()
-        self._read_at: tuple[int, int] | None = None
 
     def caller(self, authorization: bytes, cookies: Mapping[str, str]) -> Caller:
-        """Return the sender of these headers. A bearer token counts before any cookie.
-
-        Raises:
-            StoreError: the revoked cookies cannot be read.
-        """
+        """Return the sender of these headers. A bearer token counts before any cookie."""
         if authorization:
             scheme, _, given = authorization.partition(b" ")
             return "token" if scheme.lower() == b"bearer" and same(given.strip(), self.token.encode()) else "anyone"
@@ -96,9 +94,6 @@ class Access:
         """Return the `Set-Cookie` values for a correct PIN: the device's, then the login's.
 
         A device that has logged in before has tries of its own.
-
-        Raises:
-            Refusal: the PIN is wrong (401), or there were too many tries (429).
         """
         device = cookies.get(DEVICE_COOKIE, "")
         device = device if self._is_signed("device", device, DEVICE_AGE) else ""
@@ -125,11 +120,7 @@ class Access:
         return ticket
 
     def follow(self, ticket: str) -> tuple[str, str]:
-        """Return the `Set-Cookie` values for a ticket, as `login` does.
-
-        Raises:
-            Refusal: the ticket is used, expired or unknown (404).
-        """
+        """Return the `Set-Cookie` values for a ticket, as `login` does."""
         ends = self._links.pop(_digest(ticket.encode()), 0.0)
         if self._monotonic() > ends:
             text = f"this link was used before, or is older than {LINK:.0f} s"
@@ -137,11 +128,7 @@ class Access:
         return self._let_in()
 
     def logout(self, cookies: Mapping[str, str]) -> str:
-        """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it.
-
-        Raises:
-            StoreError: the revocation cannot be recorded; the cookie still counts.
-        """
+        """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it."""
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
             _append(self._keys.returned, f"{value.partition('~')[0]}\n")
@@ -166,26 +153,18 @@ class Access:
         return self._clock() - int(body.partition(".")[0], 16) < age
 
     def _is_ours(self, value: str) -> bool:
-        return self._is_signed("cookie", value, AGE) and value.partition("~")[0] not in self._given_back()
+        return self._is_signed("cookie", value, AGE) and not self._is_revoked(value.partition("~")[0])
 
-    def _given_back(self) -> frozenset[str]:
-        """Return the numbers of revoked cookies, those of the user's other gateways included.
-
-        Raises:
-            StoreError: they cannot be read, so no cookie counts.
-        """
+    def _is_revoked(self, number: str) -> bool:
+        """Tell whether a cookie was revoked, also by another gateway of the user."""
         file = self._keys.returned
         try:
-            stat = file.stat()
-            if (stat.st_size, stat.st_mtime_ns) != self._read_at:
-                self._returned = frozenset(file.read_text("utf-8", "replace").split())
-                self._read_at = stat.st_size, stat.st_mtime_ns
+            return number in file.read_text("utf-8", "replace").split()
         except FileNotFoundError:
-            return frozenset()
+            return False
         except OSError as error:
             fix = "look at its owner and mode; programs with the token are let in"
             raise StoreError(f"{file} cannot be read: {error.strerror}", fix=fix) from None
-        return self._returned
 
     def _cookie(self, name: str, value: str, age: int, path: str = "/") -> str:
         secure = "; Secure" if self._secure else ""
@@ -209,10 +188,6 @@ def keys_in(folder: Path, token: str = "") -> Keys:
     """Return the keys in `folder`; missing ones are created.
 
     A `token` from the settings is used but not saved.
-
-    Raises:
-        ConfigError: the token has characters that a request cannot carry.
-        StoreError: the keys cannot be read or saved.
     """
     if token and (not token.isascii() or not token.isprintable() or " " in token):
         raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
@@ -229,7 +204,7 @@ def _kept(file: Path, fresh: str) -> str:
         make_private(file.parent)
         if not (known := _read(file)):
             draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-            _write(draft, fresh)
+            write_new(draft, fresh.encode())
             try:
                 with suppress(FileExistsError):
                     os.link(draft, file)
@@ -237,9 +212,8 @@ def _kept(file: Path, fresh: str) -> str:
                 draft.unlink(missing_ok=True)
             known = _read(file)
     except OSError as error:
-        raise StoreError(
-            f"{file} cannot be kept: {error.strerror}", fix="look at the folder's owner and mode"
-        ) from None
+        fix = "look at the folder's owner and mode"
+        raise StoreError(f"{file} cannot be kept: {error.strerror}", fix=fix) from None
     if not known:
         raise StoreError(f"{file} is empty", fix="remove it: it is made anew, and browsers have to log in again")
     return known
@@ -255,12 +229,6 @@ def _read(file: Path) -> str:
         return ""
 
 
-def _write(file: Path, text: str) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE), "wb") as made:
-        write_whole(made.fileno(), text.encode())
-        os.fsync(made.fileno())
-
-
 def _append(file: Path, line: str) -> None:
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
@@ -271,3 +239,74 @@ def _append(file: Path, line: str) -> None:
             os.close(fd)
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error.strerror}", fix="free some disk, then try again") from None
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+class Login(Struct, frozen=True):
+    """The PIN, as `lmagent web` printed it."""
+
+    pin: Annotated[str, Meta(max_length=256)]
+
+
+class Done(Struct, frozen=True):
+    ok: bool = True
+
+
+class Me(Struct, frozen=True):
+    """The caller, and the gateway's version, workspace, model server and defaults of new sessions."""
+
+    caller: Caller
+    version: str
+    workspace: str
+    model: str
+    mode: PermissionMode
+    endpoint: str
+    models_url: bool
+
+
+@ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000)
+async def _login(call: Call, body: Login) -> Response:
+    request, answer = call.request, json(Done())
+    address = request.client.host if request.client is not None else ""
+    for cookie in call.access.login(body.pin, address, request.cookies):
+        answer.headers.append("set-cookie", cookie)
+    return answer
+
+
+@ROUTES.post("/api/logout", "Log the browser out", answer=Done)
+async def _logout(call: Call) -> Response:
+    answer = json(Done())
+    answer.headers["set-cookie"] = call.access.logout(call.request.cookies)
+    return answer
+
+
+@ROUTES.get("/open/{ticket}", "Log a browser in by a link that works once", status=303, media="text/html", is_open=True)
+async def _open(call: Call) -> Response:
+    if call.request.method == "HEAD":  # a link preview must not use the link up
+        return Response(media_type="text/html")
+    try:
+        cookies = call.access.follow(call.path["ticket"])
+    except Refusal as refusal:
+        if "text/html" not in call.request.headers.get("accept", ""):
+            raise
+        page = f"<!doctype html><title>lmagent</title><p>{refusal.message}. <a href='/'>Enter the PIN</a></p>"
+        return HTMLResponse(page, refusal.status)
+    answer = RedirectResponse("/", 303)
+    for cookie in cookies:
+        answer.headers.append("set-cookie", cookie)
+    return answer
+
+
+@ROUTES.get("/healthz", "Say that the gateway answers", media="text/plain", is_open=True)
+async def _health(_: Call) -> Response:
+    return PlainTextResponse("ok")  # open to anyone, so it says nothing else
+
+
+@ROUTES.get("/api/me", "Say who asks, and what serves")
+async def _me(call: Call) -> Me:
+    host = call.gateway.host
+    workspace, settings = str(host.workspace), host.settings
+    facts = (host.agent.model, settings.permission_mode, settings.endpoint, host.replay is None)
+    return Me(call.caller, __version__, workspace, *facts)

@@ -20,11 +20,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets import http11
 
 from lmagent.core.errors import ungrouped
-from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
+from lmagent.gateway.http.connections import Caps, Connection, Connections, Knock, raise_limit
 from lmagent.gateway.http.errors import Refusal, status_of
 from lmagent.gateway.http.guard import MAX_HEAD, PROTECTION, App
 from lmagent.gateway.http.route import told
-from lmagent.gateway.http.tls import Knock
 
 if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
@@ -300,10 +299,7 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     started: Callable[[Serving], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set.
-
-    The bound `listener` is closed at the end; `started` is called with the server before it begins.
-    """
+    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set, then close the bound `listener`."""
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             server = Serving(app, gateway, tasks, limits, tls)

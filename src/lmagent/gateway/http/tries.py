@@ -16,12 +16,7 @@ Clock = Callable[[], float]
 
 
 class Rate(Struct, frozen=True):
-    """A limit: `burst + t / every` times in `t` seconds.
-
-    Attributes:
-        burst: most at once.
-        every: seconds until there is one more.
-    """
+    """A limit: at most `burst` at once, and one more every `every` seconds."""
 
     burst: int
     every: float
@@ -70,65 +65,48 @@ class TriesBudget:
         return not self.wait() and self._left >= self._rate.burst
 
 
-class Shares:
-    """A common budget, and a share of it for each client.
+class Tries:
+    """The tries of a server's PIN: at most 25 in ten seconds.
 
-    Only clients with a used share are remembered, so their number is bounded by the common budget, however many
+    Only clients with a used share are remembered, so their number is bounded by the common budgets, however many
     addresses an attacker has.
     """
 
-    def __init__(self, whole: Rate, share: Rate, clock: Clock = time.monotonic) -> None:
-        self._whole = TriesBudget(whole, clock)
-        self._share = share
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
+        self._strangers = TriesBudget(STRANGERS, clock)
+        self._devices = TriesBudget(DEVICES, clock)
         self._used: dict[str, TriesBudget] = {}
 
     def __len__(self) -> int:
         return len(self._used)
 
-    def take(self, who: str) -> float:
-        """Take a try of a client's share; return 0, or the seconds until there is one."""
-        own = self._used.get(who) or TriesBudget(self._share, self._clock)
-        if wait := own.wait() or self._whole.take():
-            return wait
-        own.take()
-        for other in [other for other, budget in self._used.items() if budget.is_whole]:
-            del self._used[other]
-        self._used[who] = own
-        return 0.0
-
-    def give_back(self, who: str) -> None:
-        self._whole.give_back()
-        if (own := self._used.get(who)) is not None:
-            own.give_back()
-
-
-class Tries:
-    """The tries of a server's PIN: at most 25 in ten seconds."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._strangers = Shares(STRANGERS, ADDRESS, clock)
-        self._devices = Shares(DEVICES, DEVICE, clock)
-
-    def __len__(self) -> int:
-        return len(self._strangers) + len(self._devices)
-
     def take(self, address: str, device: str) -> float:
         """Take a try; return 0, or the seconds until there is one. `device` is empty unless its cookie is valid."""
-        return self._devices.take(device) if device else self._strangers.take(network_of(address))
+        common, own = self._budgets(address, device)
+        if wait := own.wait() or common.take():
+            return wait
+        own.take()
+        self._used = {who: budget for who, budget in self._used.items() if not budget.is_whole}
+        self._used[self._name(address, device)] = own
+        return 0.0
 
     def give_back(self, address: str, device: str) -> None:
-        if device:
-            self._devices.give_back(device)
-        else:
-            self._strangers.give_back(network_of(address))
+        for budget in self._budgets(address, device):
+            budget.give_back()
+
+    def _budgets(self, address: str, device: str) -> tuple[TriesBudget, TriesBudget]:
+        """Return the common budget and the client's share of it."""
+        own = self._used.get(self._name(address, device))
+        common, share = (self._devices, DEVICE) if device else (self._strangers, ADDRESS)
+        return common, own or TriesBudget(share, self._clock)
+
+    def _name(self, address: str, device: str) -> str:
+        return f"device {device}" if device else network_of(address)
 
 
 def network_of(address: str) -> str:
-    """Return the network that an address counts as: itself, or the /64 of an IPv6 address (RFC 4291, 2.5.4).
-
-    Text that is not an address, such as the name of a local socket, counts as "".
-    """
+    """Return the network of an address: itself, or its /64 (RFC 4291, 2.5.4); "" for text that is no address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
