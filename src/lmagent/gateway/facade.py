@@ -48,11 +48,8 @@ from lmagent.gateway.turns import Spent, approval_patience, followed, named, rai
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
-AGENT = "agent/lmagent"
-"""The agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME."""
-
-STARTED = time.time()
-"""Start of this process. Turns that ended earlier were answered by another process."""
+AGENT = "agent/lmagent"  # the agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME
+STARTED = time.time()  # start of this process. Turns that ended earlier were answered by another process.
 
 
 def error_of(error: Exception) -> dict[str, Any]:
@@ -71,19 +68,12 @@ ROUTES = Routes()
 
 
 class CompletionOptions(Struct, frozen=True):
-    """The options in the headers.
+    """The options in the headers."""
 
-    Attributes:
-        session: `X-Session`; empty for a new one.
-        interrupts: `X-Session-Interrupt: 1`: a client that leaves interrupts the turn.
-        patience: `X-Approval-Timeout`, seconds.
-        is_retry: `X-Stainless-Retry-Count`: OpenAI's own clients mark a repeated request.
-    """
-
-    session: str
-    interrupts: bool
-    patience: float
-    is_retry: bool
+    session: str  # `X-Session`; empty for a new one
+    interrupts: bool  # `X-Session-Interrupt: 1`: a client that leaves interrupts the turn
+    patience: float  # `X-Approval-Timeout`, seconds
+    is_retry: bool  # `X-Stainless-Retry-Count`: OpenAI's own clients mark a repeated request
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

@@ -15,23 +15,20 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import MAX_BODY as MAX_TEXT
 from lmagent.gateway.http.route import decode
 
-MAX_IMAGES = 40_000_000
-"""Bytes of all images of a request in base64."""
+MAX_IMAGES = 40_000_000  # bytes of all images of a request in base64
 
+# Bytes of a request. Some clients write a slash as two characters, or a plus or a slash as six (RFC 8259, section 7);
+# two of 64 base64 characters are affected.
 MAX_REQUEST = MAX_TEXT + MAX_IMAGES + MAX_IMAGES // 6
-"""Bytes of a request. Some clients write a slash as two characters, or a plus or a slash as six (RFC 8259, section 7);
-two of 64 base64 characters are affected.
-"""
 
+# The speakers' names for the agent.
 ROLES = {"system": "instructions", "developer": "instructions", "user": "user", "assistant": "you", "tool": "a tool"}
-"""The speakers' names for the agent."""
 
 Delta = tuple[Literal["content", "reasoning_content"], str]
 
 _DATA_URL = re.compile(r"data:[^,;]*(?:;[^,;]*)*;base64,", re.IGNORECASE)
 _NOTHING = (b"", b"null", b"[]")
-_LINE = 160
-"""Characters of a line about a call."""
+_LINE = 160  # characters of a line about a call
 
 
 # --- the request ------------------------------------------------------------------------------------------------------

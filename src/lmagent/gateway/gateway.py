@@ -25,8 +25,7 @@ from lmagent.store.log import EVENTS
 
 T = TypeVar("T")
 
-SURFACE = "web"
-"""The gateway's name in the log."""
+SURFACE = "web"  # the gateway's name in the log
 
 
 class Gateway:
@@ -104,8 +103,7 @@ class Gateway:
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
-KEPT = 8
-"""Sessions whose view is cached."""
+KEPT = 8  # sessions whose view is cached
 
 
 class Folded:

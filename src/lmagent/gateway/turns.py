@@ -26,17 +26,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BEAT = 15.0
-"""Seconds of silence after which a follower gets None."""
+BEAT = 15.0  # seconds of silence after which a follower gets None
 
 ATTEMPTS = 5
 
-ROUNDS = 8
-"""Rounds of the event loop that make a client's disconnect visible to its request: four are needed."""
+ROUNDS = 8  # rounds of the event loop that make a client's disconnect visible to its request: four are needed
 
 
-APPROVALS = 300.0
-"""Seconds for which an approval waits for another client: HTTP clients give up after some minutes."""
+APPROVALS = 300.0  # seconds for which an approval waits for another client: HTTP clients give up after some minutes
 
 
 def approval_patience(gateway: Gateway) -> float:

@@ -25,8 +25,8 @@ from lmagent.store.branches import end_before
 ROUTES = Routes()
 
 
+# The sender's own name for an input: an input with the same name is accepted only once.
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
-"""The sender's own name for an input: an input with the same name is accepted only once."""
 
 
 class SubmitBody(Struct, frozen=True, tag_field="type", tag="submit"):
@@ -52,14 +52,10 @@ class AnswerBody(Struct, frozen=True, tag_field="type", tag="answer"):
 
 
 class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
-    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace is not changed.
+    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace is not changed."""
 
-    Attributes:
-        through_seq: the last event to copy.
-        before_turn: the first turn that is not copied; one more than the last turn for all that is finished.
-    """
-
-    through_seq: Annotated[int, Meta(ge=1)] | None = None
+    through_seq: Annotated[int, Meta(ge=1)] | None = None  # the last event to copy
+    # the first turn that is not copied; one more than the last turn for all that is finished
     before_turn: Annotated[int, Meta(ge=1)] | None = None
 
 
@@ -85,17 +81,11 @@ Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """An accepted command.
+    """An accepted command."""
 
-    Attributes:
-        seq: the event that records it, or the last event if no event does.
-        session: the session of that event: for a fork, the copy.
-        withdrawn: the waiting messages that an `interrupt` has withdrawn.
-    """
-
-    seq: int
-    session: str
-    withdrawn: tuple[UserBlock, ...] = ()
+    seq: int  # the event that records it, or the last event if no event does
+    session: str  # the session of that event: for a fork, the copy
+    withdrawn: tuple[UserBlock, ...] = ()  # the waiting messages that an `interrupt` has withdrawn
 
 
 @ROUTES.post("/api/sessions/{session}/commands", "Carry out a command; accepted means on disk", status=202)
@@ -196,8 +186,7 @@ def _asker(gateway: Gateway, session: str, approval: str) -> str:
 
 # --- slash commands ---------------------------------------------------------------------------------------------------
 
-NOT_HERE = frozenset({"quit", "copy", "theme"})
-"""Commands for the terminal only."""
+NOT_HERE = frozenset({"quit", "copy", "theme"})  # commands for the terminal only
 
 
 class SlashLine(Struct, frozen=True):

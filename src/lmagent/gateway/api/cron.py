@@ -19,33 +19,22 @@ from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remo
 
 ROUTES = Routes()
 
-SHOWN = 3
-"""Times that a preview lists."""
+SHOWN = 3  # times that a preview lists
 
 Line = Annotated[str, Meta(max_length=300)]
 
 
 class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job as clients may write it. Delivery of the result and rules of its own can only be set in the file.
-
-    Attributes:
-        prompt: the message to the agent.
-        name: for display.
-        timezone: IANA name; empty for this machine's.
-        session_id: the session that it continues; empty for a new one each time.
-        catch_up: handling of missed times.
-        permission: permission mode of its turns; empty for that of the settings.
-        enabled: whether it runs on schedule.
-    """
+    """A job as clients may write it. Delivery of the result and rules of its own can only be set in the file."""
 
     schedule: Line
-    prompt: Annotated[str, Meta(max_length=100_000)]
-    name: Line = ""
-    timezone: Line = ""
-    session_id: Line = ""
-    catch_up: Literal["", "once", "skip", "all"] = ""
-    permission: PermissionMode | Literal[""] = ""
-    enabled: bool = True
+    prompt: Annotated[str, Meta(max_length=100_000)]  # the message to the agent
+    name: Line = ""  # for display
+    timezone: Line = ""  # IANA name; empty for this machine's
+    session_id: Line = ""  # the session that it continues; empty for a new one each time
+    catch_up: Literal["", "once", "skip", "all"] = ""  # handling of missed times
+    permission: PermissionMode | Literal[""] = ""  # permission mode of its turns; empty for that of the settings
+    enabled: bool = True  # whether it runs on schedule
 
 
 class NewJob(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -25,15 +25,9 @@ from lmagent.gateway.http.route import Call, ClosingStream, Routes, Socket, Talk
 
 ROUTES = Routes()
 
-
-BEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that proxies keep the connection open."""
-
-RETRY = b"retry: 1000\n\n"
-"""Milliseconds after which a browser reconnects."""
-
-HIGHEST = 2**53 - 1
-"""The largest integer that all JSON readers read exactly."""
+BEAT = 15.0  # seconds of silence after which a comment is sent, so that proxies keep the connection open
+RETRY = b"retry: 1000\n\n"  # milliseconds after which a browser reconnects
+HIGHEST = 2**53 - 1  # the largest integer that all JSON readers read exactly
 
 
 class SessionEventsQuery(Struct, frozen=True):
@@ -104,20 +98,11 @@ def _event(frame: Frame) -> bytes:
 
 # --- `/api/socket` ----------------------------------------------------------------------------------------------------
 
-MOST = 64
-"""Streams per socket; the queue of a slow client is bounded for each of them."""
-
-PIECE = 256_000
-"""Bytes of events per message, so that a long history does not hold up the other streams."""
-
-LOOK = 1.0
-"""Seconds between two checks of the client's login."""
-
-LOGGED_OUT = 4401
-"""Close code for a login that has ended (RFC 6455, 7.4.2: 4000 to 4999 are for applications)."""
-
-Name = Annotated[str, Meta(min_length=1, max_length=64)]
-"""The client's name for a stream."""
+MOST = 64  # streams per socket; the queue of a slow client is bounded for each of them
+PIECE = 256_000  # bytes of events per message, so that a long history does not hold up the other streams
+LOOK = 1.0  # seconds between two checks of the client's login
+LOGGED_OUT = 4401  # close code for a login that has ended (RFC 6455, 7.4.2: 4000 to 4999 are for applications)
+Name = Annotated[str, Meta(min_length=1, max_length=64)]  # The client's name for a stream
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):

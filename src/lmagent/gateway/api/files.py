@@ -35,36 +35,27 @@ from lmagent.tools.write import LIMIT
 ROUTES = Routes()
 T = TypeVar("T")
 
-MOST = 2000
-"""Entries of a folder that are listed."""
+MOST = 2000  # entries of a folder that are listed
+PIECE = 1_000_000  # most bytes of a text per answer
+FARTHEST = 2**53  # largest offset: the last integer that all JSON readers read exactly (RFC 8259, section 6)
+HEAD = 262_144  # bytes that decide a file's type; a JPEG's size may come after a thumbnail
+BLOCK = 262_144  # bytes per read while a file is sent
 
-PIECE = 1_000_000
-"""Most bytes of a text per answer."""
-
-FARTHEST = 2**53
-"""Largest offset: the last integer that all JSON readers read exactly (RFC 8259, section 6)."""
-
-HEAD = 262_144
-"""Bytes that decide a file's type; a JPEG's size may come after a thumbnail."""
-
-BLOCK = 262_144
-"""Bytes per read while a file is sent."""
-
+# Headers that make untrusted content safe to serve: it runs in no origin.
 SANDBOX = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-"""Headers that make untrusted content safe to serve: it runs in no origin."""
 
+# Policy for an HTML file of the workspace that the page displays.
 PREVIEW = "; ".join(
     ("sandbox", "default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "frame-ancestors 'self'")
 )
-"""Policy for an HTML file of the workspace that the page displays."""
 
+# Formats that browsers and model servers support.
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Formats that browsers and model servers support."""
 
 _STATUSES = {
     "missing": (404, "not_found"),
@@ -352,17 +343,10 @@ def _rank(words: str, path: str) -> int | None:
 
 # --- a folder as a ZIP file, streamed without a copy in memory or on disk ---------------------------------------------
 
-MOST_BYTES = 2_000_000_000
-"""Most bytes of files in a ZIP file."""
-
-MOST_FILES = 20_000
-"""Most files in a ZIP file."""
-
-DEEPEST = 200
-"""Most levels of folders."""
-
-LEFT_OUT = "LEFT-OUT.txt"
-"""The entry that names the files that could not be read."""
+MOST_BYTES = 2_000_000_000  # most bytes of files in a ZIP file
+MOST_FILES = 20_000  # most files in a ZIP file
+DEEPEST = 200  # most levels of folders
+LEFT_OUT = "LEFT-OUT.txt"  # the entry that names the files that could not be read
 
 
 @ROUTES.get("/api/files/zip/check", "Whether a folder can be sent as a ZIP file")

@@ -24,9 +24,7 @@ from lmagent.providers.loading import Action, actions, change
 
 ROUTES = Routes()
 
-
-USUAL = "usual"
-"""The configured server, as the name of a provider."""
+USUAL = "usual"  # the configured server, as the name of a provider
 
 
 class ModelsQuery(Struct, frozen=True):
@@ -40,41 +38,27 @@ class SearchQuery(ModelsQuery, frozen=True):
 
 
 class Select(Struct, frozen=True):
-    """The model to use.
+    """The model to use."""
 
-    Attributes:
-        model_id: its name.
-        provider: may be left out for the configured server, and if the name includes it.
-        sessions: `all` also switches existing sessions, `new` leaves them their models.
-    """
-
-    model_id: Annotated[str, Meta(min_length=1, max_length=300)]
+    model_id: Annotated[str, Meta(min_length=1, max_length=300)]  # its name
+    # may be left out for the configured server, and if the name includes it
     provider: Annotated[str, Meta(max_length=100)] = ""
-    sessions: Literal["all", "new"] = "all"
+    sessions: Literal["all", "new"] = "all"  # `all` also switches existing sessions, `new` leaves them their models
 
 
 class ModelRow(Struct, frozen=True):
-    """A model. None means that the server does not report it.
+    """A model. None means that the server does not report it."""
 
-    Attributes:
-        id: the name to ask for.
-        context: tokens of its window.
-        embeddings: makes embeddings and cannot chat.
-        quant: its quantisation, as the server names it.
-        size: number of parameters, as the server writes it.
-        bytes: size of its file or its memory.
-    """
-
-    id: str
+    id: str  # the name to ask for
     loaded: bool | None = None
-    context: int | None = None
+    context: int | None = None  # tokens of its window
     vision: bool | None = None
-    embeddings: bool = False
+    embeddings: bool = False  # makes embeddings and cannot chat
     tools: bool | None = None
     thinking: bool | None = None
-    quant: str = ""
-    size: str = ""
-    bytes: int | None = None
+    quant: str = ""  # its quantisation, as the server names it
+    size: str = ""  # number of parameters, as the server writes it
+    bytes: int | None = None  # size of its file or its memory
 
 
 class ProviderRow(Struct, frozen=True):
@@ -85,25 +69,16 @@ class ProviderRow(Struct, frozen=True):
 
 
 class Models(Struct, frozen=True):
-    """A server's models.
-
-    Attributes:
-        current: the model of new sessions; empty for the server's choice.
-        provider: the kind of server.
-        vanished: the server does not list `current` any more.
-        listed: the provider that `models` are of; `usual` for the configured server.
-        providers: the available ones, the configured server first.
-        actions: the operations on models that the server supports.
-    """
+    """A server's models."""
 
     models: tuple[ModelRow, ...]
-    current: str
-    provider: str
+    current: str  # the model of new sessions; empty for the server's choice
+    provider: str  # the kind of server
     endpoint: str
-    vanished: bool
-    listed: str
-    providers: tuple[ProviderRow, ...]
-    actions: tuple[Action, ...]
+    vanished: bool  # the server does not list `current` any more
+    listed: str  # the provider that `models` are of; `usual` for the configured server
+    providers: tuple[ProviderRow, ...]  # the available ones, the configured server first
+    actions: tuple[Action, ...]  # the operations on models that the server supports
 
 
 class FoundModels(Struct, frozen=True):
@@ -212,17 +187,12 @@ class Resident(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """A model to download.
+    """A model to download."""
 
-    Attributes:
-        name: for `library`: `OWNER/REPO`, `OWNER/REPO:QUANT`, an address, or a short name; else as the server names it.
-        into: lmagent's own library, or the connected server.
-        provider: whose server; empty for the usual one.
-    """
-
+    # for `library`: `OWNER/REPO`, `OWNER/REPO:QUANT`, an address, or a short name; else as the server names it
     name: Name
-    into: Into
-    provider: Provider = ""
+    into: Into  # lmagent's own library, or the connected server
+    provider: Provider = ""  # whose server; empty for the usual one
 
 
 class DownloadList(Struct, frozen=True):

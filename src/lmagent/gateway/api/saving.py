@@ -31,11 +31,8 @@ from lmagent.tools.write import LIMIT
 
 ROUTES = Routes()
 
-EDITED = 1_000_000
-"""Bytes of a text that can be edited on the page."""
-
-BODY = 8_000_000
-"""Bytes of a request with an edited text: JSON may need six bytes for one."""
+EDITED = 1_000_000  # bytes of a text that can be edited on the page
+BODY = 8_000_000  # bytes of a request with an edited text: JSON may need six bytes for one
 
 
 class SendQuery(FileQuery, frozen=True):

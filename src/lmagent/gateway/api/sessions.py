@@ -24,26 +24,18 @@ from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 ROUTES = Routes()
 
+# Content types of the export formats.
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
-"""Content types of the export formats."""
 
 
 class SessionsQuery(Struct, frozen=True):
-    """A selection of sessions.
+    """A selection of sessions."""
 
-    Attributes:
-        search: only those that contain all these words.
-        limit: at most so many; sub-agents' sessions are not counted.
-        after: `next` of the previous page.
-        children: include those of sub-agents.
-        shelf: all, those that are not archived, or the archived ones.
-    """
-
-    search: Annotated[str, Meta(max_length=200)] = ""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 50
-    after: Annotated[str, Meta(max_length=120)] = ""
-    children: bool = False
-    shelf: Shelf = "all"
+    search: Annotated[str, Meta(max_length=200)] = ""  # only those that contain all these words
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50  # at most so many; sub-agents' sessions are not counted
+    after: Annotated[str, Meta(max_length=120)] = ""  # `next` of the previous page
+    children: bool = False  # include those of sub-agents
+    shelf: Shelf = "all"  # all, those that are not archived, or the archived ones
 
 
 class Row(SessionRow, frozen=True):

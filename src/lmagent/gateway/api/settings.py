@@ -105,24 +105,16 @@ class SandboxState(Struct, frozen=True):
 
 
 class Setup(Struct, frozen=True):
-    """The environment of new sessions.
-
-    Attributes:
-        own: lmagent's own server; None if the server is ready.
-        model: the model of new sessions; empty for the server's choice.
-        models: how many the server lists.
-        writable: files in the workspace can be created and changed.
-        complete: nothing is missing or weaker than it could be; the page then hides the setup.
-    """
+    """The environment of new sessions."""
 
     server: ServerState
-    own: OwnEngine | None
-    model: str
-    models: int
+    own: OwnEngine | None  # lmagent's own server; None if the server is ready
+    model: str  # the model of new sessions; empty for the server's choice
+    models: int  # how many the server lists
     sandbox: SandboxState
     workspace: str
-    writable: bool
-    complete: bool
+    writable: bool  # files in the workspace can be created and changed
+    complete: bool  # nothing is missing or weaker than it could be; the page then hides the setup
 
 
 @ROUTES.get("/api/setup", "Parts that are missing before the agent can work")

@@ -21,9 +21,7 @@ from lmagent.providers.concealed import shown
 
 ROUTES = Routes()
 
-
-STARTED = time.monotonic()
-"""When this process loaded the gateway."""
+STARTED = time.monotonic()  # when this process loaded the gateway
 
 
 class Status(Struct, frozen=True):
@@ -100,8 +98,7 @@ MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
-PAUSE = 0.01
-"""Seconds slept to measure the event loop's lag."""
+PAUSE = 0.01  # seconds slept to measure the event loop's lag
 
 
 @ROUTES.get("/metrics", "Metrics for Prometheus", media="text/plain")

@@ -26,22 +26,15 @@ from lmagent.tools.resolve import open_by_walking
 
 ROUTES = Routes()
 
-MAX_UPLOAD = 20_000_000
-"""Bytes of an upload."""
+MAX_UPLOAD = 20_000_000  # bytes of an upload
+MAX_WAITING = 1_000_000_000  # bytes of all waiting uploads
 
-MAX_WAITING = 1_000_000_000
-"""Bytes of all waiting uploads."""
-
+# Bytes of an image that are converted to or from base64 at once, a multiple of three. The conversion keeps the event
+# loop waiting, even from a thread.
 PIECE = 300_000
-"""Bytes of an image that are converted to or from base64 at once, a multiple of three. The conversion
-keeps the event loop waiting, even from a thread.
-"""
 
-KEPT = 86_400.0
-"""Seconds for which an upload waits for its message."""
-
-SCHEME = "upload:"
-"""Prefix of an image part that names an upload instead of holding its bytes."""
+KEPT = 86_400.0  # seconds for which an upload waits for its message
+SCHEME = "upload:"  # prefix of an image part that names an upload instead of holding its bytes
 
 _FOLDER = (".lmagent", "uploads")
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -15,11 +15,9 @@ from lmagent.store.spent import UsageSums, day_of
 
 ROUTES = Routes()
 
-
 Range = Literal["today", "7d", "30d", "all"]
 
-_DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}
-"""Days of a range, including today."""
+_DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}  # days of a range, including today
 
 
 class UsageQuery(Struct, frozen=True):

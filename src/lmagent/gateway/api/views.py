@@ -39,14 +39,10 @@ from lmagent.store.jsonl import JsonlStore
 
 ROUTES = Routes()
 
-
 T = TypeVar("T")
 
-SHOWN = 8_000
-"""Characters of a result in a view; the rest is fetched with its call."""
-
-PIECE = 1_000_000
-"""Bytes of an artifact per answer."""
+SHOWN = 8_000  # characters of a result in a view; the rest is fetched with its call
+PIECE = 1_000_000  # bytes of an artifact per answer
 
 
 class ViewQuery(Struct, frozen=True):
@@ -101,27 +97,17 @@ class Blocks(Struct, frozen=True):
 
 
 class WholeCall(Struct, frozen=True):
-    """A call with its whole record.
-
-    Attributes:
-        arguments: as the model wrote them.
-        status: how it ended; pending or running before.
-        content: the result as the model received it.
-        artifact: blob of the whole output, if `content` is a part of it, else empty.
-        size: bytes of the whole output.
-        diff: its changes to files.
-        duration: seconds.
-    """
+    """A call with its whole record."""
 
     tool: str
-    arguments: str
+    arguments: str  # as the model wrote them
     summary: str
-    status: str = "pending"
-    content: str = ""
-    artifact: str = ""
-    size: int = 0
-    diff: str = ""
-    duration: float = 0.0
+    status: str = "pending"  # how it ended; pending or running before
+    content: str = ""  # the result as the model received it
+    artifact: str = ""  # blob of the whole output, if `content` is a part of it, else empty
+    size: int = 0  # bytes of the whole output
+    diff: str = ""  # its changes to files
+    duration: float = 0.0  # seconds
 
 
 class Changes(Struct, frozen=True):

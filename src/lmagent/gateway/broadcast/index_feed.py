@@ -18,18 +18,12 @@ from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
 from lmagent.store.numbered import EventPlace
 
-PAUSE = 0.1
-"""Shortest time between two reads of the logs, in seconds: faster events are sent together."""
-
-LOOK = 1.0
-"""Seconds between two reads if no events are recorded in this process."""
-
-BATCH = 256
-"""Events per read."""
+PAUSE = 0.1  # shortest time between two reads of the logs, in seconds: faster events are sent together
+LOOK = 1.0  # seconds between two reads if no events are recorded in this process
+BATCH = 256  # events per read
 
 
-BEGINNING = "0"
-"""The cursor before all events of any index."""
+BEGINNING = "0"  # the cursor before all events of any index
 
 
 class FeedStream(Stream):

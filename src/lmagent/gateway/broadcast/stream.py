@@ -16,14 +16,9 @@ from lmagent.engine.session import Session
 from lmagent.gateway.broadcast.watchers import Frame, Reader, Stream, framed
 from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
-BEAT = 0.015
-"""Seconds within which pieces of text are joined. Users see no difference; a browser draws every 0.016 s."""
-
-SLOWEST = 0.5
-"""Seconds between two reads of a log that does not seem to grow."""
-
-MOST_OUTPUT = 64_000
-"""Characters of a running call's output that a late watcher receives: its end."""
+BEAT = 0.015  # seconds within which pieces of text are joined. Users see no difference; a browser draws every 0.016 s.
+SLOWEST = 0.5  # seconds between two reads of a log that does not seem to grow
+MOST_OUTPUT = 64_000  # characters of a running call's output that a late watcher receives: its end
 
 Key = tuple[str, ...]
 Live = ev.EphemeralEvent

@@ -16,11 +16,10 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 
+# Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame.
 MOST_FRAMES = 4096
-"""Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame."""
 
-MOST_BYTES = 8_000_000
-"""The same in bytes."""
+MOST_BYTES = 8_000_000  # the same in bytes
 
 
 class Frame(Struct, frozen=True):
@@ -31,8 +30,7 @@ class Frame(Struct, frozen=True):
     cursor: str = ""
 
 
-Reader = Callable[[], Awaitable[Sequence[Frame]]]
-"""Returns the next recorded frames on each call; empty at the end."""
+Reader = Callable[[], Awaitable[Sequence[Frame]]]  # Returns the next recorded frames on each call; empty at the end
 
 
 def framed(event: ev.Event, session: str) -> Frame:

@@ -21,11 +21,8 @@ from lmagent.gateway.compat.words import Mode, change_of, mode_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.store.log import JsonlLog
 
-LONGEST = 64
-"""Characters of a session's id."""
-
-GLANCE, PAUSE = 2.0, 0.05
-"""Seconds to wait for another process that has the session, and between two tries."""
+LONGEST = 64  # characters of a session's id
+GLANCE, PAUSE = 2.0, 0.05  # Seconds to wait for another process that has the session, and between two tries
 
 
 async def begin_anew(gateway: Gateway, session: str) -> str:

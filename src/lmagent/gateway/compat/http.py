@@ -26,37 +26,27 @@ ROUTES = Routes()
 
 
 class Chat(Struct, frozen=True):
-    """A message, and the mode of the session from here on (None leaves it).
-
-    Attributes:
-        mode: `bounded` for a chat, `deep_work` for long work that begins with a plan.
-        id: the client's own id of the message: the same one is accepted only once.
-        approval_timeout: seconds that an approval waits for another client before it is denied; None is the
-            shorter of 300 and the setting of that name.
-    """
+    """A message, and the mode of the session from here on (None leaves it)."""
 
     message: Annotated[str, Meta(min_length=1)]
-    mode: Mode | None = None
-    id: str = ""
+    mode: Mode | None = None  # `bounded` for a chat, `deep_work` for long work that begins with a plan
+    id: str = ""  # the client's own id of the message: the same one is accepted only once
+    # seconds that an approval waits for another client before it is denied; None is the shorter of 300 and the
+    # setting of that name
     approval_timeout: Annotated[float, Meta(gt=0, le=86_400)] | None = None
 
 
 class ChatAnswer(Struct, frozen=True):
-    """The result of a message.
-
-    Attributes:
-        iterations: model calls.
-        outcome: how the turn ended: done, question, blocked, limit, waiting, interrupted or error.
-        plan: the plan that waits for a decision: `approve_plan` on the socket, or the command `decide_plan`.
-    """
+    """The result of a message."""
 
     response: str
     session_id: str
     mode: Mode
-    iterations: int
+    iterations: int  # model calls
     usage: dict[str, int]
     model: str
-    outcome: str
+    outcome: str  # how the turn ended: done, question, blocked, limit, waiting, interrupted or error
+    # the plan that waits for a decision: `approve_plan` on the socket, or the command `decide_plan`
     plan: Plan | None = None
 
 

@@ -27,17 +27,10 @@ from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.activity import Activity, activity_of
 from lmagent.store.jsonl import JsonlStore
 
-LOOK = 1.0
-"""Seconds between two checks for a session that does not exist."""
-
-GONE = 3
-"""Checks after which a vanished session counts as deleted; one that is cleared reappears at once."""
-
-AGAIN = 1012
-"""Close code that asks the client to reconnect (RFC 6455's registry: Service Restart)."""
-
-LAST = 5.0
-"""Seconds for a client to take the last message."""
+LOOK = 1.0  # seconds between two checks for a session that does not exist
+GONE = 3  # checks after which a vanished session counts as deleted; one that is cleared reappears at once
+AGAIN = 1012  # close code that asks the client to reconnect (RFC 6455's registry: Service Restart)
+LAST = 5.0  # seconds for a client to take the last message
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):

@@ -20,14 +20,9 @@ from lmagent.engine.work import WorkState
 from lmagent.engine.worktext import counted
 from lmagent.gateway.turns import Spent
 
-Mode = Literal["bounded", "deep_work"]
-"""A session's mode for earlier clients: a chat, or long work within a budget."""
-
-ANSWERED = ("question", "blocked", "waiting")
-"""Outcomes of a turn after which the next message is an answer."""
-
-PREVIEW = 500
-"""Characters of a result that are sent."""
+Mode = Literal["bounded", "deep_work"]  # A session's mode for earlier clients: a chat, or long work within a budget
+ANSWERED = ("question", "blocked", "waiting")  # outcomes of a turn after which the next message is an answer
+PREVIEW = 500  # characters of a result that are sent
 
 Told = dict[str, Any]
 

@@ -29,29 +29,24 @@ from lmagent.gateway.http.tries import Tries
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_new, write_whole
 
 ROUTES = Routes()
+# The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes).
 Caller = Literal["page", "token", "anyone"]
-"""The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes)."""
 
 COOKIE = "lmagent"
 
-AGE = 30 * 86400
-"""Seconds until a browser's login expires."""
+AGE = 30 * 86400  # seconds until a browser's login expires
+LINK = 60.0  # seconds until a login link expires
 
-LINK = 60.0
-"""Seconds until a login link expires."""
-
+# Marks a device that has logged in before. It gives no access, and logging out does not remove it.
 DEVICE_COOKIE = "lmagent-device"
-"""Marks a device that has logged in before. It gives no access, and logging out does not remove it."""
 
 DEVICE_AGE = 90 * 86400
 
-LOGIN = "/api/login"
-"""Route that takes the PIN; the device cookie is sent only here."""
+LOGIN = "/api/login"  # route that takes the PIN; the device cookie is sent only here
 
 NO_COOKIES: Mapping[str, str] = {}
 
-WEAK = 16
-"""Characters below which a token can be guessed: the number of tries is not limited."""
+WEAK = 16  # characters below which a token can be guessed: the number of tries is not limited
 
 
 class Keys(Struct, frozen=True):

@@ -53,8 +53,8 @@ MODULES = (
     *(static, access, openapi, sessions, commands, events, views, files, saving, uploads),
     *(models, settings, cron, usage, status, compat, facade),
 )
+# All routes. If several match a path, the first counts.
 TABLE: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)
-"""All routes. If several match a path, the first counts."""
 
 SOCKETS: tuple[Socket, ...] = (*events.SOCKETS, *socket.SOCKETS)
 

@@ -17,14 +17,9 @@ from msgspec import Struct
 
 from lmagent.core.errors import ConfigError
 
-PER_CLIENT = 256
-"""Connections that one address may hold without credentials."""
-
-RESERVE = 512
-"""Open files that are not connections: logs, pipes of commands, the model server, sockets being accepted."""
-
-MOST = 20_000
-"""Connections in total, even if the system would allow more."""
+PER_CLIENT = 256  # connections that one address may hold without credentials
+RESERVE = 512  # open files that are not connections: logs, pipes of commands, the model server, sockets being accepted
+MOST = 20_000  # connections in total, even if the system would allow more
 
 
 class Connection:

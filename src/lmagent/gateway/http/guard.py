@@ -23,12 +23,13 @@ from lmagent.modelserver.http.guard import is_loopback
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-MAX_HEAD = 64 * 1024
-"""Bytes of a request's head."""
+MAX_HEAD = 64 * 1024  # bytes of a request's head
 
+# A header that forms and links cannot send; it proves that a write is intended: `X-LMAgent-Request: 1`.
 WROTE = "x-lmagent-request"
-"""A header that forms and links cannot send; it proves that a write is intended: `X-LMAgent-Request: 1`."""
 
+# Policy of the page: only resources from this server, and no evaluation of text as code. The only exception is the
+# address of worker.js, for which the page has its own policy.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -40,11 +41,9 @@ POLICY = "; ".join(
         "trusted-types worker",
     )
 )
-"""Policy of the page: only resources from this server, and no evaluation of text as code.
-The only exception is the address of worker.js, for which the page has its own policy.
-"""
 
 _USED = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb", "serial", "hid")
+# Headers of answers that do not set them themselves.
 PROTECTION: tuple[tuple[bytes, bytes], ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -54,7 +53,6 @@ PROTECTION: tuple[tuple[bytes, bytes], ...] = (
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _USED).encode()),
     (b"cache-control", b"no-store"),
 )
-"""Headers of answers that do not set them themselves."""
 
 _SECRET_NAMES = frozenset(
     {
@@ -62,8 +60,8 @@ _SECRET_NAMES = frozenset(
         *("pin", "password", "secret"),
     }
 )
+# The end of such a request is unknown, so the bytes after it are not read as another request.
 _LAST = {"connection": "close"}
-"""The end of such a request is unknown, so the bytes after it are not read as another request."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SAFE = frozenset({"GET", "HEAD"})

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from lmagent.gateway.http.access import Access, Caller
     from lmagent.gateway.http.guard import Visitor
 
-MAX_BODY = 1_000_000
-"""Bytes of a body, uploads excepted."""
+MAX_BODY = 1_000_000  # bytes of a body, uploads excepted
 
 Method = Literal["GET", "POST", "DELETE"]
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -64,35 +63,22 @@ class Socket(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A row of the table.
-
-    Attributes:
-        path: with `{name}` for its parts; `{name:path}` takes slashes, `{session}` only a session's id.
-        handler: takes the call, and `query` and `body` if the route has them; returns a Struct or a response.
-        summary: one line, for the description.
-        query: Struct of the query; its fields are decoded from text.
-        body: Struct of the JSON body.
-        answer: type of a JSON answer, else None.
-        media: content types of an answer that is not JSON, separated by ", ".
-        raw: the handler reads the body itself, within limits of its own.
-        is_open: needs no credentials.
-        limit: bytes of the body.
-        tell: makes the error response of a route with its own error format.
-    """
+    """A row of the table."""
 
     method: Method
-    path: str
+    path: str  # with `{name}` for its parts; `{name:path}` takes slashes, `{session}` only a session's id
+    # takes the call, and `query` and `body` if the route has them; returns a Struct or a response
     handler: Callable[..., Awaitable[Any]]
-    summary: str
-    query: type[Struct] | None = None
-    body: Any = None
-    answer: Any = None
+    summary: str  # one line, for the description
+    query: type[Struct] | None = None  # Struct of the query; its fields are decoded from text
+    body: Any = None  # Struct of the JSON body
+    answer: Any = None  # type of a JSON answer, else None
     status: int = 200
-    media: str = ""
-    raw: bool = False
-    is_open: bool = False
-    limit: int = MAX_BODY
-    tell: Callable[[Exception], Response] | None = None
+    media: str = ""  # content types of an answer that is not JSON, separated by ", "
+    raw: bool = False  # the handler reads the body itself, within limits of its own
+    is_open: bool = False  # needs no credentials
+    limit: int = MAX_BODY  # bytes of the body
+    tell: Callable[[Exception], Response] | None = None  # makes the error response of a route with its own error format
 
 
 class Routes(list[Route]):

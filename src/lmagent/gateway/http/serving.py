@@ -28,37 +28,25 @@ from lmagent.gateway.http.route import told
 if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
 
-FRAME = 4_000_000
-"""Bytes of a socket's message."""
+FRAME = 4_000_000  # bytes of a socket's message
 
 # An upgrade's head is read twice, first as plain HTTP. The second reader takes all that the first took; the guard
 # refuses a head that is too large.
 http11.MAX_LINE_LENGTH = http11.MAX_NUM_HEADERS = 1 << 20
 
-QUEUE = 512
-"""Connections that wait in the kernel to be accepted."""
+QUEUE = 512  # connections that wait in the kernel to be accepted
 
 
 class ServingLimits(Struct, frozen=True):
-    """Limits of a connection.
+    """Limits of a connection."""
 
-    Attributes:
-        head: seconds for a request's head.
-        stall: seconds for a client without credentials to take sent data; others have ten times as long.
-        idle: seconds that a connection is kept for the next request.
-        linger: seconds in which a client may read why its body was refused.
-        ping: seconds between two pings of a socket, and for the answer.
-        grace: seconds that streams have to end when the gateway stops.
-        caps: limits on connections, None for those of the system.
-    """
-
-    head: float = 20.0
-    stall: float = 60.0
-    idle: int = 30
-    linger: float = 2.0
-    ping: float = 20.0
-    grace: int = 5
-    caps: Caps | None = None
+    head: float = 20.0  # seconds for a request's head
+    stall: float = 60.0  # seconds for a client without credentials to take sent data; others have ten times as long
+    idle: int = 30  # seconds that a connection is kept for the next request
+    linger: float = 2.0  # seconds in which a client may read why its body was refused
+    ping: float = 20.0  # seconds between two pings of a socket, and for the answer
+    grace: int = 5  # seconds that streams have to end when the gateway stops
+    caps: Caps | None = None  # limits on connections, None for those of the system
 
 
 LIMITS = ServingLimits()

@@ -20,9 +20,9 @@ ROUTES = Routes()
 
 WEB = Path(__file__).parents[1] / "web"
 
-VENDOR = WEB / "vendor"
-"""Third-party files, sent unchanged, as their licences require."""
+VENDOR = WEB / "vendor"  # third-party files, sent unchanged, as their licences require
 
+# Content types of the served files by suffix, as in the WHATWG MIME Sniffing standard.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -34,13 +34,9 @@ TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
 }
-"""Content types of the served files by suffix, as in the WHATWG MIME Sniffing standard."""
 
-DRAWING = ("vendor/mermaid.js", "drawing.js")
-"""Scripts of the frame that draws a diagram."""
-
-SMALL = 1000
-"""Bytes below which compressing gains nothing."""
+DRAWING = ("vendor/mermaid.js", "drawing.js")  # scripts of the frame that draws a diagram
+SMALL = 1000  # bytes below which compressing gains nothing
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
@@ -153,14 +149,13 @@ _TOKEN = re.compile(
     r"""(?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+) | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*') | [\w$#]+ | .""",
     re.DOTALL | re.VERBOSE,
 )
-_PATTERN = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[\n])+/\w*")
-"""A JavaScript regular expression."""
+_PATTERN = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[\n])+/\w*")  # A JavaScript regular expression
 
+# The text of a template up to its end, or up to the next value.
 _TEXT = re.compile(r"((?:\\.|\$(?!\{)|[^\\`$])*)(`|\$\{)", re.DOTALL)
-"""The text of a template up to its end, or up to the next value."""
 
+# Tokens after which a slash begins a regular expression and is not a division.
 _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+-*%<>~^") | {"", "return", "typeof", "case", "in", "of", "await"}
-"""Tokens after which a slash begins a regular expression and is not a division."""
 
 _INDENT = re.compile(r"\n[ \t]+")
 

@@ -22,17 +22,12 @@ class Rate(Struct, frozen=True):
     every: float
 
 
+# Tries of all unknown clients together: guessing half of a million PINs takes at least eleven days.
 STRANGERS = Rate(10, 2.0)
-"""Tries of all unknown clients together: guessing half of a million PINs takes at least eleven days."""
 
-ADDRESS = Rate(5, 10.0)
-"""The share of one address: four addresses that guess all the time leave some tries to others."""
-
-DEVICES = Rate(5, 2.0)
-"""Tries of all devices that have logged in before, in addition."""
-
-DEVICE = Rate(3, 10.0)
-"""The share of one device."""
+ADDRESS = Rate(5, 10.0)  # the share of one address: four addresses that guess all the time leave some tries to others
+DEVICES = Rate(5, 2.0)  # tries of all devices that have logged in before, in addition
+DEVICE = Rate(3, 10.0)  # the share of one device
 
 
 class TriesBudget:
