@@ -15,7 +15,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.trust import trust
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import user
-from lmagent.gateway.broadcast.watchers import Watcher
+from lmagent.gateway.broadcast.stream import Watcher
 from lmagent.gateway.gateway import Gateway
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.core.messages import assistant, user
-from lmagent.gateway.broadcast.stream import Flusher, SessionStream
-from lmagent.gateway.broadcast.watchers import MOST_FRAMES, Frame, Reader, Stream, framed
+from lmagent.gateway.broadcast.stream import MOST_FRAMES, Flusher, Frame, Reader, SessionStream, Stream, framed
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, JsonlLog
 

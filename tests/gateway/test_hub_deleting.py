@@ -14,8 +14,8 @@ from lmagent.core.commands import Approve, Rename
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.index_feed import BEGINNING
-from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.broadcast.broadcast import BEGINNING
+from lmagent.gateway.compat.socket import begin_anew
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.turns import named
 from lmagent.store.jsonl import JsonlStore

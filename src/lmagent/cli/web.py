@@ -81,7 +81,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
 
     from lmagent.app.signals import ending
     from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.gateway.chosen import restore
+    from lmagent.gateway.api.models import restore
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import GatewayApp
     from lmagent.gateway.http.serving import serve

@@ -28,7 +28,7 @@ from lmagent.core.errors import LmagentError, ProviderError, SessionBusy, Sessio
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Image, Message, Part
 from lmagent.gateway.api.uploads import taken
-from lmagent.gateway.compat.words import usage_of
+from lmagent.gateway.compat.http import usage_of
 from lmagent.gateway.facade_text import (
     MAX_REQUEST,
     MAX_TEXT,

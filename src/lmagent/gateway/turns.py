@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +18,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.decoding import convert, decoder
 from lmagent.core.errors import LmagentError, SessionNotFound, ShuttingDown, StoreError, ungrouped
-from lmagent.gateway.broadcast.watchers import Frame
+from lmagent.gateway.broadcast.stream import Frame
 from lmagent.gateway.http.errors import Refusal
 
 if TYPE_CHECKING:
@@ -61,17 +62,14 @@ async def named(gateway: Gateway, session: str) -> OpenSession:
     """Open the session with the id that its client chose, or begin it."""
     while (renewed := gateway.renewed.get(session)) is not None:
         await renewed.wait()  # its new conversation is not ready yet
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             return await gateway.runner.open(session)
         except SessionNotFound:
-            try:
+            with suppress(StoreError):  # another client begins it at this moment
                 return await gateway.runner.begin(session)
-            except StoreError:  # another client began it at this moment
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await anyio.sleep(0.05)
-    raise AssertionError("unreachable")
+        await anyio.sleep(0.05)
+    return await gateway.runner.begin(session)
 
 
 async def followed(

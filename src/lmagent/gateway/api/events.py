@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from lmagent.core.errors import LmagentError, ungrouped
-from lmagent.gateway.broadcast.watchers import Frame, Watcher
+from lmagent.gateway.broadcast.stream import Frame, Watcher
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.guard import credentials
@@ -193,8 +193,6 @@ class _Line:
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(msgspec.json.encode(message).decode())
-
-    # --- streams ----------------------------------------------------------------------------------------------------
 
     def _begin(self, said: Watch | WatchAll, tasks: anyio.abc.TaskGroup) -> None:
         if said.id in self._watched:

@@ -136,12 +136,6 @@ class FoundFiles(Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-class Sendable(Struct, frozen=True):
-    """The number of files in a folder that can be sent."""
-
-    files: int
-
-
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
@@ -350,10 +344,10 @@ LEFT_OUT = "LEFT-OUT.txt"  # the entry that names the files that could not be re
 
 
 @ROUTES.get("/api/files/zip/check", "Whether a folder can be sent as a ZIP file")
-async def check_folder(call: Call, query: FolderQuery) -> Sendable:
+async def check_folder(call: Call, query: FolderQuery) -> dict[str, int]:
     """Check that a folder can be sent: a browser shows no reason when a download fails."""
     _, paths = await beneath(call.gateway.host.workspace, query.path, _listed)
-    return Sendable(len(paths))
+    return {"files": len(paths)}
 
 
 @ROUTES.get("/api/files/zip", "A folder as a ZIP file", media="application/zip")

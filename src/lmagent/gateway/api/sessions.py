@@ -60,14 +60,6 @@ class NewSession(Struct, frozen=True):
     options: SessionOptions | None = None
 
 
-class Begun(Struct, frozen=True):
-    session: str
-
-
-class Deleted(Struct, frozen=True):
-    deleted: str
-
-
 class Nodes(Struct, frozen=True):
     """A session and its sub-agents, each after its parent."""
 
@@ -108,7 +100,7 @@ def _read_cursor(text: str) -> ListPlace:
 
 
 @ROUTES.post("/api/sessions", "Begin a session", status=201)
-async def begin_session(call: Call, body: NewSession) -> Begun:
+async def begin_session(call: Call, body: NewSession) -> dict[str, str]:
     """Begin a session; it is on disk before the answer."""
     known = await call.gateway.runner.begin()
     if body.mode is not None and body.mode != known.session.state.mode:
@@ -119,7 +111,7 @@ async def begin_session(call: Call, body: NewSession) -> Begun:
         await call.gateway.runner.send(known.id, SetOptions(options=body.options))
     if title := title_of(body.title, None):
         await call.gateway.runner.send(known.id, Rename(title=title))
-    return Begun(known.id)
+    return {"session": known.id}
 
 
 @ROUTES.get("/api/sessions/{session}", "One session")
@@ -132,10 +124,10 @@ async def show_session(call: Call) -> Row:
 
 
 @ROUTES.delete("/api/sessions/{session}", "Delete a session")
-async def delete_session(call: Call) -> Deleted:
+async def delete_session(call: Call) -> dict[str, str]:
     """Delete a session; its running turn is interrupted for good."""
     await call.gateway.runner.delete(call.path["session"])
-    return Deleted(call.path["session"])
+    return {"deleted": call.path["session"]}
 
 
 @ROUTES.get("/api/sessions/{session}/tree", "The sub-agents of a session")

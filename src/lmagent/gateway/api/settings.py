@@ -12,6 +12,7 @@ from lmagent.app.builtin import best_here, is_installed, running_server
 from lmagent.app.host import Host
 from lmagent.app.setting_changes import Changed, SettingRow, change_setting, setting_rows
 from lmagent.config.installed import install_command
+from lmagent.config.sources import ConfigWarning
 from lmagent.core.errors import ProviderError
 from lmagent.core.model import split_name
 from lmagent.gateway.http.route import Call, Routes
@@ -20,19 +21,12 @@ from lmagent.providers.concealed import shown
 ROUTES = Routes()
 
 
-class SettingWarning(Struct, frozen=True):
-    """A part of the files that was ignored or not understood."""
-
-    text: str
-    fix: str = ""
-
-
 class SettingList(Struct, frozen=True):
     """The settings in the current files; changes go to `config_file`, the user's own file."""
 
     settings: tuple[SettingRow, ...]
     config_file: str
-    warnings: tuple[SettingWarning, ...]
+    warnings: tuple[ConfigWarning, ...]
 
 
 class SettingChange(Struct, frozen=True):
@@ -46,8 +40,7 @@ class SettingChange(Struct, frozen=True):
 async def list_settings(call: Call) -> SettingList:
     """Return all settings with their origins; of secrets only whether they are set."""
     rows, loaded = await to_thread.run_sync(setting_rows, call.gateway.host)
-    warnings = tuple(SettingWarning(one.text, one.fix) for one in loaded.warnings)
-    return SettingList(rows, str(loaded.config_file), warnings)
+    return SettingList(rows, str(loaded.config_file), loaded.warnings)
 
 
 @ROUTES.post("/api/settings", "Change a setting of the user")

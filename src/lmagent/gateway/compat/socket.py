@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Annotated
 
 import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from lmagent.app.host import Host
 from lmagent.core.commands import Approve, DecidePlan
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ShuttingDown, ungrouped
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, ShuttingDown, ungrouped
+from lmagent.core.events import SessionCreated
 from lmagent.core.events import decode as decode_event
+from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
-from lmagent.gateway.broadcast.index_feed import BEGINNING
-from lmagent.gateway.broadcast.watchers import Watcher
-from lmagent.gateway.compat.anew import begin_anew
-from lmagent.gateway.compat.http import state_of
-from lmagent.gateway.compat.words import Mode, Telling, Told, change_of, mode_of, way_of
+from lmagent.engine.work import WorkState
+from lmagent.gateway.broadcast.broadcast import BEGINNING
+from lmagent.gateway.broadcast.stream import Watcher
+from lmagent.gateway.compat.http import Mode, Telling, Told, change_of, mode_of, state_of, way_of
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Socket, Talk, decode, read_message, until_gone
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.activity import Activity, activity_of
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import JsonlLog
 
 LOOK = 1.0  # seconds between two checks for a session that does not exist
 GONE = 3  # checks after which a vanished session counts as deleted; one that is cleared reappears at once
 AGAIN = 1012  # close code that asks the client to reconnect (RFC 6455's registry: Service Restart)
-LAST = 5.0  # seconds for a client to take the last message
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
@@ -89,7 +93,6 @@ class _Conversation:
         self._socket = talk.socket
         self._ready = anyio.Event()
         self._last: Telling | None = None
-        self._lagged = False
 
     async def run(self) -> None:
         """Handle the client's messages and send the session's events until the client leaves."""
@@ -108,18 +111,17 @@ class _Conversation:
     async def _error(self, error: LmagentError) -> None:
         await self._say({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
 
-    # --- outgoing -----------------------------------------------------------------------------------------------------
-
     async def _tell(self, scope: anyio.CancelScope) -> None:
         """Send the session's events from now on; those of a session that does not exist yet from its beginning.
 
-        When the client has missed events, it has to reconnect: the scope is cancelled.
+        A client that did not read for too long, and so has missed events, has to reconnect: the scope is cancelled.
         """
         late, missed = True, 0
-        while not self._lagged:
+        while True:
             opening = self._gateway.runner.opened
             try:
-                await self._watch(late=late)
+                if await self._watch(late=late):
+                    return scope.cancel()
                 late, missed = False, 0
                 continue
             except SessionNotFound:
@@ -132,10 +134,9 @@ class _Conversation:
             self._ready.set()
             with anyio.move_on_after(LOOK):
                 await opening.wait()
-        scope.cancel()
 
-    async def _watch(self, *, late: bool) -> None:
-        """Send events until the stream ends: the session was deleted or cleared.
+    async def _watch(self, *, late: bool) -> bool:
+        """Send events until the stream ends: the session was deleted or cleared, or, if True, the client lagged.
 
         If `late`, begin now, with the pending requests, else at the beginning of the conversation.
         """
@@ -161,18 +162,11 @@ class _Conversation:
                     event = event_of(frame.data)
                     for message in telling.tell(event, self._open()):
                         await self._say(message)
-        if watching.lagged:
-            self._lagged = True
-            with anyio.move_on_after(LAST):
-                await self._error(
-                    ConfigError("you did not read for too long; some messages are lost", fix="connect again")
-                )
+        return watching.lagged
 
     def _open(self) -> Session | None:
         known = self._gateway.runner.usable(self._session)
         return known.session if known is not None else None
-
-    # --- incoming -----------------------------------------------------------------------------------------------------
 
     async def _take(self, text: bytes) -> None:
         try:
@@ -290,6 +284,80 @@ def _activity(line: Activity) -> Told:
         return {**told, "summary": line.summary}
     result = {"result_preview": line.summary, "duration_ms": line.duration_ms, "success": line.status == "ok"}
     return {**told, **result}
+
+
+# --- clear ------------------------------------------------------------------------------------------------------------
+
+
+LONGEST = 64  # characters of a session's id
+GLANCE, PAUSE = 2.0, 0.05  # Seconds to wait for another process that has the session, and between two tries
+
+
+async def begin_anew(gateway: Gateway, session: str) -> str:
+    """Interrupt the session, move its conversation to another id and begin a new one under its id.
+
+    Watchers wait until all is done (`Gateway.renewed`), so that they never see a half-made conversation.
+
+    Returns:
+        The id of the old conversation; empty if the session had none.
+    """
+    while (other := gateway.renewed.get(session)) is not None:
+        await other.wait()
+    done = gateway.renewed[session] = anyio.Event()
+    try:
+        return await _begin_anew(gateway, session)
+    finally:
+        gateway.renewed.pop(session)
+        done.set()
+
+
+async def _begin_anew(gateway: Gateway, session: str) -> str:
+    host = gateway.host
+    await host.settle()
+    try:
+        state = (await gateway.runner.open(session, take_up=False)).session.state
+    except SessionNotFound:
+        await gateway.runner.begin(session)
+        return ""
+    if not (state.turn or state.inputs):
+        return ""
+    chosen = _chosen(state.work)
+    with ExitStack() as ending:
+        async with gateway.runner.lock(session):  # messages that arrive meanwhile belong to the new conversation
+            await gateway.runner.end_work(session)
+            now = new_session_id(host.clock.now())
+            aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
+            log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
+            if (old := gateway.broadcast.streams.pop(session, None)) is not None:
+                ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
+            gateway.views.forget(session)
+            try:
+                known = await gateway.runner.open_log(log)
+            except BaseException:
+                log.close()
+                raise
+        planning = host.settings.deep_planning
+        if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:
+            await gateway.runner.send(session, change)
+    return aside
+
+
+async def _put_aside(host: Host, session: str, opening: SessionCreated) -> JsonlLog:
+    """Return the new log. Another gateway may briefly read the session that was released here."""
+    until = host.clock.monotonic() + GLANCE
+    while True:
+        try:
+            return await to_thread.run_sync(host.store.begin_anew, session, opening.replaces, opening)
+        except SessionBusy:
+            if host.clock.monotonic() >= until:
+                raise
+            await anyio.sleep(PAUSE)
+
+
+def _chosen(work: WorkState) -> Mode | None:
+    """Return the mode that was chosen for the session; None if it has the default."""
+    mode = mode_of(work)
+    return mode if mode == "deep_work" or work.mode == "bounded" else None
 
 
 SOCKETS = (Socket("/ws/activity", show_activity), Socket("/ws/{session}", converse))

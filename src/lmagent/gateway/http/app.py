@@ -19,7 +19,6 @@ from lmagent.gateway.api import (
     events,
     files,
     models,
-    saving,
     sessions,
     settings,
     status,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
 
 MODULES = (
-    *(static, access, openapi, sessions, commands, events, views, files, saving, uploads),
+    *(static, access, openapi, sessions, commands, events, views, files, uploads),
     *(models, settings, cron, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.

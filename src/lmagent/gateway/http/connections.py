@@ -10,7 +10,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import anyio.abc
 from msgspec import Struct
@@ -112,22 +112,12 @@ def raise_limit() -> int:
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
-class Speaker(Protocol):
-    """The protocol that takes over after the handshake."""
-
-    connection: Connection | None
-
-    def connection_made(self, transport: Any) -> None: ...
-
-    def data_received(self, data: bytes) -> None: ...
-
-
 class Knock(asyncio.Protocol):
     """A connection during its handshake; `make` makes the protocol that takes over."""
 
     def __init__(
         self,
-        make: Callable[[], Speaker],
+        make: Callable[[], Any],
         ledger: Connections,
         context: ssl.SSLContext,
         tasks: anyio.abc.TaskGroup,
@@ -170,7 +160,7 @@ class Knock(asyncio.Protocol):
             return
         speaker = self._make()
         speaker.connection = self._connection
-        secure.set_protocol(cast("Any", speaker))
+        secure.set_protocol(speaker)
         speaker.connection_made(secure)
         if self._early:
             speaker.data_received(self._early)

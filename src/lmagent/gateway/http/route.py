@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import anyio
@@ -84,16 +85,7 @@ class Route(Struct, frozen=True):
 class Routes(list[Route]):
     """The routes of a module; the annotations of a handler are the types of its query, body and answer."""
 
-    def get(self, path: str, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._row("GET", path, summary, options)
-
-    def post(self, path: str, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._row("POST", path, summary, options)
-
-    def delete(self, path: str, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._row("DELETE", path, summary, options)
-
-    def _row(self, method: Method, path: str, summary: str, options: dict[str, Any]) -> Callable[[Handler], Handler]:
+    def _row(self, method: Method, path: str, summary: str, **options: Any) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
             kinds = get_type_hints(handler)
             answer = kinds.pop("return")
@@ -103,6 +95,10 @@ class Routes(list[Route]):
             return handler
 
         return add
+
+    get = partialmethod(_row, "GET")
+    post = partialmethod(_row, "POST")
+    delete = partialmethod(_row, "DELETE")
 
 
 def json(value: Any, status: int = 200) -> Response:

@@ -39,6 +39,7 @@ DRAWING = ("vendor/mermaid.js", "drawing.js")  # scripts of the frame that draws
 SMALL = 1000  # bytes below which compressing gains nothing
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+_GZIP = re.compile(r"\bgzip\b(?!;q=0(?:\.0*)?(?:,|$))")  # RFC 9110, section 12.5.3
 
 
 class File(Struct, frozen=True):
@@ -81,23 +82,13 @@ def answer(call: Call, name: str) -> Response:
 
 def _answered(call: Call, file: File) -> Response:
     fields = {"etag": file.etag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
-    known = call.request.headers.get("if-none-match", "")
-    if file.etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
+    if file.etag in call.request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=fields)
     content = file.content
-    if file.packed and _takes_gzip(call.request.headers.get("accept-encoding", "")):
+    if file.packed and _GZIP.search(call.request.headers.get("accept-encoding", "").lower().replace(" ", "")):
         content = file.packed
         fields["content-encoding"] = "gzip"
     return Response(content, media_type=file.media, headers=fields)
-
-
-def _takes_gzip(accepts: str) -> bool:
-    """RFC 9110, section 12.5.3."""
-    for item in accepts.lower().split(","):
-        coding, _, quality = item.partition(";")
-        if coding.strip() == "gzip":
-            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
 
 
 @ROUTES.get("/", "The page", media="text/html", is_open=True)
