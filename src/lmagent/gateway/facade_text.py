@@ -185,19 +185,12 @@ def joined(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 class Answering:
-    """A turn as deltas: the model's text is content; its thoughts and calls are reasoning.
-
-    Attributes:
-        answer: the final answer, once the turn has ended.
-        said: all content so far.
-        done: all reasoning so far.
-        finish: OpenAI's reason for the end.
-    """
+    """A turn as deltas: the model's text is content; its thoughts and calls are reasoning."""
 
     def __init__(self) -> None:
-        self.answer = ""
-        self.said = ""
-        self.done = ""
+        self.answer = ""  # the final answer, once the turn has ended
+        self.said = ""  # all content so far
+        self.done = ""  # all reasoning so far
         self.finish = "stop"
         self._said = ""
         self._step = ""

@@ -29,18 +29,7 @@ SURFACE = "web"  # the gateway's name in the log
 
 
 class Gateway:
-    """The sessions of one workspace, for all clients on the network.
-
-    Args:
-        host: opens the sessions. Clients answer their approvals.
-        say: shows a line to the user at the server's terminal.
-
-    Attributes:
-        renewed: the sessions whose id begins a new conversation at this moment, each with an event for its end.
-        counters: of the metrics: answers by class of status, tokens and steps.
-        accepting: held while a chat completion finds its session and its input is recorded.
-        answered: ids of the inputs of chat completions whose answer was delivered or is not wanted.
-    """
+    """The sessions of one workspace, for all clients on the network; `say` shows a line at the server's terminal."""
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
         host.attended = True
@@ -50,10 +39,10 @@ class Gateway:
         self.broadcast = Broadcast(self.runner)
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
-        self.renewed: dict[str, anyio.Event] = {}
-        self.counters: Counter[str] = Counter()
-        self.accepting = anyio.Lock()
-        self.answered: deque[str] = deque(maxlen=4096)
+        self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event
+        self.counters: Counter[str] = Counter()  # of the metrics
+        self.accepting = anyio.Lock()  # held while a chat completion finds its session and is recorded
+        self.answered: deque[str] = deque(maxlen=4096)  # inputs of completions whose answer was delivered or unwanted
         self.runner.deleted = self._deleted
 
     async def run(self) -> None:

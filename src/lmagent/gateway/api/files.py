@@ -106,10 +106,7 @@ class FileEntry(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """A folder: folders first, then files; `more` if there are too many entries to list.
-
-    `largest` is the most bytes that a file sent into the workspace may have.
-    """
+    """A folder: folders first, then files; `largest` is the most bytes that a file sent into it may have."""
 
     path: str
     entries: tuple[FileEntry, ...]

@@ -294,12 +294,9 @@ GLANCE, PAUSE = 2.0, 0.05  # Seconds to wait for another process that has the se
 
 
 async def begin_anew(gateway: Gateway, session: str) -> str:
-    """Interrupt the session, move its conversation to another id and begin a new one under its id.
+    """Interrupt the session and begin a new conversation under its id; return the old one's id, empty if it had none.
 
     Watchers wait until all is done (`Gateway.renewed`), so that they never see a half-made conversation.
-
-    Returns:
-        The id of the old conversation; empty if the session had none.
     """
     while (other := gateway.renewed.get(session)) is not None:
         await other.wait()

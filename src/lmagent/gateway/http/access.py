@@ -180,10 +180,7 @@ def new_pin() -> str:
 
 
 def keys_in(folder: Path, token: str = "") -> Keys:
-    """Return the keys in `folder`; missing ones are created.
-
-    A `token` from the settings is used but not saved.
-    """
+    """Return the keys in `folder`; missing ones are created. A `token` from the settings is used but not saved."""
     if token and (not token.isascii() or not token.isprintable() or " " in token):
         raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
     return Keys(

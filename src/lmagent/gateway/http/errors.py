@@ -1,7 +1,4 @@
-"""Errors: their shape on all of the gateway's own routes.
-
-{"error": {"code": "not_found", "message": "there is no session abc", "fix": "GET /api/sessions lists them"}}
-"""
+"""Errors: their shape on all of the gateway's own routes, and their statuses."""
 
 from __future__ import annotations
 
