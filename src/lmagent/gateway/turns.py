@@ -75,7 +75,7 @@ async def named(gateway: Gateway, session: str) -> OpenSession:
 async def followed(
     gateway: Gateway, session: str, input: ev.InputReceived, *, patience: float
 ) -> AsyncGenerator[ev.Event | None]:
-    """Yield the events of the turn that answers an input, and None after each `BEAT` of silence; deny late approvals."""
+    """Yield the events of an input's turn, and None after each `BEAT` of silence; deny late approvals."""
     turn, ends = 0, dict[str, float]()  # the waiting approvals
     async with gateway.broadcast.watch(session, input.seq) as watching:
         while True:
