@@ -15,7 +15,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.trust import trust
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import user
-from lmagent.gateway.broadcast.watchers import Watcher
+from lmagent.gateway.broadcast.stream import Watcher
 from lmagent.gateway.gateway import Gateway
 
 
@@ -63,10 +63,11 @@ class Seen:
         return "".join(event["text"] for event in self.events if event["type"] == kind)
 
     async def take(self, watching: Watcher) -> None:
-        async for frame in watching:
-            event = json.loads(frame.data)
-            assert event.get("seq", 0) == frame.seq
-            self.events.append(event)
+        while frames := await watching.take():
+            for frame in frames:
+                event = json.loads(frame.data)
+                assert event.get("seq", 0) == frame.seq
+                self.events.append(event)
             self._news.set()
         self.is_over = True
         self._news.set()

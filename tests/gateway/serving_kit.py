@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,14 +18,12 @@ from gateway_kit import Client, drained
 from starlette.responses import Response, StreamingResponse
 
 from lmagent.config.settings import Settings
-from lmagent.gateway.http.access import Access, keys_in
-from lmagent.gateway.http.app import build_app
-from lmagent.gateway.http.bodies import Patience
+from lmagent.gateway.http.access import ROUTES as DOOR
+from lmagent.gateway.http.access import Access, Done, keys_in
+from lmagent.gateway.http.app import GatewayApp
 from lmagent.gateway.http.connections import Caps
-from lmagent.gateway.http.door import ROUTES as DOOR
-from lmagent.gateway.http.door import Done
 from lmagent.gateway.http.guard import GuardRules
-from lmagent.gateway.http.route import Call, Route, Socket, Talk
+from lmagent.gateway.http.route import Call, Patience, Route, Socket, Talk
 from lmagent.gateway.http.serving import Serving, ServingLimits, serve
 from lmagent.modelserver.http.listening import listen
 
@@ -42,6 +41,7 @@ class QuietGateway:
 
     def __init__(self, workspace: Path) -> None:
         self.left = 0.0
+        self.counters: Counter[str] = Counter()
         self.host = SimpleNamespace(workspace=workspace, settings=Settings())
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ def lab(
     listener = listen(bind, 0)
     made = Lab(int(listener.getsockname()[1]), folder)
     made.access = Access(keys_in(folder, TOKEN), PIN, secure=tls is not None)
-    app = build_app(
+    app = GatewayApp(
         made.hub,  # pyright: ignore[reportArgumentType]
         made.access,
         rules,
@@ -123,8 +123,8 @@ OPEN = Route("GET", "/healthz", answered, "Answer anybody", answer=Done, is_open
 AUTH = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 
 
-async def size(call: Call) -> dict[str, int]:
-    return {"size": len(call.body if call.body is not None else await call.request.body())}
+async def size(call: Call, body: str = "") -> dict[str, int]:
+    return {"size": len(body or await call.request.body())}
 
 
 async def wait(call: Call) -> Done:

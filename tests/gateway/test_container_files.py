@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lmagent.cli.web import web
-from lmagent.gateway.http.door import ROUTES
+from lmagent.gateway.http.access import ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]
 

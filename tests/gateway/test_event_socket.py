@@ -16,7 +16,7 @@ from serving_kit import AUTH, answer_to, lab
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from lmagent.gateway.api import socket as subject
+from lmagent.gateway.api import events as subject
 from lmagent.gateway.http.connections import Caps
 from lmagent.gateway.http.serving import ServingLimits
 from lmagent.testing.script import call, hang, say, slow

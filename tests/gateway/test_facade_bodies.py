@@ -13,11 +13,10 @@ import pytest
 from gateway_kit import Answer, Running, gateway
 from hypothesis import given
 from hypothesis import strategies as st
-from images_kit import jpeg, png
+from images_kit import jpeg
 
-from lmagent.core.messages import Image
-from lmagent.gateway.facade_body import MAX_IMAGES, MAX_TEXT, Sieve
-from lmagent.gateway.http.errors import Refusal
+from lmagent.core.messages import Image, Text
+from lmagent.gateway.facade_text import MAX_IMAGES, MAX_TEXT, read_completion
 from lmagent.testing.script import say
 
 AGENT = "agent/lmagent"
@@ -104,7 +103,8 @@ def test_an_image_may_have_what_an_upload_may_and_all_together_a_sum(running: Ru
     assert too_large(complete(running, looking(photo(20_000_003))))
     half = photo(MAX_IMAGES // 8 * 3 + 3)
     assert too_large(complete(running, looking(half, half)))
-    assert too_large(complete(running, b" " * 45_000_000))
+    assert too_large(complete(running, json.dumps(looking()).encode() + b" " * 45_000_000))
+    assert too_large(complete(running, {**looking(), "stop": [{}] * 400_000 + ["x"] * 1_000_000}))
 
 
 def test_nobody_waits_while_large_requests_are_taken_in(running: Running) -> None:
@@ -151,40 +151,17 @@ words = st.lists(
     is_ascii=st.booleans(),
     data=st.data(),
 )
-def test_what_comes_in_any_pieces_is_what_was_sent(texts: list[str], images: list[bytes], is_ascii: bool, data: Any):
-    urls = [f"data:image/png;base64,{base64.b64encode(image).decode()}" for image in images]
+def test_texts_and_images_are_read_as_they_were_sent(texts: list[str], images: list[bytes], is_ascii: bool, data: Any):
+    coded = [base64.b64encode(image).decode() for image in images]
     parts = [{"type": "text", "text": text} for text in texts]
-    content = [*parts, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
-    said = [{"role": "system", "content": texts[0]}, {"role": "user", "content": content}]
+    urls = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{one}"}} for one in coded]
+    said = [{"role": "system", "content": texts[0]}, {"role": "user", "content": [*parts, *urls]}]
     text = json.dumps({"model": "m", "messages": said}, ensure_ascii=is_ascii)
     try:
         text = text.replace("+", data.draw(st.sampled_from(["+", "\\u002B"])))
         body = text.replace("/", data.draw(st.sampled_from(["/", "\\/", "\\u002f"]))).encode()
     except UnicodeEncodeError:
         return
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
-    sieve = Sieve()
-    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
-        sieve.feed(body[start:end])
-    found = sieve.completion().messages
-    assert found[0].content == texts[0]
-    assert found[1].content == [*parts, *(Image("", url.partition(",")[2]) for url in urls)]
-
-
-def test_no_client_can_name_the_data_of_an_image_twice() -> None:
-    url = f"data:image/png;base64,{base64.b64encode(png(2, 2)).decode()}"
-    sieve = Sieve()
-    body = json.dumps({"model": "m", "messages": looking(url, text="data:x;base64,0:0;")["messages"]})
-    sieve.feed(body.replace("base64,0", "base64\\u002c0").encode())
-    text, image = sieve.completion().messages[0].content
-    assert text["text"] == "data:x;base64,0:0;"
-    assert image == Image("", url.partition(",")[2])
-
-
-def test_a_body_is_refused_as_soon_as_it_is_too_large() -> None:
-    sieve = Sieve()
-    for _ in range(MAX_TEXT // 10_000):
-        sieve.feed(b"x" * 10_000)
-    with pytest.raises(Refusal) as refused:
-        sieve.feed(b"x" * 10_000)
-    assert refused.value.status == 413
+    _, found = read_completion(body)
+    assert found[0].parts == (Text(texts[0]),)
+    assert found[1].parts == (*map(Text, texts), *(Image("", one) for one in coded))

@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from gateway_kit import Client, Running, gateway, held
+from gateway_kit import Client, Running, gateway
 
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, calls, hang, say, slow, status, tool
@@ -251,23 +251,6 @@ def test_the_same_words_after_an_answer_are_another_turn_though_their_first_try_
     logs = [running.workspace / ".lmagent/sessions" / answer.headers["x-session"] for answer in asked]
     said = {line for log in logs for line in (log / "events.jsonl").read_text().splitlines() if "turn.finished" in line}
     assert len(said) == 2
-
-
-@pytest.mark.parametrize("session", ["", "my-own"])
-@pytest.mark.parametrize("type", ["steer", "submit"])
-def test_who_asks_again_is_given_the_turn_though_somebody_else_has_said_something_meanwhile(
-    tmp_path: Path, session: str, type: str
-) -> None:
-    gate = threading.Event()
-    with gateway(tmp_path, lambda received: held(counting(received), gate)(received)) as running:
-        talk, headers = Talk(running, "do it"), {"X-Session": session}
-        given_up(running, talk, headers)
-        (name,) = [row["id"] for row in running.ask("GET", "/api/sessions").json["sessions"]]
-        said = {"type": type, "message": {"role": "user", "parts": [{"type": "text", "text": "from the page"}]}}
-        assert running.ask("POST", f"/api/sessions/{name}/commands", said).status == 202
-        gate.set()
-        assert talk.ask(headers={**headers, **AGAIN}) == name
-        assert [event["type"] for event in running.logs()].count("input.received") == 2
 
 
 @pytest.mark.crash

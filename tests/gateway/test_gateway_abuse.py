@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException
 import pytest
 from gateway_kit import PIN, Client, Running, gateway
 
-from lmagent.gateway.http.tries import ADDRESS
+from lmagent.gateway.http.access import ADDRESS
 from lmagent.testing.script import say
 
 SOCKETS = int(os.environ.get("LMAGENT_SOCKETS", "4000"))

@@ -12,19 +12,24 @@ from hypothesis import strategies as st
 
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.access import (
+    ADDRESS,
     AGE,
     COOKIE,
+    DEVICE,
     DEVICE_AGE,
     DEVICE_COOKIE,
     LINK,
     LOGIN,
     NO_COOKIES,
+    STRANGERS,
     Access,
+    Rate,
+    TriesBudget,
     keys_in,
+    network_of,
     new_pin,
 )
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.tries import ADDRESS, DEVICE, STRANGERS, Rate, TriesBudget, network_of
 
 PIN = "123456"
 

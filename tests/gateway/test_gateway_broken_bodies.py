@@ -41,3 +41,12 @@ def test_who_goes_away_in_the_middle_of_a_body_is_no_fault(running):
     assert running.ask("GET", "/api/me").status == 200
     assert running.stop() == 0
     assert not [line for line in running.said if "Disconnect" in line or "http /api" in line]
+
+
+@pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/one/commands", "/v1/chat/completions"])
+@pytest.mark.parametrize("begin", [b"", b'{"title": ', b'{"x": ', b'{"messages": ', b'{"tools": '])
+def test_json_that_is_nested_a_hundred_thousand_deep_is_refused(running, path, begin):
+    depth = 100_000
+    for text in (begin + b"[" * depth, begin + b"[" * depth + b"]" * depth, begin + b'{"a":' * depth):
+        assert running.ask("POST", path, text).status == 400
+    assert not [line for line in running.said if "Error" in line]

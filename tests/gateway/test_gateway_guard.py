@@ -9,7 +9,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from lmagent.core.errors import SandboxError
-from lmagent.gateway.http.door import Done
+from lmagent.gateway.http.access import Done
 from lmagent.gateway.http.guard import GuardRules
 from lmagent.gateway.http.route import Call, Route, Socket, Talk
 
@@ -29,7 +29,7 @@ async def refuses(call: Call) -> Done:
 async def echo(talk: Talk) -> None:
     await talk.socket.accept()
     async for text in talk.socket.iter_text():
-        await talk.socket.send_text(f"{talk.caller}: {text}")
+        await talk.socket.send_text(f"{talk.visitor.caller}: {text}")
 
 
 async def broken(talk: Talk) -> None:

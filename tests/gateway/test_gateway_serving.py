@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_kit import AUTH, ROUTES, SOCKETS, Lab, answer_to, lab, opened
 
-from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps, Connection, Connections
+from lmagent.gateway.http.route import Patience
 from lmagent.gateway.http.serving import ServingLimits
 
 QUICK = ServingLimits(head=0.5, stall=1, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
@@ -235,7 +235,7 @@ class TestNumbers:
                 alive.append(connection)
                 ledger.add(connection)
             elif alive and what == "show":
-                alive[which % len(alive)].known = True
+                alive[which % len(alive)].know()
             elif alive:
                 alive.pop(which % len(alive)).gone()
             strangers = [one for one in alive if not one.known]

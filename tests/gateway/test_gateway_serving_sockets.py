@@ -16,12 +16,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from lmagent.core.errors import ConfigError
-from lmagent.gateway.http.bodies import Patience
-from lmagent.gateway.http.connections import Caps
-from lmagent.gateway.http.door import Done
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.access import Done
+from lmagent.gateway.http.connections import Caps, tls_of
+from lmagent.gateway.http.route import Call, Patience, Route
 from lmagent.gateway.http.serving import FRAME, ServingLimits
-from lmagent.gateway.http.tls import tls_of
 
 QUICK = ServingLimits(head=0.5, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
 

@@ -10,7 +10,7 @@ from gateway_kit import Client
 from serving_kit import lab
 from starlette.requests import Request
 
-from lmagent.gateway.http.door import Done
+from lmagent.gateway.http.access import Done
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.turns import while_there
 

@@ -19,8 +19,8 @@ from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy
 from lmagent.core.messages import user
 from lmagent.core.view import View, reduce
-from lmagent.gateway.broadcast.index_feed import BEGINNING
-from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.broadcast.broadcast import BEGINNING
+from lmagent.gateway.compat.socket import begin_anew
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.turns import followed
 from lmagent.testing import ScriptedServer

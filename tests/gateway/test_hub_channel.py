@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.core.messages import assistant, user
-from lmagent.gateway.broadcast.frames import Frame, framed
-from lmagent.gateway.broadcast.stream import Flusher, SessionStream
-from lmagent.gateway.broadcast.watchers import MOST_FRAMES, Stream
+from lmagent.gateway.broadcast.stream import MOST_FRAMES, Flusher, Frame, Reader, SessionStream, Stream, framed
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, JsonlLog
 
@@ -148,13 +146,13 @@ class Stage:
 
     async def _watch(self, seen: Seen, scope: anyio.CancelScope, ended: anyio.Event, after: int) -> None:
         with scope:
-            async with self.channel.stream.watch(after) as watching:
+            async with self.channel.watch(after) as watching:
                 self._follow()
                 await seen.take(watching)
         ended.set()
 
     def _follow(self) -> None:
-        if self.channel.stream.watchers and not self.channel.is_heard:
+        if self.channel.watchers and not self.channel.is_heard:
             self.tasks.start_soon(self.channel.follow)
 
 
@@ -233,7 +231,7 @@ def test_kinds_of_text_are_joined_apart_and_come_in_the_order_of_their_last_piec
     async def play() -> list[str]:
         pulse = Flusher()
         channel = SessionStream(SESSION, tmp_path / "none", pulse)
-        async with channel.stream.watch(0) as watching:
+        async with channel.watch(0) as watching:
             watching._live = True
             for event in (
                 ev.ThinkingDelta(text="a"),
@@ -256,21 +254,25 @@ def test_who_joins_late_is_told_what_a_sub_agent_asks_until_it_is_answered(tmp_p
         channel = SessionStream(SESSION, tmp_path / "none", Flusher())
         asked = ev.ApprovalRequested(id="a1", seq=4, call_id="c", tool="shell", summary="rm")
         channel.take(ev.SubagentEvent(call_id="1", child="k", event=asked))
-        async with channel.stream.watch(0) as watching:
+        async with channel.watch(0) as watching:
             first = [json.loads(frame.data)["event"]["id"] for frame in await watching.take()]
         answered = ev.ApprovalResolved(seq=5, approval="a1", call_id="c", approved=True)
         channel.take(ev.SubagentEvent(call_id="1", child="k", event=answered))
-        return [first, [json.loads(frame.data)["type"] for frame in channel.stream.joined()]]
+        return [first, [json.loads(frame.data)["type"] for frame in channel.joined()]]
 
     assert anyio.run(play) == [["a1"], []]
 
 
 def test_a_watcher_that_does_not_read_is_cut_off_and_the_others_are_not(tmp_path):
     async def play() -> tuple[bool, int]:
-        async def nothing() -> list[Frame]:
-            return []
+        class Fan(Stream):
+            def reader(self, after: int) -> Reader:
+                async def nothing() -> list[Frame]:
+                    return []
 
-        fan = Stream(lambda after: nothing, list[Frame])
+                return nothing
+
+        fan = Fan()
         async with fan.watch(0) as slow, fan.watch(0) as quick:
             for watching in (slow, quick):
                 watching._live = True

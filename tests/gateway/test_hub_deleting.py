@@ -14,8 +14,8 @@ from lmagent.core.commands import Approve, Rename
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.index_feed import BEGINNING
-from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.broadcast.broadcast import BEGINNING
+from lmagent.gateway.compat.socket import begin_anew
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.turns import named
 from lmagent.store.jsonl import JsonlStore
@@ -71,11 +71,12 @@ async def test_who_watches_all_sessions_is_told_of_one_that_takes_a_deleted_ones
             await asked(hub, "main", "one", "two")
             async with hub.broadcast.watch_all(BEGINNING) as following:
                 before = len(recorded(hub, "main"))
-                seen = [json.loads((await anext(following)).data) for _ in range(before)]
+                seen = [json.loads(frame.data) for frame in await following.take()]
+                assert len(seen) == before
                 await hub.runner.delete("main")
                 await hub.runner.begin("main")
                 with anyio.fail_after(10):
-                    came = json.loads((await anext(following)).data)
+                    came = json.loads((await following.take())[0].data)
                 assert (came["type"], came["replaces"]) == ("session.created", "main")
                 assert came["seq"] == seen[-1]["seq"] + 1
 
@@ -157,7 +158,7 @@ async def test_a_new_session_is_watched_while_somebody_slow_has_not_left_the_del
             await hub.runner.begin("main")
             await hub.runner.release("main")
             async with hub.broadcast.watch("main"):  # and reads nothing
-                stream = hub.broadcast.stream("main").stream
+                stream = hub.broadcast.stream("main")
                 hub.host.store.delete("main")  # as another process does
                 await until(lambda: stream.is_over)
                 await hub.runner.begin("main")

@@ -19,7 +19,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import SetModel
 from lmagent.core.errors import StoreError
 from lmagent.core.messages import user
-from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.compat.socket import begin_anew
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say, slow
 

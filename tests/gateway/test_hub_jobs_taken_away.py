@@ -10,7 +10,7 @@ import pytest
 from hub_kit import hub_on, recorded, until
 
 from lmagent.core import events as ev
-from lmagent.gateway.compat.anew import begin_anew
+from lmagent.gateway.compat.socket import begin_anew
 from lmagent.gateway.gateway import Gateway
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer

@@ -12,7 +12,7 @@ from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, ToolCall, user
 from lmagent.core.view import View, reduce
-from lmagent.gateway.views import KEPT, Folded, Views
+from lmagent.gateway.gateway import KEPT, Folded, Views
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lmagent.gateway.http.compact import compact
-from lmagent.gateway.http.static import VENDOR, WEB, find
+from lmagent.gateway.http.static import VENDOR, WEB, compact, find
 
 TSC = Path(__file__).parents[2] / "tools" / "web" / "node_modules" / ".bin" / "tsc"
 PRINT = ("--allowJs", "--noCheck", "--removeComments", "--target", "esnext", "--module", "esnext", "--ignoreConfig")

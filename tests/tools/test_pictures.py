@@ -8,7 +8,7 @@ import pytest
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
-from lmagent.gateway.api.pictures import image_of, judged
+from lmagent.gateway.api.files import image_of, judged
 from lmagent.gateway.http.errors import Refusal
 from lmagent.tools.pictures import Picture, media_type_of, picture_of
 from lmagent.tools.textfile import kind_of_binary

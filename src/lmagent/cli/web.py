@@ -76,9 +76,9 @@ def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -
 
     from lmagent.app.signals import ending
     from lmagent.app.wiring import open_host
-    from lmagent.gateway.chosen import restore
+    from lmagent.gateway.api.models import restore
     from lmagent.gateway.gateway import Gateway
-    from lmagent.gateway.http.app import build_app
+    from lmagent.gateway.http.app import GatewayApp
     from lmagent.gateway.http.serving import serve
     from lmagent.modelserver.http.listening import Signals, listen
 
@@ -89,7 +89,7 @@ def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -
             front = _front(host.settings, own)
             with listen(front.bind, host.settings.web_port) as listener:
                 gateway = Gateway(host, say=say)
-                app = build_app(gateway, front.access, front.rules, say=say)
+                app = GatewayApp(gateway, front.access, front.rules, say=say)
                 gc.freeze()
                 gc.enable()
                 _announce(front, listener, host.workspace, own)
@@ -114,9 +114,9 @@ class _Front(Struct, frozen=True):
 def _front(settings: Settings, own: dict[str, Any]) -> _Front:
     from lmagent.core.errors import ConfigError
     from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+    from lmagent.gateway.http.connections import tls_of
     from lmagent.gateway.http.guard import GuardRules
     from lmagent.gateway.http.lan import names
-    from lmagent.gateway.http.tls import tls_of
     from lmagent.modelserver.http.guard import is_loopback
 
     bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])

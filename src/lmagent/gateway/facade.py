@@ -1,70 +1,91 @@
 """OpenAI's API with an agent as the model, for any of its clients. Reference: OpenAI's "Chat completions".
 
-A request is one turn. `X-Session` names its session, and is in each answer; without it, a conversation resumes its
-session (`facade_resume.py`), or begins one. A new session receives the whole conversation of the request, a resumed one
-only the last message. The agent's steps come as `reasoning_content`.
+Most clients keep the conversation, not an id, so each input is recorded under a digest of the whole request, keyed by
+the caller (`input.received.origin`). A request with the same conversation, its exact answer and one more message
+continues that session, if exactly one matches and it is idle. Otherwise a session begins with the whole conversation.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from functools import partial
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from lmagent.app.open_session import OpenSession
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Rename, SetModel
-from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound, ShuttingDown
+from lmagent.core.errors import LmagentError, ProviderError, SessionBusy, SessionNotFound, ShuttingDown
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
-from lmagent.core.messages import Message, Part
+from lmagent.core.messages import Image, Message, Part
 from lmagent.gateway.api.uploads import taken
-from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_resume import expect, id_of, mark_of, repeated, resumed, settle, taking
-from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
+from lmagent.gateway.compat.http import usage_of
+from lmagent.gateway.facade_text import (
+    MAX_REQUEST,
+    MAX_TEXT,
+    Answering,
+    Completion,
+    Said,
+    begun_with,
+    joined,
+    last_of,
+    read_completion,
+    title_of,
+)
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
-from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.http.route import Call, ClosingStream, Routes, json, must_be_json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
+from lmagent.store.index import SessionIndex
+from lmagent.store.jsonl import JsonlStore
 
-AGENT = "agent/lmagent"
-"""The agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME."""
+AGENT = "agent/lmagent"  # the agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME
+STARTED = time.time()  # start of this process. Turns that ended earlier were answered by another process.
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """Return an error in OpenAI's shape."""
+    told, status = failure_of(error).error, status_of(error)
+    text = f"{told.message}. {told.fix}" if told.fix else told.message
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": text, "type": kind, "param": None, "code": told.code}}
+
+
+def told(error: Exception) -> Response:
+    return json(error_of(error), status_of(error))
+
+
+ROUTES = Routes()
 
 
 class CompletionOptions(Struct, frozen=True):
-    """The options in the headers.
+    """The options in the headers."""
 
-    Attributes:
-        session: `X-Session`; empty for a new one.
-        interrupts: `X-Session-Interrupt: 1`: a client that leaves interrupts the turn.
-        patience: `X-Approval-Timeout`, seconds.
-        is_retry: `X-Stainless-Retry-Count`: OpenAI's own clients mark a repeated request.
-    """
-
-    session: str
-    interrupts: bool
-    patience: float
-    is_retry: bool
+    session: str  # `X-Session`; empty for a new one
+    interrupts: bool  # `X-Session-Interrupt: 1`: a client that leaves interrupts the turn
+    patience: float  # `X-Approval-Timeout`, seconds
+    is_retry: bool  # `X-Stainless-Retry-Count`: OpenAI's own clients mark a repeated request
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-async def list_agents(call: Call) -> Response:
+@ROUTES.get("/v1/models", "Agents, as OpenAI lists models", tell=told)
+async def list_agents(call: Call) -> dict[str, Any]:
     """Return the agents: the default one, and one per model that the server lists."""
     names = [AGENT]
     with suppress(ProviderError):  # the default agent is listed even if the server is down
         names += [f"{AGENT}:{model}" for model in await call.gateway.host.models()]
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
-    return json({"object": "list", "data": rows})
+    return {"object": "list", "data": rows}
 
 
 async def _model_of(gateway: Gateway, name: str) -> str:
@@ -81,20 +102,32 @@ async def _model_of(gateway: Gateway, name: str) -> str:
 # --- one completion ---------------------------------------------------------------------------------------------------
 
 
+@ROUTES.post(
+    "/v1/chat/completions",
+    "One turn of an agent, as OpenAI's chat completion",
+    body=Completion,
+    answer=dict[str, Any],
+    raw=True,
+    limit=MAX_REQUEST,
+    tell=told,
+)
 async def complete(call: Call) -> Response:
     """Run one turn, as a chat completion."""
-    async with taken_in(call.request) as body:
-        _refuse_what_cannot_be(body)
-        wanted = _wanted(call)
-        session, input = await _submitted(call, body, wanted)
+    must_be_json(call.request)
+    data = await call.request.body()
+    body, messages = await to_thread.run_sync(read_completion, data) if len(data) > MAX_TEXT else read_completion(data)
+    wanted = _wanted(call)
+    async with call.gateway.accepting:
+        session, input = await _accepted(call, body.model, messages, wanted)
     turn = _Turn(call.gateway, session, input, body, wanted)
     headers = {"X-Session": session}
     if body.stream:
-        return _Stream(turn, {**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return ClosingStream(turn.chunks(), media_type="text/event-stream", headers=headers)
     try:
         answer = await while_there(call.request, turn.whole)
     except LmagentError as error:
-        settle(input)
+        turn.settle()
         # A retry would repeat the whole turn, unless the next gateway resumes this one.
         again = isinstance(error, ShuttingDown)
         failed = told(error)
@@ -103,64 +136,16 @@ async def complete(call: Call) -> Response:
     if answer is None:
         await turn.left()
         return Response(status_code=499)
-    settle(input)
+    turn.settle()
     return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
-
-
-async def _submitted(call: Call, body: Completion, wanted: CompletionOptions) -> tuple[str, ev.InputReceived]:
-    """Record the request's input, or return the recorded one if the request is a retry."""
-    key = call.access.key_of(call.caller)
-    mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wanted.session)))
-    async with taking(mark):
-        if wanted.is_retry and (sent := await repeated(call.gateway, mark, wanted.session)) is not None:
-            return sent
-        return await _given(call.gateway, key, mark, body, wanted)
-
-
-async def _given(
-    gateway: Gateway, key: bytes, mark: str, body: Completion, wanted: CompletionOptions
-) -> tuple[str, ev.InputReceived]:
-    """Submit the last message to a known session, or the whole conversation to a new one."""
-    model = await _model_of(gateway, body.model)
-    last, before = last_of(body.messages), begun_with(body.messages)
-    asked = await _judged(gateway, last)
-    async with _known(gateway, key, body, wanted) as known:
-        if known is None:
-            asked = (*await _judged(gateway, before), *asked)
-            known = await (named(gateway, wanted.session) if wanted.session else gateway.runner.begin())
-            if before:  # the first message then begins with the earlier conversation, which is no title
-                await gateway.runner.send(known.id, Rename(title=title_of(last)))
-        if model and known.session.state.model != model:
-            await gateway.runner.send(known.id, SetModel(model=model))
-        input = await gateway.runner.submit(known.id, Message("user", joined(asked)), id=id_of(mark), by="openai")
-        expect(known.id, input)
-        return known.id, input
-
-
-@asynccontextmanager
-async def _known(
-    gateway: Gateway, key: bytes, body: Completion, wanted: CompletionOptions
-) -> AsyncGenerator[OpenSession | None]:
-    """Yield the session that has the earlier conversation; None if no session has it."""
-    if wanted.session:
-        yield await named(gateway, wanted.session) if _is_there(gateway, wanted.session) else None
-        return
-    async with resumed(gateway, key, body.model, body.messages) as known:
-        yield known
-
-
-async def _judged(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts with their images checked."""
-    return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
 
 
 def _wanted(call: Call) -> CompletionOptions:
     headers = call.request.headers
     session = headers.get("x-session", "")
     if session and not is_session_id(session):
-        raise Refusal(
-            400, "invalid", "X-Session is no session's id", fix=f"{SESSION_RULE}; leave it out for a new session"
-        )
+        fix = f"{SESSION_RULE}; leave it out for a new session"
+        raise Refusal(400, "invalid", "X-Session is no session's id", fix=fix)
     try:
         patience = float(headers.get("x-approval-timeout", approval_patience(call.gateway)))
     except ValueError:
@@ -171,7 +156,32 @@ def _wanted(call: Call) -> CompletionOptions:
     return CompletionOptions(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience, is_retry)
 
 
-def _is_there(gateway: Gateway, session: str) -> bool:
+async def _accepted(
+    call: Call, name: str, messages: Sequence[Said], wanted: CompletionOptions
+) -> tuple[str, ev.InputReceived]:
+    """Record the request's input, or return the recorded one if the request is a retry."""
+    gateway, key = call.gateway, call.access.key_of(call.caller)
+    mark = await to_thread.run_sync(mark_of, key, name, messages, bool(wanted.session))
+    if wanted.is_retry and (sent := await _repeated(gateway, mark, wanted.session)) is not None:
+        return sent
+    model = await _model_of(gateway, name)
+    asked, before = await _checked(gateway, last_of(messages)), begun_with(messages)
+    if not wanted.session:
+        known = await _resumed(gateway, key, name, messages)
+    else:
+        known = await named(gateway, wanted.session) if _exists(gateway, wanted.session) else None
+    if known is None:
+        asked = (*await _checked(gateway, before), *asked)
+        known = await (named(gateway, wanted.session) if wanted.session else gateway.runner.begin())
+        if before:  # the first message then begins with the earlier conversation, which is no title
+            await gateway.runner.send(known.id, Rename(title=title_of(last_of(messages))))
+    if model and known.session.state.model != model:
+        await gateway.runner.send(known.id, SetModel(model=model))
+    message = Message("user", joined(asked))
+    return known.id, await gateway.runner.submit(known.id, message, id=f"{mark}{new_id()}", by="openai")
+
+
+def _exists(gateway: Gateway, session: str) -> bool:
     try:
         gateway.host.store.read(session)
     except SessionNotFound:
@@ -179,21 +189,108 @@ def _is_there(gateway: Gateway, session: str) -> bool:
     return True
 
 
-def _refuse_what_cannot_be(body: Completion) -> None:
-    """Refuse options that an agent cannot honour: it calls its own tools and answers in text."""
-    format = (body.response_format or {}).get("type", "text")
-    wrong = {
-        "tools": bool(body.tools or body.functions),
-        "tool_choice": body.tool_choice not in (None, "none", "auto"),
-        "response_format": format != "text",
-        "n": (body.n or 1) != 1,
-        "logprobs": bool(body.logprobs),
-        "modalities": any(kind != "text" for kind in body.modalities or ()),
-    }
-    for name, is_wrong in wrong.items():
-        if is_wrong:
-            text = f"'{name}' cannot be honoured here: an agent calls tools of its own and answers once, in words"
-            raise Refusal(400, "unsupported", text, fix=f"leave '{name}' out, or ask the model server itself")
+async def _checked(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts with their images checked."""
+    return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
+
+
+# --- finding the session of a conversation ----------------------------------------------------------------------------
+
+
+def mark_of(key: bytes, model: str, messages: Sequence[Said], is_named: bool = False) -> str:
+    """Return the common prefix of the ids of inputs with the same request; with a named session it is another one."""
+    digest = hmac.new(key, msgspec.json.encode(model), "sha256")
+    for message in messages:
+        said = [
+            ["image", hashlib.sha256(part.data.encode()).hexdigest()] if isinstance(part, Image) else part.text
+            for part in message.parts
+        ]
+        digest.update(
+            msgspec.json.encode([message.role, [message.text.strip()] if message.role == "assistant" else said])
+        )
+    return f"{'oas' if is_named else 'oai'}:{digest.hexdigest()[:40]}:"
+
+
+class _Exchange(Struct):
+    """The last input of a session and the answer to it; `ended` in Unix seconds, 0 while the turn runs."""
+
+    session: str
+    input: ev.InputReceived
+    answering: Answering
+    ended: float = 0.0
+
+
+async def _repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
+    """Return the input of the same request, if its answer is due; None if that is uncertain.
+
+    The request may never have arrived before, so an input whose answer was delivered is not meant.
+    """
+    found = [
+        last
+        for last in await _exchanges(gateway, mark)
+        if last.input.id not in gateway.answered and not 0 < last.ended < STARTED and session in ("", last.session)
+    ]
+    if len(found) != 1:
+        return None
+    (await gateway.runner.open(found[0].session)).work()  # an earlier process may have been killed during it
+    return found[0].session, found[0].input
+
+
+async def _resumed(gateway: Gateway, key: bytes, model: str, messages: Sequence[Said]) -> OpenSession | None:
+    """Return the idle session of this conversation up to its last message; None if that is uncertain."""
+    if [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
+        return None
+    answer = messages[-2].text.strip()
+    mark = await to_thread.run_sync(mark_of, key, model, messages[:-2])
+    found = [
+        last.session
+        for last in await _exchanges(gateway, mark)
+        if last.ended and answer in (last.answering.answer.strip(), last.answering.said.strip())
+    ]
+    if len(found) != 1:
+        return None
+    try:
+        known = await gateway.runner.open(found[0])
+    except (SessionNotFound, SessionBusy):
+        return None
+    state = known.session.state
+    return known if state.origin.key.startswith(mark) and not (state.turn_open or state.inputs) else None
+
+
+async def _exchanges(gateway: Gateway, mark: str) -> list[_Exchange]:
+    """Return the last exchange of each session whose last input has this mark."""
+    store = gateway.host.store
+
+    def read(index: SessionIndex) -> list[_Exchange]:
+        found = (_last_exchange(store, session) for session in index.from_api(mark))
+        return [last for last in found if last is not None and last.input.origin.key.startswith(mark)]
+
+    return await gateway.from_index(read)
+
+
+def _last_exchange(store: JsonlStore, session: str) -> _Exchange | None:
+    last: _Exchange | None = None
+    for event in _events(store, session):
+        match event:
+            case ev.InputReceived():
+                last = _Exchange(session, event, last.answering if last is not None else Answering())
+            case ev.TurnStarted() if last is not None:
+                last.answering, last.ended = Answering(), 0.0
+            case ev.TurnFinished() if last is not None:
+                last.ended = event.ts
+            case _:
+                pass
+        if last is not None:
+            last.answering.take(event)
+    return last
+
+
+def _events(store: JsonlStore, session: str) -> Iterator[ev.DurableEvent]:
+    with suppress(SessionNotFound):  # deleted meanwhile
+        yield from store.read(session)
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
 
 
 class _Turn:
@@ -208,19 +305,19 @@ class _Turn:
         self._ended = False
         self._base = {"id": f"chatcmpl-{new_id()}{new_id()}", "created": int(time.time()), "model": body.model}
 
+    def settle(self) -> None:
+        """Note that the answer was delivered or is not wanted: the same request now means a new turn."""
+        self._gateway.answered.append(self._input.id)
+
     async def left(self) -> None:
         """Interrupt the turn if the client, which has gone, asked for that."""
         if self._wanted.interrupts and not self._ended:
-            settle(self._input)  # a repeated request wants a new turn, not the interrupted one
+            self.settle()  # a repeated request wants a new turn, not the interrupted one
             with anyio.CancelScope(shield=True), suppress(LmagentError):
                 await self._gateway.runner.send(self._session, Interrupt())
 
     async def whole(self) -> dict[str, Any]:
-        """Return the completion once the turn has ended.
-
-        Raises:
-            LmagentError: the model server failed.
-        """
+        """Return the completion once the turn has ended."""
         async with aclosing(self._events()) as events:
             async for event in events:
                 if event is not None:
@@ -245,11 +342,11 @@ class _Turn:
             if self._body.stream_options is not None and self._body.stream_options.include_usage:
                 yield _data({**self._base, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()})
             yield b"data: [DONE]\n\n"
-            settle(self._input)
+            self.settle()
         except LmagentError as error:
             self._ended = True
             yield _data(error_of(error))
-            settle(self._input)
+            self.settle()
         finally:
             await self.left()
 
@@ -268,58 +365,9 @@ class _Turn:
         return _data({**self._base, "object": "chat.completion.chunk", "choices": [choice]})
 
     def _usage(self) -> dict[str, Any]:
-        spent = self._spent
-        return {
-            "prompt_tokens": spent.prompt,
-            "completion_tokens": spent.completion,
-            "total_tokens": spent.prompt + spent.completion,
-            "prompt_tokens_details": {"cached_tokens": spent.cached},
-        }
-
-
-class _Stream(StreamingResponse):
-    """The chunks of a turn; its generator is closed as soon as the client leaves."""
-
-    def __init__(self, turn: _Turn, headers: dict[str, str]) -> None:
-        self._chunks = turn.chunks()
-        super().__init__(self._chunks, media_type="text/event-stream", headers=headers)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._chunks):
-            await super().__call__(scope, receive, send)
+        usage = usage_of(self._spent)
+        return {**usage, "prompt_tokens_details": {"cached_tokens": usage["cached_tokens"]}}
 
 
 def _data(value: Any) -> bytes:
     return b"data: " + msgspec.json.encode(value) + b"\n\n"
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def error_of(error: Exception) -> dict[str, Any]:
-    """Return an error in OpenAI's shape."""
-    told, status = failure_of(error).error, status_of(error)
-    text = f"{told.message}. {told.fix}" if told.fix else told.message
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": text, "type": kind, "param": None, "code": told.code}}
-
-
-def told(error: Exception) -> Response:
-    return json(error_of(error), status_of(error))
-
-
-ROUTES = (
-    Route("GET", "/v1/models", list_agents, "Agents, as OpenAI lists models", answer=dict[str, Any], tell=told),
-    Route(
-        "POST",
-        "/v1/chat/completions",
-        complete,
-        "One turn of an agent, as OpenAI's chat completion",
-        body=Completion,
-        answer=dict[str, Any],
-        errors=(404, 409, 413, 415, 502, 503),
-        raw=True,
-        limit=MAX_BODY,
-        tell=told,
-    ),
-)

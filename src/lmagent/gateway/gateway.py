@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from lmagent.app.host import Host
 from lmagent.app.runner import Runner
 from lmagent.app.servers.downloads import Downloads
+from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
-from lmagent.gateway.views import Views
-from lmagent.store.follow import last_seq
+from lmagent.store.follow import LogTail, last_seq
+from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
 
-SURFACE = "web"
-"""The gateway's name in the log."""
+T = TypeVar("T")
+
+SURFACE = "web"  # the gateway's name in the log
 
 
 class Gateway:
-    """The sessions of one workspace, for all clients on the network.
-
-    Args:
-        host: opens the sessions. Clients answer their approvals.
-        say: shows a line to the user at the server's terminal.
-
-    Attributes:
-        renewed: the sessions whose id begins a new conversation at this moment, each with an event for its end.
-    """
+    """The sessions of one workspace, for all clients on the network; `say` shows a line at the server's terminal."""
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
         host.attended = True
@@ -39,7 +39,10 @@ class Gateway:
         self.broadcast = Broadcast(self.runner)
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
-        self.renewed: dict[str, anyio.Event] = {}
+        self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event
+        self.counters: Counter[str] = Counter()  # of the metrics
+        self.accepting = anyio.Lock()  # held while a chat completion finds its session and is recorded
+        self.answered: deque[str] = deque(maxlen=4096)  # inputs of completions whose answer was delivered or unwanted
         self.runner.deleted = self._deleted
 
     async def run(self) -> None:
@@ -57,6 +60,16 @@ class Gateway:
         await self.runner.end()
         self.broadcast.end_all()
 
+    async def from_index(self, read: Callable[[SessionIndex], T]) -> T:
+        """Return what `read` returns for the refreshed index of the sessions, in a thread."""
+
+        def refreshed() -> T:
+            with SessionIndex(self.host.store.root) as index:
+                index.refresh()
+                return read(index)
+
+        return await anyio.to_thread.run_sync(refreshed)
+
     async def last_seq(self, session: str) -> int:
         """Return the `seq` of the last recorded event of a session, 0 if it has none."""
         if (here := self.host.sessions.get(session)) is not None:
@@ -64,7 +77,7 @@ class Gateway:
         return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
 
     async def _schedule(self) -> None:
-        from lmagent.schedule.scheduler import Scheduler  # not needed before the first answer
+        from lmagent.schedule.scheduler import Scheduler
 
         try:
             with ungrouped():
@@ -75,3 +88,56 @@ class Gateway:
     def _deleted(self, session: str) -> None:
         self.views.forget(session)
         self.broadcast.end(session)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+KEPT = 8  # sessions whose view is cached
+
+
+class Folded:
+    """The view of one session up to `seq`. Blocks of ended turns are kept apart, for the speed of long ones."""
+
+    def __init__(self, log: Path) -> None:
+        self.seq = 0
+        self._tail = LogTail(log)
+        self._view = View()
+        self._over: list[Block] = []
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[int, View, tuple[Block, ...]]:
+        """Return the last `seq` folded in, the view without its blocks, and all its blocks."""
+        with self._lock:
+            while events := self._tail.read():
+                for event in events:
+                    self._take(event)
+            return self.seq, msgspec.structs.replace(self._view, blocks=()), (*self._over, *self._view.blocks)
+
+    def _take(self, event: ev.DurableEvent) -> None:
+        self.seq = event.seq
+        if isinstance(event, ev.SessionCreated) and event.replaces:
+            self._over.clear()
+        self._view = reduce(self._view, event)
+        if isinstance(event, ev.TurnFinished):
+            self._over += self._view.blocks
+            self._view = msgspec.structs.replace(self._view, blocks=())
+
+
+class Views:
+    """The views of the most recently viewed sessions."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept: OrderedDict[str, Folded] = OrderedDict()
+
+    async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
+        """See `Folded.look`; the session must exist."""
+        folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
+        self._kept.move_to_end(session)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return await anyio.to_thread.run_sync(folded.look)
+
+    def forget(self, session: str) -> None:
+        """Drop the view: another session may have this id from now on."""
+        self._kept.pop(session, None)

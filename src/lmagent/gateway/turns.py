@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from starlette.requests import Request
 
+from lmagent.core import errors
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.decoding import convert, decoder
-from lmagent.core.errors import ProviderError, SessionNotFound, ShuttingDown, StoreError, ungrouped
+from lmagent.core.errors import LmagentError, SessionNotFound, ShuttingDown, StoreError, ungrouped
+from lmagent.gateway.broadcast.stream import Frame
 from lmagent.gateway.http.errors import Refusal
 
 if TYPE_CHECKING:
@@ -24,26 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BEAT = 15.0
-"""Seconds of silence after which a follower gets None."""
+BEAT = 15.0  # seconds of silence after which a follower gets None
 
 ATTEMPTS = 5
 
-ROUNDS = 8
-"""Rounds of the event loop that make a client's disconnect visible to its request: four are needed."""
+ROUNDS = 8  # rounds of the event loop that make a client's disconnect visible to its request: four are needed
 
 
-def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
-    yield error
-    for kind in error.__subclasses__():
-        yield from _kinds(kind)
-
-
-APPROVALS = 300.0
-"""Seconds for which an approval waits for another client: HTTP clients give up after some minutes."""
-
-_SERVER = frozenset(kind.__name__ for kind in _kinds(ProviderError))
-"""Causes of a failed turn that are the model server's: the turn names the error's type."""
+APPROVALS = 300.0  # seconds for which an approval waits for another client: HTTP clients give up after some minutes
 
 
 def approval_patience(gateway: Gateway) -> float:
@@ -68,63 +59,60 @@ def _read(event: ev.Event) -> ev.Event:
 
 
 async def named(gateway: Gateway, session: str) -> OpenSession:
-    """Open the session with the id that its client chose, or begin it.
-
-    Raises:
-        SessionBusy: another process writes it.
-        StoreError: it cannot be written.
-    """
+    """Open the session with the id that its client chose, or begin it."""
     while (renewed := gateway.renewed.get(session)) is not None:
         await renewed.wait()  # its new conversation is not ready yet
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             return await gateway.runner.open(session)
         except SessionNotFound:
-            try:
+            with suppress(StoreError):  # another client begins it at this moment
                 return await gateway.runner.begin(session)
-            except StoreError:  # another client began it at this moment
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await anyio.sleep(0.05)
-    raise AssertionError("unreachable")
+        await anyio.sleep(0.05)
+    return await gateway.runner.begin(session)
 
 
 async def followed(
     gateway: Gateway, session: str, input: ev.InputReceived, *, patience: float
 ) -> AsyncGenerator[ev.Event | None]:
-    """Yield the events of the turn that answers an input, up to its end, and None after each `BEAT` of silence.
-
-    Approvals are denied after `patience` seconds.
-
-    Raises:
-        Refusal: the input was withdrawn, or the session's stream ended before the turn did.
-    """
-    turn, waiting = 0, _Waiting(patience)
+    """Yield the events of an input's turn, and None after each `BEAT` of silence; deny late approvals."""
+    turn, ends = 0, dict[str, float]()  # the waiting approvals
     async with gateway.broadcast.watch(session, input.seq) as watching:
         while True:
-            frames: list[Any] | None = None
-            with anyio.move_on_after(min(BEAT, waiting.left())):
+            frames: list[Frame] | None = None
+            left = max(0.0, min(ends.values(), default=BEAT + time.monotonic()) - time.monotonic())
+            with anyio.move_on_after(min(BEAT, left)):
                 frames = await watching.take()
-            for denial in waiting.over():
+            for approval in [id for id, end in ends.items() if end <= time.monotonic()]:
+                del ends[approval]
+                words = f"no answer within {patience:g} seconds"
+                denial = Approve(approval=approval, approved=False, feedback=words, by="web:timeout")
                 await gateway.runner.send(session, denial)
             if frames is None:
                 yield None
-                continue
-            if not frames:
-                if gateway.runner.is_ending:
-                    text = "the gateway is about to end; the next one continues this turn"
-                    raise ShuttingDown(text, fix="send the same again then, under the id that it had")
-                text = "the session was deleted or cleared"
-                raise Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
-            for frame in frames:
+            elif not frames:
+                raise _cut_off(gateway)
+            for frame in frames or ():
                 event = event_of(frame.data)
                 turn = _turn_of(event, input, turn)
                 if not turn or (event.turn and event.turn != turn):
                     continue
-                waiting.take(event)
+                _, inner = ev.innermost(event)
+                if isinstance(inner, ev.ApprovalRequested):
+                    ends.setdefault(inner.id, time.monotonic() + patience)
+                elif isinstance(inner, ev.ApprovalResolved):
+                    ends.pop(inner.approval, None)
                 yield event
                 if isinstance(event, ev.TurnFinished):
                     return
+
+
+def _cut_off(gateway: Gateway) -> LmagentError:
+    if gateway.runner.is_ending:
+        text = "the gateway is about to end; the next one continues this turn"
+        return ShuttingDown(text, fix="send the same again then, under the id that it had")
+    text = "the session was deleted or cleared"
+    return Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
 
 
 def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
@@ -138,42 +126,11 @@ def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
             return turn
 
 
-class _Waiting:
-    """The pending approvals of a turn, with their deadlines."""
-
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._asked: dict[str, float] = {}
-
-    def take(self, event: ev.Event) -> None:
-        _, inner = ev.innermost(event)
-        if isinstance(inner, ev.ApprovalRequested):
-            self._asked.setdefault(inner.id, time.monotonic() + self._patience)
-        elif isinstance(inner, ev.ApprovalResolved):
-            self._asked.pop(inner.approval, None)
-
-    def left(self) -> float:
-        """Return the seconds to the first deadline."""
-        return max(0.0, min(self._asked.values(), default=float("inf")) - time.monotonic())
-
-    def over(self) -> list[Approve]:
-        """Return denials for the expired approvals."""
-        now = time.monotonic()
-        found = [id for id, until in self._asked.items() if until <= now]
-        for id in found:
-            del self._asked[id]
-        words = f"no answer within {self._patience:g} seconds"
-        return [Approve(approval=id, approved=False, feedback=words, by="web:timeout") for id in found]
-
-
 async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
     """Return the result of `work`, or None if the client leaves first. The request's body must have been read.
 
     A client often times out just as the work ends, and its disconnect is not visible yet. So a few rounds of the event
     loop follow the work: a client that is sent an answer counts as having it.
-
-    Raises:
-        LmagentError: raised by `work`.
     """
     result: T | None = None
 
@@ -213,10 +170,7 @@ class Spent:
 
 
 def raise_for_server(end: ev.TurnFinished) -> None:
-    """Raise if the model server's failure ended a turn; other ends are answers.
-
-    Raises:
-        Refusal: 502, with the server's message.
-    """
-    if end.outcome == "error" and end.cause in _SERVER:
+    """Raise if the model server's failure ended a turn; other ends are answers."""
+    kind = getattr(errors, end.cause, None)  # the turn names the error's type
+    if end.outcome == "error" and isinstance(kind, type) and issubclass(kind, errors.ProviderError):
         raise Refusal(502, "model_server", end.reason or "the model server failed", fix=end.fix)

@@ -1,4 +1,4 @@
-"""Commands to a session, by `type`. An accepted command is on disk before its answer."""
+"""Commands to a session, by `type`, and slash commands. An accepted command is on disk before its answer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from lmagent.app.runner import origin_of
+from lmagent.app.slash import SlashContext, SlashResult, all_commands, dispatch, find_command
 from lmagent.core import commands as core_commands
 from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
@@ -18,11 +19,14 @@ from lmagent.engine.session import holder
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.gateway import SURFACE, Gateway
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.store.branches import end_before
 
+ROUTES = Routes()
+
+
+# The sender's own name for an input: an input with the same name is accepted only once.
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
-"""The sender's own name for an input: an input with the same name is accepted only once."""
 
 
 class SubmitBody(Struct, frozen=True, tag_field="type", tag="submit"):
@@ -48,14 +52,10 @@ class AnswerBody(Struct, frozen=True, tag_field="type", tag="answer"):
 
 
 class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
-    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace is not changed.
+    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace is not changed."""
 
-    Attributes:
-        through_seq: the last event to copy.
-        before_turn: the first turn that is not copied; one more than the last turn for all that is finished.
-    """
-
-    through_seq: Annotated[int, Meta(ge=1)] | None = None
+    through_seq: Annotated[int, Meta(ge=1)] | None = None  # the last event to copy
+    # the first turn that is not copied; one more than the last turn for all that is finished
     before_turn: Annotated[int, Meta(ge=1)] | None = None
 
 
@@ -81,21 +81,16 @@ Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """An accepted command.
+    """An accepted command."""
 
-    Attributes:
-        seq: the event that records it, or the last event if no event does.
-        session: the session of that event: for a fork, the copy.
-        withdrawn: the waiting messages that an `interrupt` has withdrawn.
-    """
-
-    seq: int
-    session: str
-    withdrawn: tuple[UserBlock, ...] = ()
+    seq: int  # the event that records it, or the last event if no event does
+    session: str  # the session of that event: for a fork, the copy
+    withdrawn: tuple[UserBlock, ...] = ()  # the waiting messages that an `interrupt` has withdrawn
 
 
-async def command(call: Call) -> Accepted:
-    gateway, session, body = call.gateway, call.path["session"], call.body
+@ROUTES.post("/api/sessions/{session}/commands", "Carry out a command; accepted means on disk", status=202)
+async def command(call: Call, body: Body) -> Accepted:
+    gateway, session = call.gateway, call.path["session"]
     match body:
         case SubmitBody():
             event = await gateway.runner.submit(session, await _said(gateway, body.message), id=body.id)
@@ -113,11 +108,7 @@ async def command(call: Call) -> Accepted:
 
 
 async def _said(gateway: Gateway, message: Message) -> Message:
-    """Return the user's message with its uploads filled in.
-
-    Raises:
-        Refusal: it is not a user's message, or is empty.
-    """
+    """Return the user's message with its uploads filled in."""
     if message.role != "user" or not all(isinstance(part, Text | Image) for part in message.parts):
         fix = '{"role": "user", "parts": [{"type": "text", "text": "…"}]}'
         raise Refusal(400, "invalid", "a user message needs the role user and parts of type text or image", fix=fix)
@@ -142,13 +133,12 @@ async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
     last, through = await gateway.last_seq(session), body.through_seq
     if through is not None and body.before_turn is not None:
         raise Refusal(400, "invalid", "a copy ends at an event or before a turn, not both", fix="leave one of them out")
-    if through is not None and through > last:
-        raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
     if not last:
         raise Refusal(409, "empty", "the session has no event, so there is nothing to copy", fix="begin a new one")
     first = await to_thread.run_sync(lambda: next(iter(gateway.host.store.read(session))).seq)
-    if through is not None and through < first:  # a cleared session: the log does not begin at 1
-        raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
+    if through is not None and not first <= through <= last:  # the log of a cleared session does not begin at 1
+        text = f"the session has no event {through}: its events are {first} to {last}"
+        raise Refusal(400, "beyond", text, fix="leave it out")
     if body.before_turn is not None:
         through = await to_thread.run_sync(lambda: end_before(gateway.host.store.read(session), body.before_turn or 1))
         if not through:
@@ -165,7 +155,8 @@ async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
         return await _stop(gateway, session)
     if isinstance(command, core_commands.Approve):
         where = _asker(gateway, session, command.approval)
-    elif isinstance(command, core_commands.DecidePlan) and not await _plan_waits(gateway, session):
+    known = await gateway.runner.open(session) if isinstance(command, core_commands.DecidePlan) else None
+    if known is not None and known.session.state.work.proposal is None:
         raise Refusal(409, "no_plan", "no plan waits in this session", fix="look at its events")
     try:
         event = await gateway.runner.send(session, replace(command, by=SURFACE))
@@ -177,10 +168,6 @@ async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
         what = "approval" if isinstance(command, core_commands.Approve) else "input"
         raise Refusal(409, "resolved", f"that {what} does not wait any more", fix="look at the events of the session")
     return Accepted(event.seq if event is not None else await gateway.last_seq(session), where)
-
-
-async def _plan_waits(gateway: Gateway, session: str) -> bool:
-    return (await gateway.runner.open(session)).session.state.work.proposal is not None
 
 
 async def _stop(gateway: Gateway, session: str) -> Accepted:
@@ -197,15 +184,74 @@ def _asker(gateway: Gateway, session: str, approval: str) -> str:
     return owner.state.session if owner is not None else session
 
 
-ROUTES = (
-    Route(
-        "POST",
-        "/api/sessions/{session}/commands",
-        command,
-        "Carry out a command; accepted means on disk",
-        body=Body,
-        answer=Accepted,
-        status=202,
-        errors=(404, 409, 413, 415),
-    ),
-)
+# --- slash commands ---------------------------------------------------------------------------------------------------
+
+NOT_HERE = frozenset({"quit", "copy", "theme"})  # commands for the terminal only
+
+
+class SlashLine(Struct, frozen=True):
+    """The typed line, from the slash on."""
+
+    line: Annotated[str, Meta(min_length=1, max_length=60_000)]
+
+
+class SlashAnswer(Struct, frozen=True):
+    """The result of a command: Markdown for the user, and the session to continue with; empty for the current one."""
+
+    text: str
+    session: str
+    fresh: bool
+
+
+class SlashRow(Struct, frozen=True):
+    name: str
+    usage: str
+    help: str
+
+
+class SlashList(Struct, frozen=True):
+    commands: tuple[SlashRow, ...]
+
+
+@ROUTES.get("/api/slash", "The slash commands")
+async def list_slash(call: Call) -> SlashList:
+    """Return the commands, including the workspace's own."""
+    host = call.gateway.host
+    rows = (command for name, command in all_commands(host).items() if name not in NOT_HERE)
+    return SlashList(tuple(SlashRow(row.name, row.usage, row.help) for row in rows))
+
+
+@ROUTES.post("/api/slash", "Carry out a slash command where there is no session yet")
+@ROUTES.post("/api/sessions/{session}/slash", "Carry out a slash command")
+async def run_slash(call: Call, body: SlashLine) -> SlashAnswer:
+    """Run a slash command in a session, or without one."""
+    gateway, session, line = call.gateway, call.path.get("session", ""), body.line.strip()
+    if not line.startswith("/"):
+        raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
+    if find_command(line, gateway.host)[0].name in NOT_HERE:
+        name = line.partition(" ")[0]
+        raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
+    known = await gateway.runner.open(session) if session else None
+    seen = (await gateway.views.look(session))[1] if session else View()
+    try:
+        result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
+    except LmagentError as unfit:
+        if type(unfit) is not LmagentError:
+            raise
+        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # such as nothing to undo
+    told = await _gone_on(gateway, session, result)
+    if known is not None and result.run:
+        known.work()
+    return SlashAnswer(result.text, told, result.fresh)
+
+
+async def _gone_on(gateway: Gateway, session: str, result: SlashResult) -> str:
+    """Open the command's session and submit its message; return the session to continue with."""
+    target = ""
+    if result.session is not None:
+        target = (await gateway.runner.open(result.session.state.session)).id
+    if result.submit:
+        if not (target or session):
+            target = (await gateway.runner.begin()).id
+        await gateway.runner.submit(target or session, user(result.submit), steer=True)
+    return target

@@ -13,37 +13,28 @@ from msgspec import Meta, Struct, to_builtins
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.schedule.crontab import CronList, CronRow, cron_list, next_times
 from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
 
-SHOWN = 3
-"""Times that a preview lists."""
+ROUTES = Routes()
+
+SHOWN = 3  # times that a preview lists
 
 Line = Annotated[str, Meta(max_length=300)]
 
 
 class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job as clients may write it. Delivery of the result and rules of its own can only be set in the file.
-
-    Attributes:
-        prompt: the message to the agent.
-        name: for display.
-        timezone: IANA name; empty for this machine's.
-        session_id: the session that it continues; empty for a new one each time.
-        catch_up: handling of missed times.
-        permission: permission mode of its turns; empty for that of the settings.
-        enabled: whether it runs on schedule.
-    """
+    """A job as clients may write it. Delivery of the result and rules of its own can only be set in the file."""
 
     schedule: Line
-    prompt: Annotated[str, Meta(max_length=100_000)]
-    name: Line = ""
-    timezone: Line = ""
-    session_id: Line = ""
-    catch_up: Literal["", "once", "skip", "all"] = ""
-    permission: PermissionMode | Literal[""] = ""
-    enabled: bool = True
+    prompt: Annotated[str, Meta(max_length=100_000)]  # the message to the agent
+    name: Line = ""  # for display
+    timezone: Line = ""  # IANA name; empty for this machine's
+    session_id: Line = ""  # the session that it continues; empty for a new one each time
+    catch_up: Literal["", "once", "skip", "all"] = ""  # handling of missed times
+    permission: PermissionMode | Literal[""] = ""  # permission mode of its turns; empty for that of the settings
+    enabled: bool = True  # whether it runs on schedule
 
 
 class NewJob(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,35 +57,14 @@ class Due(Struct, frozen=True):
     timezone: str
 
 
-class JobWritten(Struct, frozen=True):
-    """The job was written to its file."""
+class JobChanged(Struct, frozen=True, omit_defaults=True):
+    """A job that was written to a file, removed, switched or started; `job` names the run that was started."""
 
     ok: bool
     id: str
-    file: str
-
-
-class JobRemoved(Struct, frozen=True):
-    """The job was removed from its file; its sessions and its history remain."""
-
-    ok: bool
-    id: str
-
-
-class JobBegun(Struct, frozen=True):
-    """A job that was started; `job` names this run."""
-
-    ok: bool
-    id: str
-    job: str
-
-
-class Switched(Struct, frozen=True):
-    """Whether the job runs on schedule now."""
-
-    ok: bool
-    id: str
-    enabled: bool
+    file: str = ""
+    job: str = ""
+    enabled: bool | None = None
 
 
 class Reloaded(Struct, frozen=True):
@@ -105,13 +75,15 @@ class Reloaded(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
+@ROUTES.get("/api/cron", "The jobs that run by the clock")
 async def list_jobs(call: Call) -> CronList:
     return await to_thread.run_sync(cron_list, call.gateway.host.workspace)
 
 
-async def run_job(call: Call) -> JobBegun:
+@ROUTES.post("/api/cron/{id}/run", "Run a job now", status=202)
+async def run_job(call: Call) -> JobChanged:
     """Run a job now. The run is on record before the answer; the gateway's scheduler carries it out."""
-    from lmagent.schedule.scheduler import Scheduler  # rarely used, slow to import
+    from lmagent.schedule.scheduler import Scheduler
 
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
     scheduler = Scheduler(call.gateway.runner)
@@ -119,44 +91,50 @@ async def run_job(call: Call) -> JobBegun:
         job = await scheduler.run_now(call.path["id"], call.caller)
     finally:
         scheduler.table.close()
-    return JobBegun(True, call.path["id"], job.id)
+    return JobChanged(True, call.path["id"], job=job.id)
 
 
-async def toggle_job(call: Call) -> Switched:
+@ROUTES.post("/api/cron/{id}/toggle", "Switch a job on or off")
+async def toggle_job(call: Call) -> JobChanged:
     return await to_thread.run_sync(_toggle, call.gateway.host.workspace, call.path["id"])
 
 
+@ROUTES.post("/api/cron/reload", "Read cron.json again")
 async def reload_jobs(call: Call) -> Reloaded:
     """Return the jobs of the files. The scheduler reloads changed files by itself, within half a second."""
     found = await to_thread.run_sync(cron_list, call.gateway.host.workspace)
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 
-async def create_job(call: Call) -> JobWritten:
-    fields = {name: value for name, value in to_builtins(call.body).items() if value != ""}
+@ROUTES.post("/api/jobs", "Add a job", status=201)
+async def create_job(call: Call, body: NewJob) -> JobChanged:
+    fields = {name: value for name, value in to_builtins(body).items() if value != ""}
     job = await _written(partial(add_job, call.gateway.host.workspace, fields))
-    return JobWritten(True, job.id, job.file)
+    return JobChanged(True, job.id, file=job.file)
 
 
-async def edit_job(call: Call) -> JobWritten:
+@ROUTES.post("/api/jobs/{id}", "Change a job")
+async def edit_job(call: Call, body: JobFields) -> JobChanged:
     """Change a job in its file; fields that the body leaves out keep their values."""
     workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
-    job = await _written(partial(change_job, workspace, id, to_builtins(call.body)))
-    return JobWritten(True, job.id, job.file)
+    job = await _written(partial(change_job, workspace, id, to_builtins(body)))
+    return JobChanged(True, job.id, file=job.file)
 
 
-async def delete_job(call: Call) -> JobRemoved:
+@ROUTES.delete("/api/jobs/{id}", "Remove a job")
+async def delete_job(call: Call) -> JobChanged:
     workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
     await _written(partial(remove_job, workspace, id))
-    return JobRemoved(True, id)
+    return JobChanged(True, id)
 
 
-async def preview(call: Call) -> Due:
+@ROUTES.post("/api/cron/preview", "When a schedule is due next")
+async def preview(call: Call, body: When) -> Due:
     """Return the next times of a schedule, without writing it."""
     try:
-        times, zone = await to_thread.run_sync(next_times, call.body.schedule, call.body.timezone, SHOWN)
+        times, zone = await to_thread.run_sync(next_times, body.schedule, body.timezone, SHOWN)
     except ValueError as error:
         field = "timezone" if "time zone" in str(error) else "schedule"
         raise Refusal(400, f"invalid_{field}", str(error)) from None
@@ -164,11 +142,7 @@ async def preview(call: Call) -> Due:
 
 
 async def _written(change: Callable[[], Any]) -> Any:
-    """Change the file, and return the result of `change`.
-
-    Raises:
-        Refusal: the job is invalid (the code names the field), or the file cannot be changed.
-    """
+    """Change the file, and return the result of `change`."""
     try:
         return await to_thread.run_sync(change)
     except JobFault as fault:
@@ -177,30 +151,14 @@ async def _written(change: Callable[[], Any]) -> Any:
         raise Refusal(409, "not_written", error.message, fix=error.fix) from None
 
 
-def _toggle(workspace: Path, id: str) -> Switched:
-    return Switched(True, id, set_enabled(workspace, id, not _known(workspace, id)).enabled)
+def _toggle(workspace: Path, id: str) -> JobChanged:
+    return JobChanged(True, id, enabled=set_enabled(workspace, id, not _known(workspace, id)).enabled)
 
 
 def _known(workspace: Path, id: str) -> bool:
-    """Return whether a job is enabled.
-
-    Raises:
-        Refusal: no job has this id.
-    """
+    """Return whether a job is enabled."""
     found = read_jobs(workspace)
     if id not in found.jobs:
         problems = f": {'; '.join(found.problems)}" if found.problems else ""
         raise Refusal(404, "not_found", f"there is no job {id[:80]!r}{problems}", fix="GET /api/cron lists them")
     return found.jobs[id].enabled
-
-
-ROUTES = (
-    Route("GET", "/api/cron", list_jobs, "The jobs that run by the clock", answer=CronList),
-    Route("POST", "/api/jobs", create_job, "Add a job", body=NewJob, answer=JobWritten, status=201, errors=(409,)),
-    Route("POST", "/api/cron/preview", preview, "When a schedule is due next", body=When, answer=Due),
-    Route("POST", "/api/cron/reload", reload_jobs, "Read cron.json again", answer=Reloaded),
-    Route("POST", "/api/cron/{id}/run", run_job, "Run a job now", answer=JobBegun, status=202, errors=(404,)),
-    Route("POST", "/api/cron/{id}/toggle", toggle_job, "Switch a job on or off", answer=Switched, errors=(404,)),
-    Route("POST", "/api/jobs/{id}", edit_job, "Change a job", body=JobFields, answer=JobWritten, errors=(404, 409)),
-    Route("DELETE", "/api/jobs/{id}", delete_job, "Remove a job", answer=JobRemoved, errors=(404, 409)),
-)

@@ -1,29 +1,33 @@
-"""Events as server-sent events. A client resumes a broken stream with its last `id`."""
+"""Events as server-sent events, and of many sessions over one WebSocket. A client resumes a stream where it broke off.
+
+Browsers keep six HTTP/1.1 connections to one address, and each stream of server-sent events occupies one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
-from typing import Annotated
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Any
 
 import anyio
+import anyio.abc
+import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.gateway.broadcast.stream import Frame, Watcher
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.errors import Refusal, failure_of, status_of
+from lmagent.gateway.http.guard import credentials
+from lmagent.gateway.http.route import Call, ClosingStream, Routes, Socket, Talk, decode, read_message, until_gone
 
-BEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that proxies keep the connection open."""
+ROUTES = Routes()
 
-RETRY = b"retry: 1000\n\n"
-"""Milliseconds after which a browser reconnects."""
-
-HIGHEST = 2**53 - 1
-"""The largest integer that all JSON readers read exactly."""
+BEAT = 15.0  # seconds of silence after which a comment is sent, so that proxies keep the connection open
+RETRY = b"retry: 1000\n\n"  # milliseconds after which a browser reconnects
+HIGHEST = 2**53 - 1  # the largest integer that all JSON readers read exactly
 
 
 class SessionEventsQuery(Struct, frozen=True):
@@ -38,115 +42,210 @@ class AllEventsQuery(Struct, frozen=True):
     after: Annotated[str, Meta(max_length=64)] = ""
 
 
-Take = Callable[[], Awaitable[bytes]]
-"""Waits for the next bytes of a stream; empty at its end."""
-
-
-class EventStream(Response):
-    """A response that lasts until the client leaves or the stream ends."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Take]]) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        self._opened = opened
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
-        async with self._opened() as take, anyio.create_task_group() as tasks:
-            tasks.start_soon(_until_gone, receive, tasks.cancel_scope)
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": RETRY, "more_body": True})
-            while True:
-                data = b": \n\n"
-                with anyio.move_on_after(BEAT):
-                    data = await take()
-                if not data:
-                    break
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            tasks.cancel_scope.cancel()
-
-
-async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
-
-
-async def stream_session(call: Call) -> Response:
+@ROUTES.get(
+    "/api/sessions/{session}/events",
+    "What happens in a session: recorded events with their seq as id, live ones without",
+    media="text/event-stream",
+)
+async def stream_session(call: Call, query: SessionEventsQuery) -> Response:
     """Stream a session's events, after an event or from its beginning."""
     gateway, session = call.gateway, call.path["session"]
-    query: SessionEventsQuery = call.query
     last = call.request.headers.get("last-event-id", "")
     if last and not (last.isascii() and last.isdigit() and int(last[:16]) <= HIGHEST):
         raise Refusal(400, "invalid", f"Last-Event-ID is {last[:40]!r}, no number", fix="leave it out")
     after = int(last) if last else query.after
     await check_place(gateway, session, after)
-    return EventStream(partial(_session_stream, call, session, after))
+    return _stream(gateway.broadcast.watch(session, after))
 
 
 async def check_place(gateway: Gateway, session: str, after: int) -> None:
-    """Check that the session can be watched from `after` on.
-
-    Raises:
-        SessionNotFound: no session has this id.
-        Refusal: it has fewer events.
-    """
+    """Check that the session can be watched from `after` on."""
     gateway.runner.require(session)
     if after > (there := await gateway.last_seq(session)):
         fix = f"resume after {there}"
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)
 
 
-async def stream_all(call: Call) -> Response:
+@ROUTES.get("/api/events", "Recorded events of all sessions, each with a cursor as id", media="text/event-stream")
+async def stream_all(call: Call, query: AllEventsQuery) -> Response:
     """Stream the recorded events of all sessions, after a cursor or from now on."""
-    query: AllEventsQuery = call.query
     after = call.request.headers.get("last-event-id", "") or query.after
     await call.gateway.broadcast.feed.check(after)
-    return EventStream(partial(_all_stream, call, after))
+    return _stream(call.gateway.broadcast.watch_all(after))
 
 
-@asynccontextmanager
-async def _session_stream(call: Call, session: str, after: int) -> AsyncGenerator[Take]:
-    async with call.gateway.broadcast.watch(session, after) as watching:
-
-        async def take() -> bytes:
-            return b"".join(
-                b"id: %d\ndata: %b\n\n" % (frame.seq, frame.data) if frame.seq else b"data: %b\n\n" % frame.data
-                for frame in await watching.take()
-            )
-
-        yield take
+def _stream(watched: AbstractAsyncContextManager[Watcher]) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return ClosingStream(_pieces(watched), media_type="text/event-stream", headers=headers)
 
 
-@asynccontextmanager
-async def _all_stream(call: Call, after: str) -> AsyncGenerator[Take]:
-    async with call.gateway.broadcast.watch_all(after) as following:
+async def _pieces(watched: AbstractAsyncContextManager[Watcher]) -> AsyncGenerator[bytes]:
+    async with watched as watching:
+        yield RETRY
+        while True:
+            frames: list[Frame] | None = None
+            with anyio.move_on_after(BEAT):
+                frames = await watching.take()
+            if frames == []:
+                return
+            yield b"".join(map(_event, frames)) if frames else b": \n\n"
 
-        async def take() -> bytes:
-            found = await following.take()
-            return b"".join(b"id: %b\ndata: %b\n\n" % (one.cursor.encode(), one.data) for one in found)
 
-        yield take
+def _event(frame: Frame) -> bytes:
+    place = frame.cursor or frame.seq
+    return b"id: %b\ndata: %b\n\n" % (str(place).encode(), frame.data) if place else b"data: %b\n\n" % frame.data
 
 
-ROUTES = (
-    Route(
-        "GET",
-        "/api/sessions/{session}/events",
-        stream_session,
-        "What happens in a session: recorded events with their seq as id, live ones without",
-        query=SessionEventsQuery,
-        media="text/event-stream",
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/events",
-        stream_all,
-        "Recorded events of all sessions, each with a cursor as id",
-        query=AllEventsQuery,
-        media="text/event-stream",
-    ),
-)
+# --- `/api/socket` ----------------------------------------------------------------------------------------------------
+
+MOST = 64  # streams per socket; the queue of a slow client is bounded for each of them
+PIECE = 256_000  # bytes of events per message, so that a long history does not hold up the other streams
+LOOK = 1.0  # seconds between two checks of the client's login
+LOGGED_OUT = 4401  # close code for a login that has ended (RFC 6455, 7.4.2: 4000 to 4999 are for applications)
+Name = Annotated[str, Meta(min_length=1, max_length=64)]  # The client's name for a stream
+
+
+class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """A message from a client."""
+
+
+class Watch(_Said, frozen=True, tag="watch"):
+    """Watch a session: the recorded events after `after`, then live ones."""
+
+    id: Name
+    session: str
+    after: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
+
+
+class WatchAll(_Said, frozen=True, tag="watch_all"):
+    """Watch the recorded events of all sessions: after a cursor, "0" for the beginning, or from now on."""
+
+    id: Name
+    after: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Unwatch(_Said, frozen=True, tag="unwatch"):
+    """Stop watching a stream."""
+
+    id: Name
+
+
+class Ping(_Said, frozen=True, tag="ping"): ...
+
+
+Said = Watch | WatchAll | Unwatch | Ping
+
+
+async def tell(talk: Talk) -> None:
+    """Send a client its streams until it leaves, its login ends, or the gateway stops."""
+    await talk.socket.accept()
+    line = _Line(talk)
+    with until_gone():
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(line.stay, tasks.cancel_scope)
+                tasks.start_soon(line.listen, tasks)
+        await talk.socket.close(LOGGED_OUT, "the login has ended")
+
+
+class _Line:
+    """One accepted socket, and its streams."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._gateway = talk.gateway
+        self._socket = talk.socket
+        self._access = talk.access
+        self._headers = talk.visitor.headers
+        self._watched: dict[str, anyio.CancelScope] = {}
+
+    async def stay(self, scope: anyio.CancelScope) -> None:
+        """Send a heartbeat, and cancel the scope when the client's login ends."""
+        told = time.monotonic()
+        while self._is_known():
+            await anyio.sleep(LOOK)
+            if time.monotonic() - told >= BEAT:
+                await self._say({"type": "beat"})
+                told = time.monotonic()
+        scope.cancel()
+
+    async def listen(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Handle the client's messages until it leaves."""
+        while True:
+            text = await read_message(self._socket)
+            try:
+                said = decode(text, Said)
+                if isinstance(said, Ping):
+                    await self._say({"type": "pong"})
+                elif isinstance(said, Unwatch):
+                    if said.id in self._watched:
+                        self._watched[said.id].cancel()
+                else:
+                    self._begin(said, tasks)
+            except (LmagentError, msgspec.DecodeError) as error:
+                await self._say({"type": "error", **_told(error)})
+
+    def _is_known(self) -> bool:
+        """Whether the client would still be admitted."""
+        try:
+            return self._access.caller(*credentials(self._headers)) != "anyone"
+        except LmagentError:  # the revoked cookies cannot be read, so no cookie counts
+            return False
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        await self._socket.send_text(msgspec.json.encode(message).decode())
+
+    def _begin(self, said: Watch | WatchAll, tasks: anyio.abc.TaskGroup) -> None:
+        if said.id in self._watched:
+            text = f"something is watched as {said.id!r} already"
+            raise Refusal(409, "in_use", text, fix="choose another id, or unwatch it and wait until it has ended")
+        if len(self._watched) >= MOST:
+            text = f"one socket watches {MOST} streams at most, so {said.id!r} is not watched"
+            raise Refusal(429, "too_many", text, fix="unwatch something, or watch_all")
+        self._watched[said.id] = anyio.CancelScope()
+        tasks.start_soon(self._follow, said)
+
+    async def _follow(self, said: Watch | WatchAll) -> None:
+        """Send the events of a stream and the message about its end."""
+        end: dict[str, Any] = {"type": "ended", "id": said.id}
+        with self._watched[said.id]:
+            try:
+                if isinstance(said, Watch):
+                    await check_place(self._gateway, said.session, said.after)
+                    watched = self._gateway.broadcast.watch(said.session, said.after)
+                else:
+                    watched = self._gateway.broadcast.watch_all(said.after)
+                async with watched as watching:
+                    await self._say({"type": "watching", "id": said.id})
+                    while frames := await watching.take():
+                        for message in _messages(said.id, frames):
+                            await self._socket.send_text(message)
+            except (LmagentError, OSError) as error:
+                end |= _told(error)
+        del self._watched[said.id]  # before the message, so that the client may use the name again
+        await self._say(end)
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    return {"status": status_of(error), "error": failure_of(error).error}
+
+
+def _messages(id: str, frames: Sequence[Frame]) -> Iterator[str]:
+    """Build messages from the JSON of the events, without decoding them."""
+    piece: list[Frame] = []
+    size = 0
+    for frame in frames:
+        if size and size + len(frame.data) > PIECE:
+            yield _message(id, piece)
+            piece, size = [], 0
+        piece.append(frame)
+        size += len(frame.data)
+    yield _message(id, piece)
+
+
+def _message(id: str, piece: Sequence[Frame]) -> str:
+    cursor = b'"cursor":%b,' % msgspec.json.encode(piece[-1].cursor) if piece[-1].cursor else b""
+    head = b'{"type":"events","id":%b,%b"events":[' % (msgspec.json.encode(id), cursor)
+    return (head + b",".join(frame.data for frame in piece) + b"]}").decode()
+
+
+SOCKETS = (Socket("/api/socket", tell),)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from anyio import to_thread
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from lmagent.app.watching import Node, Tree
@@ -17,31 +18,24 @@ from lmagent.core.model import SessionOptions
 from lmagent.core.titles import title_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.store.branches import Fork, forks_of
-from lmagent.store.index import SessionIndex
 from lmagent.store.tally import ListPlace, SessionRow, Shelf
 
+ROUTES = Routes()
+
+# Content types of the export formats.
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
-"""Content types of the export formats."""
 
 
 class SessionsQuery(Struct, frozen=True):
-    """A selection of sessions.
+    """A selection of sessions."""
 
-    Attributes:
-        search: only those that contain all these words.
-        limit: at most so many; sub-agents' sessions are not counted.
-        after: `next` of the previous page.
-        children: include those of sub-agents.
-        shelf: all, those that are not archived, or the archived ones.
-    """
-
-    search: Annotated[str, Meta(max_length=200)] = ""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 50
-    after: Annotated[str, Meta(max_length=120)] = ""
-    children: bool = False
-    shelf: Shelf = "all"
+    search: Annotated[str, Meta(max_length=200)] = ""  # only those that contain all these words
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50  # at most so many; sub-agents' sessions are not counted
+    after: Annotated[str, Meta(max_length=120)] = ""  # `next` of the previous page
+    children: bool = False  # include those of sub-agents
+    shelf: Shelf = "all"  # all, those that are not archived, or the archived ones
 
 
 class Row(SessionRow, frozen=True):
@@ -51,12 +45,7 @@ class Row(SessionRow, frozen=True):
 
 
 class SessionList(Struct, frozen=True):
-    """Sessions, pinned ones first, then by last change.
-
-    Attributes:
-        sessions: the page.
-        next: `after` of the next page; empty on the last one.
-    """
+    """Sessions, pinned ones first, then by last change; `next` is `after` of the next page, empty on the last one."""
 
     sessions: tuple[Row, ...]
     next: str = ""
@@ -69,14 +58,6 @@ class NewSession(Struct, frozen=True):
     model: Annotated[str, Meta(max_length=200)] = ""
     mode: PermissionMode | None = None
     options: SessionOptions | None = None
-
-
-class Begun(Struct, frozen=True):
-    session: str
-
-
-class Deleted(Struct, frozen=True):
-    deleted: str
 
 
 class Nodes(Struct, frozen=True):
@@ -95,21 +76,19 @@ class ExportQuery(Struct, frozen=True):
     format: Literal["md", "html", "jsonl"] = "md"
 
 
-async def list_sessions(call: Call) -> SessionList:
+@ROUTES.get("/api/sessions", "Sessions, newest first")
+async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     from lmagent.app.records import session_rows  # opens the index
 
-    query: SessionsQuery = call.query
     after = _read_cursor(query.after) if query.after else None
-    root, one_more = call.gateway.host.store.root, query.limit + 1
     about = {"children": query.children, "after": after, "shelf": query.shelf}
-    wanted = partial(session_rows, root, one_more, query.search, **about)
-    rows = await to_thread.run_sync(wanted)
+    wanted = partial(session_rows, call.gateway.host.store.root, query.limit + 1, query.search, **about)
+    rows, next = await to_thread.run_sync(wanted), ""
     places = [at for at, row in enumerate(rows) if not row.child]
-    if len(places) <= query.limit:
-        return SessionList(tuple(_row(call.gateway, row) for row in rows))
-    last = rows[places[query.limit - 1]]
-    page = rows[: places[query.limit]]
-    return SessionList(tuple(_row(call.gateway, row) for row in page), f"{last.pinned:d},{last.updated!r},{last.id}")
+    if len(places) > query.limit:
+        last = rows[places[query.limit - 1]]
+        rows, next = rows[: places[query.limit]], f"{last.pinned:d},{last.updated!r},{last.id}"
+    return SessionList(tuple(_row(call.gateway, row) for row in rows), next)
 
 
 def _read_cursor(text: str) -> ListPlace:
@@ -120,9 +99,9 @@ def _read_cursor(text: str) -> ListPlace:
         raise Refusal(400, "invalid", "after is not the `next` of a list of sessions") from None
 
 
-async def begin_session(call: Call) -> Begun:
+@ROUTES.post("/api/sessions", "Begin a session", status=201)
+async def begin_session(call: Call, body: NewSession) -> dict[str, str]:
     """Begin a session; it is on disk before the answer."""
-    body: NewSession = call.body
     known = await call.gateway.runner.begin()
     if body.mode is not None and body.mode != known.session.state.mode:
         await call.gateway.runner.send(known.id, SetMode(mode=body.mode))
@@ -132,41 +111,43 @@ async def begin_session(call: Call) -> Begun:
         await call.gateway.runner.send(known.id, SetOptions(options=body.options))
     if title := title_of(body.title, None):
         await call.gateway.runner.send(known.id, Rename(title=title))
-    return Begun(known.id)
+    return {"session": known.id}
 
 
+@ROUTES.get("/api/sessions/{session}", "One session")
 async def show_session(call: Call) -> Row:
-    session = call.path["session"]
-    call.gateway.runner.require(session)
-    row = await to_thread.run_sync(_one, call.gateway, session)
+    session = call.session()
+    row = await call.gateway.from_index(lambda index: index.row(session))
     if row is None:
         raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
     return _row(call.gateway, row)
 
 
-async def delete_session(call: Call) -> Deleted:
+@ROUTES.delete("/api/sessions/{session}", "Delete a session")
+async def delete_session(call: Call) -> dict[str, str]:
     """Delete a session; its running turn is interrupted for good."""
     await call.gateway.runner.delete(call.path["session"])
-    return Deleted(call.path["session"])
+    return {"deleted": call.path["session"]}
 
 
+@ROUTES.get("/api/sessions/{session}/tree", "The sub-agents of a session")
 async def show_tree(call: Call) -> Nodes:
     """Return the session's sub-agents, at any depth."""
-    session = call.path["session"]
-    call.gateway.runner.require(session)
+    session = call.session()
     return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.gateway.host.store, session).nodes())))
 
 
+@ROUTES.get("/api/sessions/{session}/branches", "Where a session and its copies part")
 async def show_branches(call: Call) -> Branches:
-    session = call.path["session"]
-    call.gateway.runner.require(session)
-    return Branches(await to_thread.run_sync(_branches, call.gateway, session))
+    session = call.session()
+    return Branches(tuple(await call.gateway.from_index(lambda index: forks_of(session, index.branches()))))
 
 
-async def export(call: Call) -> Response:
+@ROUTES.get("/api/sessions/{session}/export", "A session as a file", media=", ".join(MEDIA.values()))
+async def export(call: Call, query: ExportQuery) -> Response:
     from lmagent.app.records import export_session  # rarely used, slow to import
 
-    session, form = call.path["session"], call.query.format
+    session, form = call.path["session"], query.format
     call.gateway.runner.require(session)
     text = await to_thread.run_sync(export_session, call.gateway.host.store, session, form)
     headers = {
@@ -176,48 +157,10 @@ async def export(call: Call) -> Response:
     return Response(text, media_type=MEDIA[form], headers=headers)
 
 
-def _branches(gateway: Gateway, session: str) -> tuple[Fork, ...]:
-    with SessionIndex(gateway.host.store.root) as index:
-        index.refresh()
-        return tuple(forks_of(session, index.branches()))
-
-
-def _one(gateway: Gateway, session: str) -> SessionRow | None:
-    with SessionIndex(gateway.host.store.root) as index:
-        index.refresh()
-        return index.row(session)
-
-
 def _row(gateway: Gateway, row: SessionRow) -> Row:
     """Mark a session that waits for a sub-agent's approval: the parent's log does not say so."""
-    facts = {name: getattr(row, name) for name in SessionRow.__struct_fields__}
+    facts = asdict(row)
     here = gateway.host.sessions.get(row.id)
     if here is not None and here.descendant(lambda child: bool(child.state.approvals)) is not None:
         facts["waiting_for"] = "approval"
     return Row(**facts, session_id=row.id)
-
-
-ROUTES = (
-    Route("GET", "/api/sessions", list_sessions, "Sessions, newest first", query=SessionsQuery, answer=SessionList),
-    Route("POST", "/api/sessions", begin_session, "Begin a session", body=NewSession, answer=Begun, status=201),
-    Route("GET", "/api/sessions/{session}", show_session, "One session", answer=Row, errors=(404,)),
-    Route("DELETE", "/api/sessions/{session}", delete_session, "Delete a session", answer=Deleted, errors=(404, 409)),
-    Route("GET", "/api/sessions/{session}/tree", show_tree, "The sub-agents of a session", answer=Nodes, errors=(404,)),
-    Route(
-        "GET",
-        "/api/sessions/{session}/branches",
-        show_branches,
-        "Where a session and its copies part",
-        answer=Branches,
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/export",
-        export,
-        "A session as a file",
-        query=ExportQuery,
-        media=", ".join(MEDIA.values()),
-        errors=(404,),
-    ),
-)

@@ -1,23 +1,23 @@
-"""Usage: tokens by day, model and session."""
+"""Usage: tokens by day, model and session, what fills a window, and the latest activity."""
 
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from anyio import to_thread
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from lmagent.gateway.compat.http import state_of
-from lmagent.gateway.http.route import Call, Route
-from lmagent.store.index import SessionIndex
-from lmagent.store.spent import Spending, UsageSums, day_of
+from lmagent.gateway.http.route import Call, Routes
+from lmagent.store.activity import KEPT, Activity
+from lmagent.store.spent import UsageSums, day_of
+
+ROUTES = Routes()
 
 Range = Literal["today", "7d", "30d", "all"]
 
-_DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}
-"""Days of a range, including today."""
+_DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}  # days of a range, including today
 
 
 class UsageQuery(Struct, frozen=True):
@@ -34,15 +34,7 @@ class ContextPart(Struct, frozen=True):
 
 
 class ContextUse(Struct, frozen=True):
-    """The use of a session's window, in tokens.
-
-    Attributes:
-        parts: the parts of the prompt.
-        used: the whole prompt.
-        window: the window that the model's server serves, or the assumed one.
-        trigger: the size of the prompt at which the conversation is compacted.
-        compactions: number of compactions so far.
-    """
+    """The use of a session's window in tokens; at `trigger` the conversation is compacted."""
 
     parts: tuple[ContextPart, ...]
     used: int
@@ -51,42 +43,33 @@ class ContextUse(Struct, frozen=True):
     compactions: int
 
 
-class UsageTotals(Struct, frozen=True):
-    """The total usage, in tokens; `steps` are model calls."""
+class TokenCounts(Struct, frozen=True):
+    """Usage in tokens; `steps` are model calls."""
 
     steps: int
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+
+
+class UsageTotals(TokenCounts, frozen=True, kw_only=True):
     sessions: int
 
 
-class DayUsage(Struct, frozen=True):
+class DayUsage(TokenCounts, frozen=True, kw_only=True):
     day: str
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
 
 
-class ModelUsage(Struct, frozen=True):
+class ModelUsage(TokenCounts, frozen=True, kw_only=True):
     """Usage of a model; the name is empty if the server gave none."""
 
     model: str
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
 
 
-class SessionUsage(Struct, frozen=True):
+class SessionUsage(TokenCounts, frozen=True, kw_only=True):
     session: str
     session_id: str
     title: str
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
 
 
 class UsageReport(Struct, frozen=True):
@@ -99,17 +82,20 @@ class UsageReport(Struct, frozen=True):
     by_session: tuple[SessionUsage, ...]
 
 
-async def show_usage(call: Call) -> UsageReport:
+@ROUTES.get("/api/usage", "Tokens by day, model and session")
+async def show_usage(call: Call, query: UsageQuery) -> UsageReport:
     """Return the usage in a range of days, without deleted sessions."""
-    wanted: Range = call.query.range
-    since = first_day(wanted, call.gateway.host.clock.now())
-    found = await to_thread.run_sync(spent_since, call.gateway.host.store.root, since)
+    since = first_day(query.range, call.gateway.host.clock.now())
+    found = await call.gateway.from_index(lambda index: index.spending(since))
+    sessions = (
+        SessionUsage(*_counts(row), session=row.key, session_id=row.key, title=row.title) for row in found.by_session
+    )
     return UsageReport(
-        range=wanted,
+        range=query.range,
         totals=UsageTotals(*_counts(found.total), sessions=found.sessions),
-        by_day=tuple(DayUsage(row.key, *_counts(row)) for row in found.by_day),
-        by_model=tuple(ModelUsage(row.key, *_counts(row)) for row in found.by_model),
-        by_session=tuple(SessionUsage(row.key, row.key, row.title, *_counts(row)) for row in found.by_session),
+        by_day=tuple(DayUsage(*_counts(row), day=row.key) for row in found.by_day),
+        by_model=tuple(ModelUsage(*_counts(row), model=row.key) for row in found.by_model),
+        by_session=tuple(sessions),
     )
 
 
@@ -121,26 +107,15 @@ def first_day(wanted: Range, now: float) -> str:
     return (datetime.date.fromisoformat(day_of(now)) - datetime.timedelta(days=days - 1)).isoformat()
 
 
-def spent_since(root: Path, since: str) -> Spending:
-    """Return the usage of the sessions below `root` from a local day on.
-
-    Raises:
-        StoreError: the index cannot be read.
-    """
-    with SessionIndex(root) as index:
-        index.refresh()
-        return index.spending(since)
-
-
 def _counts(row: UsageSums) -> tuple[int, int, int, int]:
     return row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens
 
 
+@ROUTES.get("/api/sessions/{session}/context", "What fills a session's window, and where it is shortened")
 async def show_context(call: Call) -> ContextUse:
     from lmagent.app.commands.charts import window_parts
 
-    gateway, session = call.gateway, call.path["session"]
-    gateway.runner.require(session)
+    gateway, session = call.gateway, call.session()
     state = await state_of(gateway, session)
     if (known := gateway.runner.usable(session)) is not None:
         window = known.session.window
@@ -152,14 +127,29 @@ async def show_context(call: Call) -> ContextUse:
     return ContextUse(parts, state.estimate_tokens(), window.tokens, window.trigger, state.compactions)
 
 
-ROUTES = (
-    Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=UsageReport),
-    Route(
-        "GET",
-        "/api/sessions/{session}/context",
-        show_context,
-        "What fills a session's window, and where it is shortened",
-        answer=ContextUse,
-        errors=(404,),
-    ),
-)
+# --- activity ---------------------------------------------------------------------------------------------------------
+
+
+class ActivityQuery(Struct, frozen=True):
+    """How many rows, and of which session; empty for all."""
+
+    limit: Annotated[int, Meta(ge=1, le=KEPT)] = 50
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ActivityRow(Activity, frozen=True):
+    """An event of a session; `session_id` repeats the session's id for earlier clients."""
+
+    session_id: str = ""
+
+
+class ActivityList(Struct, frozen=True):
+    """The rows, newest first."""
+
+    activity: tuple[ActivityRow, ...]
+
+
+@ROUTES.get("/api/activity", "What happened last")
+async def show_activity(call: Call, query: ActivityQuery) -> ActivityList:
+    rows = await call.gateway.from_index(lambda index: index.activity(query.limit, query.session))
+    return ActivityList(tuple(ActivityRow(**asdict(row), session_id=row.session) for row in rows))

@@ -1,4 +1,4 @@
-"""Views: the display of a session, and the parts that are fetched on demand."""
+"""Views: the display of a session, the parts that are fetched on demand, and the purpose of its tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from anyio import to_thread
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from lmagent.core import events as ev
@@ -26,22 +26,23 @@ from lmagent.core.view import (
     UserBlock,
     View,
 )
+from lmagent.core.work import Plan, TaskState
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.undo import changes_in, difference
-from lmagent.gateway.api.pictures import SANDBOX, judged
+from lmagent.gateway.api.files import SANDBOX, judged
+from lmagent.gateway.compat.http import state_of
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Routes
 from lmagent.store.jsonl import JsonlStore
+
+ROUTES = Routes()
 
 T = TypeVar("T")
 
-SHOWN = 8_000
-"""Characters of a result in a view; the rest is fetched with its call."""
-
-PIECE = 1_000_000
-"""Bytes of an artifact per answer."""
+SHOWN = 8_000  # characters of a result in a view; the rest is fetched with its call
+PIECE = 1_000_000  # bytes of an artifact per answer
 
 
 class ViewQuery(Struct, frozen=True):
@@ -80,14 +81,7 @@ class ShownView(View, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """The display of a session.
-
-    Attributes:
-        seq: its last event; the stream of events continues after it.
-        view: the display, with the last blocks.
-        first: index of its first block.
-        total: number of all blocks.
-    """
+    """The display of a session up to its event `seq`, with the last blocks; `first` is the index of the first block."""
 
     seq: int
     view: ShownView
@@ -103,28 +97,17 @@ class Blocks(Struct, frozen=True):
 
 
 class WholeCall(Struct, frozen=True):
-    """A call with its whole record.
-
-    Attributes:
-        arguments: as the model wrote them.
-        summary: the call in one line.
-        status: how it ended; pending or running before.
-        content: the result as the model received it.
-        artifact: blob of the whole output, if `content` is a part of it, else empty.
-        size: bytes of the whole output.
-        diff: its changes to files.
-        duration: seconds.
-    """
+    """A call with its whole record."""
 
     tool: str
-    arguments: str
+    arguments: str  # as the model wrote them
     summary: str
-    status: str
-    content: str
-    artifact: str
-    size: int
-    diff: str
-    duration: float
+    status: str = "pending"  # how it ended; pending or running before
+    content: str = ""  # the result as the model received it
+    artifact: str = ""  # blob of the whole output, if `content` is a part of it, else empty
+    size: int = 0  # bytes of the whole output
+    diff: str = ""  # its changes to files
+    duration: float = 0.0  # seconds
 
 
 class Changes(Struct, frozen=True):
@@ -134,12 +117,12 @@ class Changes(Struct, frozen=True):
     redo: bool = False
 
 
-async def show_view(call: Call) -> Page:
-    gateway, session = call.gateway, call.path["session"]
-    gateway.runner.require(session)
+@ROUTES.get("/api/sessions/{session}/view", "The display of a session, with its last blocks")
+async def show_view(call: Call, query: ViewQuery) -> Page:
+    gateway, session = call.gateway, call.session()
     seq, view, blocks = await gateway.views.look(session)
-    first = max(0, len(blocks) - call.query.last)
-    facts = {name: getattr(view, name) for name in View.__struct_fields__}
+    first = max(0, len(blocks) - query.last)
+    facts: dict[str, Any] = asdict(view)
     facts["approvals"] = (*view.approvals, *_asked_below(gateway.host.sessions.get(session)))
     if facts["approvals"]:
         facts["state"] = "waiting"
@@ -147,10 +130,9 @@ async def show_view(call: Call) -> Page:
     return Page(seq, ShownView(**facts), first, len(blocks))
 
 
-async def show_blocks(call: Call) -> Blocks:
-    gateway, session = call.gateway, call.path["session"]
-    gateway.runner.require(session)
-    query: BlocksQuery = call.query
+@ROUTES.get("/api/sessions/{session}/blocks", "Earlier blocks of the display")
+async def show_blocks(call: Call, query: BlocksQuery) -> Blocks:
+    gateway, session = call.gateway, call.session()
     _, _, blocks = await gateway.views.look(session)
     before = min(query.before, len(blocks))
     first = max(0, before - query.count)
@@ -158,13 +140,13 @@ async def show_blocks(call: Call) -> Blocks:
 
 
 def _shown(blocks: Sequence[Block]) -> tuple[ShownBlock, ...]:
-    return tuple(_cut(block) if isinstance(block, ToolBlock) else block for block in blocks)
+    def cut(block: Block) -> ShownBlock:
+        if not isinstance(block, ToolBlock):
+            return block
+        facts: dict[str, Any] = {**asdict(block), "content": block.content[:SHOWN]}
+        return ShownTool(**facts, cut=len(block.content) > SHOWN)
 
-
-def _cut(block: ToolBlock) -> ShownTool:
-    facts: dict[str, Any] = {name: getattr(block, name) for name in ToolBlock.__struct_fields__}
-    facts["content"] = block.content[:SHOWN]
-    return ShownTool(**facts, cut=len(block.content) > SHOWN)
+    return tuple(map(cut, blocks))
 
 
 def _asked_below(session: Session | None) -> Iterator[Pending]:
@@ -178,6 +160,7 @@ def _asked_below(session: Session | None) -> Iterator[Pending]:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
+@ROUTES.get("/api/sessions/{session}/calls/{call_id:path}", "A call with all of its result")
 async def show_call(call: Call) -> WholeCall:
     found = await _in_thread(call, _call, call.path["call_id"])
     if found is None:
@@ -192,30 +175,24 @@ def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
             case ev.MessageAdded():
                 for made in event.message.tool_calls:
                     if made.id == call_id:
-                        found = WholeCall(made.name, made.arguments, made.name, "pending", "", "", 0, "", 0.0)
+                        found = WholeCall(made.name, made.arguments, made.name)
             case ev.ToolStarted() if event.call_id == call_id:
-                found = found or WholeCall(event.tool, "", event.tool, "pending", "", "", 0, "", 0.0)
+                found = found or WholeCall(event.tool, "", event.tool)
                 found = replace(found, tool=event.tool, summary=event.summary or event.tool, status="running")
             case ev.ToolFinished() if event.call_id == call_id and found is not None:
                 diff = event.data.get("diff", "")
-                found = replace(
-                    found,
-                    tool=event.tool,
-                    status=event.status,
-                    content=event.content,
-                    artifact=event.artifact or "",
-                    size=event.size,
-                    diff=diff if isinstance(diff, str) else "",
-                    duration=event.duration,
-                )
+                facts = (event.artifact or "", event.size, diff if isinstance(diff, str) else "", event.duration)
+                found = WholeCall(event.tool, found.arguments, found.summary, event.status, event.content, *facts)
             case _:
                 pass
     return found
 
 
-async def show_artifact(call: Call) -> Response:
+@ROUTES.get(
+    "/api/sessions/{session}/artifacts/{sha}", "A part of an output that was too long for the model", media="text/plain"
+)
+async def show_artifact(call: Call, query: ArtifactQuery) -> Response:
     """Send a part of an output that was too long for the model."""
-    query: ArtifactQuery = call.query
     content = await _in_thread(call, _artifact, call.path["sha"])
     piece = content[query.offset : query.offset + query.limit]
     headers = {**SANDBOX, "X-Size": str(len(content))}
@@ -233,6 +210,7 @@ def _artifact(store: JsonlStore, session: str, sha: str) -> bytes:
         raise Refusal(404, "not_found", gone.message) from gone
 
 
+@ROUTES.get("/api/sessions/{session}/images/{input}/{number}", "An image of an input, the first is 0", media="image/*")
 async def show_image(call: Call) -> Response:
     number = call.path["number"]
     data = await _in_thread(call, _image, call.path["input"], int(number) if number.isdecimal() else -1)
@@ -249,6 +227,7 @@ def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | 
     return None
 
 
+@ROUTES.get("/api/sessions/{session}/diff", "What a session changed, as a unified diff")
 async def show_diff(call: Call) -> Changes:
     return await _in_thread(call, _diff, call.gateway)
 
@@ -267,8 +246,7 @@ def _diff(store: JsonlStore, session: str, gateway: Gateway) -> Changes:
 
 async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:
     """Run `work` on a session's records in a thread; they may be long."""
-    session = call.path["session"]
-    call.gateway.runner.require(session)
+    session = call.session()
     return await to_thread.run_sync(partial(work, call.gateway.host.store, session, *arguments))
 
 
@@ -276,56 +254,18 @@ def _missing(what: str, name: str) -> Refusal:
     return Refusal(404, "not_found", f"the session has no {what} {name[:80]!r}")
 
 
-ROUTES = (
-    Route(
-        "GET",
-        "/api/sessions/{session}/view",
-        show_view,
-        "The display of a session, with its last blocks",
-        query=ViewQuery,
-        answer=Page,
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/blocks",
-        show_blocks,
-        "Earlier blocks of the display",
-        query=BlocksQuery,
-        answer=Blocks,
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/calls/{call_id:path}",
-        show_call,
-        "A call with all of its result",
-        answer=WholeCall,
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/artifacts/{sha}",
-        show_artifact,
-        "A part of an output that was too long for the model",
-        query=ArtifactQuery,
-        media="text/plain",
-        errors=(404,),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/images/{input}/{number}",
-        show_image,
-        "An image of an input, the first is 0",
-        media="image/*",
-        errors=(404, 415),
-    ),
-    Route(
-        "GET",
-        "/api/sessions/{session}/diff",
-        show_diff,
-        "What a session changed, as a unified diff",
-        answer=Changes,
-        errors=(404,),
-    ),
-)
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+class Work(Struct, frozen=True):
+    """The purpose of the tasks: the state of a batch, as the model wrote it, and the last approved plan."""
+
+    state: TaskState | None
+    plan: Plan | None
+
+
+@ROUTES.get("/api/sessions/{session}/work", "Where long work stands")
+async def show_work(call: Call) -> Work:
+    session = call.session()
+    work = (await state_of(call.gateway, session)).work
+    return Work(work.state if work.state != TaskState() else None, work.plan)

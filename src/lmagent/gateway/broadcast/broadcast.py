@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from lmagent.app.runner import Runner
+from lmagent.core import events as ev
+from lmagent.core.errors import LmagentError
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.index_feed import FeedWatcher, IndexFeed
-from lmagent.gateway.broadcast.stream import Flusher, SessionStream
-from lmagent.gateway.broadcast.watchers import Watcher
+from lmagent.gateway.broadcast.stream import Flusher, Frame, Reader, SessionStream, Stream, Watcher, framed
+from lmagent.gateway.http.errors import Refusal
+from lmagent.store.index import EventPlace, SessionIndex
 from lmagent.store.log import EVENTS
 
 
 class Broadcast:
-    """The streams of a workspace's sessions, those open in this process and those read from their logs.
-
-    Attributes:
-        streams: the stream of each session that is open here or watched, by the session's id.
-        feed: the stream of all sessions together.
-    """
+    """The streams of the sessions that are open here or watched, and the feed of all sessions together."""
 
     def __init__(self, runner: Runner) -> None:
         self.streams: dict[str, SessionStream] = {}
@@ -42,30 +42,26 @@ class Broadcast:
 
     def end_all(self) -> None:
         for stream in list(self.streams.values()):
-            stream.stream.end()
+            stream.end()
         self.feed.stream.end()
 
     def end(self, session: str) -> None:
         """End the stream of a session that was deleted or cleared."""
         if (stream := self.streams.pop(session, None)) is not None:
-            stream.stream.end()
+            stream.end()
 
     def is_watched(self, session: str) -> bool:
-        return session in self.streams and bool(self.streams[session].stream.watchers)
+        return session in self.streams and bool(self.streams[session].watchers)
 
     @asynccontextmanager
     async def watch(self, session: str, after: int = 0) -> AsyncGenerator[Watcher]:
-        """Watch a session from the event after `after` on.
-
-        Raises:
-            SessionNotFound: no session has this id.
-        """
+        """Watch a session from the event after `after` on."""
         await self._runner.ready()
         self._runner.require(session)
         stream = self.stream(session)
         if not stream.is_heard and (here := self._runner.host.sessions.get(session)) is not None:
             stream.listen(here)
-        async with stream.stream.watch(after) as watcher:
+        async with stream.watch(after) as watcher:
             if not stream.is_heard:
                 self._follow(stream)
             try:
@@ -75,12 +71,8 @@ class Broadcast:
                 self._forget(session)
 
     @asynccontextmanager
-    async def watch_all(self, after: str = "") -> AsyncGenerator[FeedWatcher]:
-        """Watch all sessions from a cursor on, or from now on.
-
-        Raises:
-            Refusal: the index does not know the cursor.
-        """
+    async def watch_all(self, after: str = "") -> AsyncGenerator[Watcher]:
+        """Watch all sessions from a cursor on, or from now on."""
         await self._runner.ready()
         async with self.feed.watch(after) as watcher:
             yield watcher
@@ -88,7 +80,7 @@ class Broadcast:
     def stream(self, session: str) -> SessionStream:
         """Return the stream of a session; a new one if the last has ended and a slow watcher still reads it."""
         known = self.streams.get(session)
-        if known is None or known.stream.is_over:
+        if known is None or known.is_over:
             if known is not None:
                 known.deafen()
             known = self.streams[session] = SessionStream(session, self._root / session / EVENTS, self._flusher)
@@ -101,7 +93,7 @@ class Broadcast:
     def _session_released(self, session: str) -> None:
         if (stream := self.streams.get(session)) is not None:
             stream.deafen()
-            if stream.stream.watchers and not self._runner.is_ending:
+            if stream.watchers and not self._runner.is_ending:
                 self._follow(stream)
             else:
                 self._forget(session)
@@ -112,5 +104,134 @@ class Broadcast:
 
     def _forget(self, session: str) -> None:
         stream = self.streams.get(session)
-        if stream is not None and not (stream.stream.watchers or stream.is_heard):
+        if stream is not None and not (stream.watchers or stream.is_heard):
             self.streams.pop(session, None)
+
+
+# --- all sessions -----------------------------------------------------------------------------------------------------
+
+
+PAUSE = 0.1  # shortest time between two reads of the logs, in seconds: faster events are sent together
+LOOK = 1.0  # seconds between two reads if no events are recorded in this process
+BATCH = 256  # events per read
+
+
+BEGINNING = "0"  # the cursor before all events of any index
+
+
+class FeedStream(Stream):
+    """The stream of an index; `mark` names the index, whose numbers change when it is rebuilt."""
+
+    def __init__(self, root: Path, mark: str = "", last: int = 0) -> None:
+        super().__init__(last)
+        self.mark = mark
+        self._root = root
+
+    def reader(self, after: int) -> Reader:
+        number = after
+
+        def read() -> list[Frame]:
+            nonlocal number
+            with SessionIndex(self._root) as index:
+                while places := index.numbered(number, BATCH):
+                    number = places[-1].number
+                    if frames := self.frames(places):
+                        return frames
+            return []
+
+        async def next_frames() -> Sequence[Frame]:
+            return await anyio.to_thread.run_sync(read)
+
+        return next_frames
+
+    def frames(self, places: Sequence[EventPlace]) -> list[Frame]:
+        """Read the events from the logs, in a thread; deleted ones are left out."""
+        files: dict[str, int] = {}
+        found: list[Frame] = []
+        try:
+            for place in places:
+                try:
+                    if place.session not in files:
+                        files[place.session] = os.open(self._root / place.session / EVENTS, os.O_RDONLY)
+                    event = ev.decode(os.pread(files[place.session], place.size, place.start))
+                except (OSError, ValueError):
+                    continue
+                cursor = f"{self.mark}-{place.number}"
+                found.append(Frame(place.number, framed(event, place.session).data, cursor))
+        finally:
+            for fd in files.values():
+                os.close(fd)
+        return found
+
+
+class IndexFeed:
+    def __init__(self, root: Path) -> None:
+        self.stream = FeedStream(root)
+        self._root = root
+        self._news = anyio.Event()
+
+    def notice(self, event: ev.Event) -> None:
+        """Note that an event of an open session was recorded."""
+        if event.seq and self.stream.watchers:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Read new events while there are watchers, until cancelled."""
+        while True:
+            if not self.stream.watchers:
+                await self._news.wait()
+            with anyio.move_on_after(LOOK):
+                await self._news.wait()
+            self._news = anyio.Event()
+            with suppress(LmagentError, OSError):  # if the index cannot be read now, the next request reports it
+                await self._look()
+            await anyio.sleep(PAUSE)
+
+    async def _look(self) -> None:
+        while self.stream.watchers:
+            _, places = await self._gain(self.stream.last)
+            stream = self.stream
+            for frame in await anyio.to_thread.run_sync(stream.frames, places):
+                stream.push(frame)
+            if places:
+                stream.last = max(stream.last, places[-1].number)
+            if len(places) < BATCH:
+                return
+
+    async def _gain(self, after: int | None) -> tuple[int, list[EventPlace]]:
+        """Refresh the index; return its last number, and the next places after `after` (no places for None).
+
+        If the index was rebuilt, a new stream begins: the numbers changed, so watchers have to reconnect.
+        """
+        mark, last, places = await anyio.to_thread.run_sync(_gained, self._root, after)
+        if mark == self.stream.mark:
+            return last, places
+        self.stream.end()
+        self.stream = FeedStream(self._root, mark, last)
+        return last, []
+
+    @asynccontextmanager
+    async def watch(self, after: str) -> AsyncGenerator[Watcher]:
+        """Watch from a cursor on, which may be `BEGINNING`; without one, from now on."""
+        number = await self.check(after)  # this may begin a new stream
+        async with self.stream.watch(number) as watching:
+            self._news.set()
+            yield watching
+
+    async def check(self, cursor: str) -> int:
+        """Return the number of a cursor, or raise `Refusal` if it is not of this index."""
+        last, _ = await self._gain(None)
+        if cursor in ("", BEGINNING):
+            return 0 if cursor else last
+        mark, _, number = cursor.partition("-")
+        if mark != self.stream.mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
+            fix = "GET /api/events without a cursor sends new events only, after=0 all events"
+            raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of this index", fix=fix)
+        return int(number)
+
+
+def _gained(root: Path, after: int | None) -> tuple[str, int, list[EventPlace]]:
+    with SessionIndex(root) as index:
+        index.refresh()
+        mark, last = index.numbering()
+        return mark, last, [] if after is None else index.numbered(after, BATCH)

@@ -1,14 +1,16 @@
-"""SessionStream: the stream of one session, whichever process writes it.
+"""Stream: a stream of frames for many watchers, each from where it left off.
 
-An open session is listened to; other sessions are read from their logs, as other processes append to them. Pieces of
-text that arrive within one beat are joined.
+A watcher reads from disk until it has caught up, and receives each new frame from then on. There is no await between
+the check that it has caught up and the first frame, so there is no gap; frames that it already has are not repeated.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -17,18 +19,161 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.engine.session import Session
-from lmagent.gateway.broadcast.frames import Frame, framed
-from lmagent.gateway.broadcast.watchers import Reader, Stream
 from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
-BEAT = 0.015
-"""Seconds within which pieces of text are joined. Users see no difference; a browser draws every 0.016 s."""
+# Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame.
+MOST_FRAMES = 4096
 
-SLOWEST = 0.5
-"""Seconds between two reads of a log that does not seem to grow."""
+MOST_BYTES = 8_000_000  # the same in bytes
 
-MOST_OUTPUT = 64_000
-"""Characters of a running call's output that a late watcher receives: its end."""
+
+class Frame(Struct, frozen=True):
+    """An outgoing event as JSON, encoded once for all watchers; `cursor` is its place among those of all sessions."""
+
+    seq: int
+    data: bytes
+    cursor: str = ""
+
+
+Reader = Callable[[], Awaitable[Sequence[Frame]]]  # Returns the next recorded frames on each call; empty at the end
+
+
+def framed(event: ev.Event, session: str) -> Frame:
+    """Return the frame of an event in the stream of `session`."""
+    if isinstance(event, ev.SessionCreated | ev.SessionForked):  # a copy still names the session it was copied from
+        return Frame(event.seq, ev.encode(msgspec.structs.replace(event, session=session)))
+    try:
+        line = ev.encode(event)
+    except UnicodeEncodeError:  # half of a surrogate pair, as a model may write
+        line = msgspec.json.encode(_whole(msgspec.to_builtins(event)))
+    return Frame(event.seq, b'%b,"session":"%b"}' % (line[:-1], session.encode()))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        pairs: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return {_whole(key): _whole(item) for key, item in pairs.items()}
+    if isinstance(value, list | tuple):
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        return [_whole(item) for item in items]
+    return value
+
+
+class Watcher:
+    """One watcher's position in a stream; `lagged`: it was cut off because it did not read."""
+
+    def __init__(self, stream: Stream, after: int) -> None:
+        self.at = after
+        self.lagged = False
+        self._stream = stream
+        self._read = stream.reader(after)
+        self._queue: list[Frame] = []
+        self._size = 0
+        self._live = False
+        self._news = anyio.Event()
+
+    async def take(self) -> list[Frame]:
+        """Return all available frames after waiting for the first; empty at the end, or if it was cut off."""
+        while True:
+            if self._queue:
+                frames, self._queue, self._size = self._queue, [], 0
+                return frames
+            if self.lagged or self._stream.is_over:
+                return []
+            if self._live:
+                self._news = anyio.Event()
+                await self._news.wait()
+            elif frames := await self._catch_up():
+                return frames
+
+    async def _catch_up(self) -> list[Frame]:
+        there = self._stream.last
+        frames = [frame for frame in await self._read() if frame.seq > self.at]
+        if frames:
+            self.at = frames[-1].seq
+        elif self._stream.last == there:  # all recorded frames are read
+            frames = self._stream.joined()  # also flushes waiting text to the other watchers
+            self._live = True
+            self.at = max(self.at, there)
+        return frames
+
+    def put(self, frame: Frame) -> None:
+        """Queue a frame, unless the watcher is still catching up or already has it."""
+        if not self._live or 0 < frame.seq <= self.at:
+            return
+        self.at = frame.seq or self.at
+        self._queue.append(frame)
+        self._size += len(frame.data)
+        if len(self._queue) > MOST_FRAMES or self._size > MOST_BYTES:
+            self.lagged = True
+            self._queue.clear()
+            self._stream.watchers.discard(self)
+        self._news.set()
+
+    def fall_behind(self) -> None:
+        """Read from disk again: events were recorded that were not pushed."""
+        self._live = False
+        self._news.set()
+
+    def wake(self) -> None:
+        """Let it notice that the stream is over."""
+        self._news.set()
+
+
+class Stream:
+    """A stream of frames; `last` is the `seq` of the last recorded one."""
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
+        self.is_over = False
+        self.watchers: set[Watcher] = set()
+
+    def reader(self, after: int) -> Reader:
+        """Return a reader of the frames recorded after a `seq`."""
+        raise NotImplementedError
+
+    def joined(self) -> list[Frame]:
+        """Flush waiting text, then return the unrecorded frames for a watcher that has caught up."""
+        return []
+
+    def push(self, frame: Frame) -> None:
+        """Hand a frame to all watchers."""
+        self.last = frame.seq or self.last
+        for watcher in tuple(self.watchers):
+            watcher.put(frame)
+
+    def moved(self, last: int) -> None:
+        """Let all watchers read from disk if more is recorded than was pushed; `last` is the last recorded `seq`."""
+        if last != self.last:
+            self.last = last
+            for watcher in self.watchers:
+                watcher.fall_behind()
+
+    def end(self) -> None:
+        """End the stream; frames in the queues are still delivered."""
+        self.is_over = True
+        for watcher in self.watchers:
+            watcher.wake()
+
+    @asynccontextmanager
+    async def watch(self, after: int) -> AsyncGenerator[Watcher]:
+        """Watch the frames after `after`."""
+        watcher = Watcher(self, after)
+        self.watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self.watchers.discard(watcher)
+
+
+# --- the stream of one session ----------------------------------------------------------------------------------------
+
+
+BEAT = 0.015  # seconds within which pieces of text are joined. Users see no difference; a browser draws every 0.016 s.
+SLOWEST = 0.5  # seconds between two reads of a log that does not seem to grow
+MOST_OUTPUT = 64_000  # characters of a running call's output that a late watcher receives: its end
 
 Key = tuple[str, ...]
 Live = ev.EphemeralEvent
@@ -54,9 +199,9 @@ class Flusher:
         self._news = anyio.Event()
         self._beaten = 0.0
 
-    def wants(self, channel: SessionStream) -> None:
+    def wants(self, stream: SessionStream) -> None:
         """Flush a stream with the next beat."""
-        self._ready.append(channel)
+        self._ready.append(stream)
         self._news.set()
 
     async def run(self) -> None:
@@ -66,16 +211,16 @@ class Flusher:
             await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
             self._beaten = time.monotonic()
             self._news, ready, self._ready = anyio.Event(), self._ready, []
-            for channel in ready:
-                channel.flush()
+            for stream in ready:
+                stream.flush()
 
 
-class SessionStream:
+class SessionStream(Stream):
     """The stream of one session; `last` is the `seq` of the last event known to be recorded."""
 
     def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
+        super().__init__(last)
         self.session = session
-        self.stream = Stream(self._reader, self._joined, last)
         self.is_followed = False
         self._log = log
         self._flusher = flusher
@@ -84,8 +229,6 @@ class SessionStream:
         self._said: dict[Key, JoinedText] = {}
         self._asked: dict[str, ev.SubagentEvent] = {}
         self._stop: Callable[[], None] | None = None
-
-    # --- where events come from -------------------------------------------------------------------------------------
 
     @property
     def is_heard(self) -> bool:
@@ -96,7 +239,7 @@ class SessionStream:
         """Take the events from the session, which was opened here."""
         self.deafen()
         self._stop = session.listen(self.take)
-        self.stream.moved(session.state.seq)
+        self.moved(session.state.seq)
 
     def deafen(self) -> None:
         """Stop listening: the session was closed here."""
@@ -112,33 +255,31 @@ class SessionStream:
         if self.is_followed:
             return
         self.is_followed = True
-        tail, pause = LogTail(self._log, self.stream.last, self._known(self.stream.last)), POLL
+        tail, pause = LogTail(self._log, self.last, self._known(self.last)), POLL
         try:
-            while self.stream.watchers and not self.is_heard and not self.stream.is_over:
+            while self.watchers and not self.is_heard and not self.is_over:
                 found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
                 if self.is_heard:
                     break  # the session itself is ahead of the log
                 for event in found:
-                    self.stream.push(framed(event, self.session))
+                    self.push(framed(event, self.session))
                 self._remember(tail)
                 pause = POLL if found else min(SLOWEST, pause * 1.2)
                 if not found and not self._log.exists():
-                    self.stream.end()
+                    self.end()
                 if not found:
                     await anyio.sleep(pause)
         except OSError:
-            self.stream.end()  # the log cannot be read: watchers come back and receive the error
+            self.end()  # the log cannot be read: watchers come back and receive the error
         finally:
             self.is_followed = False
-
-    # --- listening --------------------------------------------------------------------------------------------------
 
     def take(self, event: ev.Event) -> None:
         """Take an event of the session."""
         if isinstance(event, ev.SubagentEvent):
             self._note_child(event)
         if not isinstance(event, Live):
-            if event.seq > self.stream.last:  # a waiting approval is repeated for late watchers, and known here
+            if event.seq > self.last:  # a waiting approval is repeated for late watchers, and known here
                 self.flush()
                 self._forget_said(event)
                 self._push(event)
@@ -152,10 +293,10 @@ class SessionStream:
             self._push(event)
 
     def _push(self, event: ev.Event) -> None:
-        if self.stream.watchers:
-            self.stream.push(framed(event, self.session))
+        if self.watchers:
+            self.push(framed(event, self.session))
         else:
-            self.stream.last = event.seq or self.stream.last
+            self.last = event.seq or self.last
 
     def _keep(self, key: Key, event: ev.EphemeralEvent) -> None:
         text = _text(event)
@@ -163,7 +304,7 @@ class SessionStream:
             _add(self._said, key, event, text)
             if key[0] == "output":
                 _shorten(self._said[key])
-        if self.stream.watchers:
+        if self.watchers:
             if not self._waiting:
                 self._flusher.wants(self)
             _add(self._waiting, key, event, text)
@@ -173,11 +314,9 @@ class SessionStream:
         if self._waiting:
             pieces, self._waiting = self._waiting, {}
             for piece in pieces.values():
-                self.stream.push(framed(piece.joined(), self.session))
+                self.push(framed(piece.joined(), self.session))
 
-    # --- late watchers ----------------------------------------------------------------------------------------------
-
-    def _joined(self) -> list[Frame]:
+    def joined(self) -> list[Frame]:
         """Return the text of the running step, joined by kind, and the open approvals of sub-agents."""
         self.flush()
         events = [*self._asked.values(), *(piece.joined() for piece in self._said.values())]
@@ -211,9 +350,7 @@ class SessionStream:
             case _:
                 pass
 
-    # --- recorded events --------------------------------------------------------------------------------------------
-
-    def _reader(self, after: int) -> Reader:
+    def reader(self, after: int) -> Reader:
         tail = LogTail(self._log, after, self._known(after))
 
         def read() -> list[Frame]:

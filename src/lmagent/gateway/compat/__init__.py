@@ -1,1 +1,1 @@
-"""The HTTP and socket protocol of earlier clients, translated to commands and events. Read `words.py` first."""
+"""The HTTP and socket protocol of earlier clients, translated to commands and events. Read `http.py` first."""

@@ -1,49 +1,40 @@
-"""`/ws/{session}`: one conversation over a socket, in the protocol of earlier clients.
-
-Reading and sending run side by side, so approvals, plans and `stop` are accepted while a turn runs. Closing the socket
-does not stop the turn.
-"""
+"""Sockets of earlier clients: `/ws/{session}` is one conversation, `/ws/activity` the live activity of all sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Annotated
 
 import anyio
 import msgspec
 from anyio import to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from lmagent.app.host import Host
 from lmagent.core.commands import Approve, DecidePlan
-from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungrouped
+from lmagent.core.decoding import decode_json
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, ShuttingDown, ungrouped
+from lmagent.core.events import SessionCreated
+from lmagent.core.events import decode as decode_event
+from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
-from lmagent.gateway.compat.anew import begin_anew
-from lmagent.gateway.compat.http import state_of
-from lmagent.gateway.compat.words import Mode, Telling, Told, change_of, mode_of, way_of
+from lmagent.engine.work import WorkState
+from lmagent.gateway.broadcast.broadcast import BEGINNING
+from lmagent.gateway.broadcast.stream import Watcher
+from lmagent.gateway.compat.http import Mode, Telling, Told, change_of, mode_of, state_of, way_of
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.http.route import Talk, decode
-from lmagent.gateway.http.sockets import read_message, until_gone
+from lmagent.gateway.http.route import Socket, Talk, decode, read_message, until_gone
 from lmagent.gateway.turns import Spent, event_of, named
+from lmagent.store.activity import Activity, activity_of
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import JsonlLog
 
-LOOK = 1.0
-"""Seconds between two checks for a session that does not exist."""
-
-GONE = 3
-"""Checks after which a vanished session counts as deleted; one that is cleared reappears at once."""
-
-AGAIN = 1012
-"""Close code that asks the client to reconnect (RFC 6455's registry: Service Restart)."""
-
-WAITING = 256
-"""Messages that may wait for a client; the session's own stream cuts off a client that does not read at all."""
-
-LAST = 5.0
-"""Seconds for a client to take the last messages."""
+LOOK = 1.0  # seconds between two checks for a session that does not exist
+GONE = 3  # checks after which a vanished session counts as deleted; one that is cleared reappears at once
+AGAIN = 1012  # close code that asks the client to reconnect (RFC 6455's registry: Service Restart)
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
@@ -90,75 +81,47 @@ Said = SaidMessage | SaidMode | SaidClear | SaidPing | SaidStop | SaidApproval |
 
 async def converse(talk: Talk) -> None:
     await talk.socket.accept()
-    await run_socket(talk, _Conversation(talk.gateway, talk.path["session"]).run)
-
-
-async def run_socket(
-    talk: Talk, work: Callable[[MemoryObjectSendStream[Told], Callable[[], Awaitable[bytes]]], Awaitable[None]]
-) -> None:
-    """Run `work` on an accepted socket, with a queue of outgoing messages, until it ends or the client leaves."""
-    telling, told = anyio.create_memory_object_stream[Told](WAITING)
-
-    async def write() -> None:
-        async with told:
-            async for message in told:
-                await talk.socket.send_text(msgspec.json.encode(message).decode())
-
-    with until_gone():
-        with ungrouped():
-            async with anyio.create_task_group() as tasks, telling:
-                tasks.start_soon(write)
-                await work(telling, partial(read_message, talk.socket))
-                await telling.aclose()
-                tasks.cancel_scope.deadline = anyio.current_time() + LAST  # so that the queue can still be sent
-        await talk.socket.close(AGAIN)
+    await _Conversation(talk).run()
 
 
 class _Conversation:
     """One socket's conversation; the client chose the session's id."""
 
-    def __init__(self, gateway: Gateway, session: str) -> None:
-        self._gateway = gateway
-        self._session = session
+    def __init__(self, talk: Talk) -> None:
+        self._gateway = talk.gateway
+        self._session = talk.path["session"]
+        self._socket = talk.socket
         self._ready = anyio.Event()
         self._last: Telling | None = None
-        self._lagged = False
 
-    async def run(self, telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
+    async def run(self) -> None:
         """Handle the client's messages and send the session's events until the client leaves."""
-        self._telling = telling
+        with until_gone():
+            with ungrouped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._tell, tasks.cancel_scope)
+                    await self._ready.wait()  # otherwise the first message's events could be missed
+                    while True:
+                        await self._take(await read_message(self._socket))
+            await self._socket.close(AGAIN)
 
-        async def tell() -> None:
-            await self._tell()
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell)
-            await self._ready.wait()  # otherwise the first message's events could be missed
-            while True:
-                text = await read()
-                try:
-                    await self._take(_said(text))
-                except LmagentError as error:
-                    await self._error(error)
-                except msgspec.DecodeError as error:
-                    await self._telling.send({"type": "error", "message": f"this is no message: {error}"})
+    async def _say(self, message: Told) -> None:
+        await self._socket.send_text(msgspec.json.encode(message).decode())
 
     async def _error(self, error: LmagentError) -> None:
-        await self._telling.send({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
+        await self._say({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
 
-    # --- outgoing -----------------------------------------------------------------------------------------------------
-
-    async def _tell(self) -> None:
+    async def _tell(self, scope: anyio.CancelScope) -> None:
         """Send the session's events from now on; those of a session that does not exist yet from its beginning.
 
-        Returns when the client has missed events: it has to reconnect.
+        A client that did not read for too long, and so has missed events, has to reconnect: the scope is cancelled.
         """
         late, missed = True, 0
-        while not self._lagged:
+        while True:
             opening = self._gateway.runner.opened
             try:
-                await self._watch(late=late)
+                if await self._watch(late=late):
+                    return scope.cancel()
                 late, missed = False, 0
                 continue
             except SessionNotFound:
@@ -172,8 +135,8 @@ class _Conversation:
             with anyio.move_on_after(LOOK):
                 await opening.wait()
 
-    async def _watch(self, *, late: bool) -> None:
-        """Send events until the stream ends: the session was deleted or cleared.
+    async def _watch(self, *, late: bool) -> bool:
+        """Send events until the stream ends: the session was deleted or cleared, or, if True, the client lagged.
 
         If `late`, begin now, with the pending requests, else at the beginning of the conversation.
         """
@@ -193,23 +156,27 @@ class _Conversation:
             self._last = telling
             self._ready.set()
             for message in pending:
-                await self._telling.send(message)
+                await self._say(message)
             while frames := await watching.take():
                 for frame in frames:
                     event = event_of(frame.data)
                     for message in telling.tell(event, self._open()):
-                        await self._telling.send(message)
-        if watching.lagged:
-            self._lagged = True
-            await self._error(ConfigError("you did not read for too long; some messages are lost", fix="connect again"))
+                        await self._say(message)
+        return watching.lagged
 
     def _open(self) -> Session | None:
         known = self._gateway.runner.usable(self._session)
         return known.session if known is not None else None
 
-    # --- incoming -----------------------------------------------------------------------------------------------------
+    async def _take(self, text: bytes) -> None:
+        try:
+            await self._do(decode(text, Said))
+        except LmagentError as error:
+            await self._error(error)
+        except msgspec.DecodeError as error:
+            await self._say({"type": "error", "message": f"this is no message: {error}"})
 
-    async def _take(self, said: Said) -> None:
+    async def _do(self, said: Said) -> None:
         match said:
             case SaidMessage():
                 await self._message(said)
@@ -217,9 +184,9 @@ class _Conversation:
                 await self._mode(said.mode)
             case SaidClear():
                 if not await begin_anew(self._gateway, self._session):
-                    await self._telling.send({"type": "cleared"})  # an empty session has no stream that would end
+                    await self._say({"type": "cleared"})  # an empty session has no stream that would end
             case SaidPing():
-                await self._telling.send({"type": "pong"})
+                await self._say({"type": "pong"})
             case SaidStop():
                 here = self._gateway.host.sessions.get(self._session)
                 runs = here is not None and here.running
@@ -246,7 +213,7 @@ class _Conversation:
         if (change := change_of(session, mode, planning=self._gateway.host.settings.deep_planning)) is not None:
             await self._gateway.runner.send(self._session, change)
         if before == mode:  # then no event reports it
-            await self._telling.send({"type": "mode_changed", "mode": mode})
+            await self._say({"type": "mode_changed", "mode": mode})
 
     async def _approve(self, said: SaidApproval) -> None:
         session = (await self._gateway.runner.open(self._session)).session
@@ -272,11 +239,122 @@ def _approval(session: Session, call: str) -> str | None:
     return next((id for child in session.children.values() if (id := _approval(child, call)) is not None), None)
 
 
-def _said(text: bytes) -> Said:
-    """Decode a client's message.
+# --- activity ---------------------------------------------------------------------------------------------------------
 
-    Raises:
-        msgspec.DecodeError: the message is invalid.
-        Refusal: it is nested too deep.
+
+class _Named(Struct, frozen=True):
+    session: str
+
+
+async def show_activity(talk: Talk) -> None:
+    """Send the calls of all sessions and their results, from the opening of the socket until the client leaves."""
+    async with AsyncExitStack() as watched:
+        watching = await watched.enter_async_context(talk.gateway.broadcast.watch_all())
+        await talk.socket.accept()
+        with until_gone():
+            with ungrouped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_tell_activity, talk, watched, watching, tasks.cancel_scope)
+                    while True:
+                        is_ping = b'"ping"' in await read_message(talk.socket)
+                        error = {"type": "error", "message": "this socket only tells; send ping"}
+                        await talk.socket.send_json({"type": "pong"} if is_ping else error)
+            await talk.socket.close(AGAIN)
+
+
+async def _tell_activity(talk: Talk, watched: AsyncExitStack, watching: Watcher, scope: anyio.CancelScope) -> None:
+    since = talk.gateway.host.clock.now()
+    with suppress(ShuttingDown):
+        while True:
+            while frames := await watching.take():
+                for frame in frames:
+                    event, session = decode_event(frame.data), decode_json(frame.data, _Named).session
+                    line = activity_of(session, event) if event.ts > since else None
+                    if line is not None and line.type in ("tool_call", "tool_result"):
+                        since = event.ts
+                        await talk.socket.send_json(_activity(line))
+            # The index was rebuilt, so the cursors have changed.
+            watching = await watched.enter_async_context(talk.gateway.broadcast.watch_all(BEGINNING))
+    scope.cancel()
+
+
+def _activity(line: Activity) -> Told:
+    told = {"type": line.type, "session_id": line.session, "tool": line.tool, "timestamp": line.ts}
+    if line.type == "tool_call":
+        return {**told, "summary": line.summary}
+    result = {"result_preview": line.summary, "duration_ms": line.duration_ms, "success": line.status == "ok"}
+    return {**told, **result}
+
+
+# --- clear ------------------------------------------------------------------------------------------------------------
+
+
+LONGEST = 64  # characters of a session's id
+GLANCE, PAUSE = 2.0, 0.05  # Seconds to wait for another process that has the session, and between two tries
+
+
+async def begin_anew(gateway: Gateway, session: str) -> str:
+    """Interrupt the session and begin a new conversation under its id; return the old one's id, empty if it had none.
+
+    Watchers wait until all is done (`Gateway.renewed`), so that they never see a half-made conversation.
     """
-    return decode(text, Said)
+    while (other := gateway.renewed.get(session)) is not None:
+        await other.wait()
+    done = gateway.renewed[session] = anyio.Event()
+    try:
+        return await _begin_anew(gateway, session)
+    finally:
+        gateway.renewed.pop(session)
+        done.set()
+
+
+async def _begin_anew(gateway: Gateway, session: str) -> str:
+    host = gateway.host
+    await host.settle()
+    try:
+        state = (await gateway.runner.open(session, take_up=False)).session.state
+    except SessionNotFound:
+        await gateway.runner.begin(session)
+        return ""
+    if not (state.turn or state.inputs):
+        return ""
+    chosen = _chosen(state.work)
+    with ExitStack() as ending:
+        async with gateway.runner.lock(session):  # messages that arrive meanwhile belong to the new conversation
+            await gateway.runner.end_work(session)
+            now = new_session_id(host.clock.now())
+            aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
+            log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
+            if (old := gateway.broadcast.streams.pop(session, None)) is not None:
+                ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
+            gateway.views.forget(session)
+            try:
+                known = await gateway.runner.open_log(log)
+            except BaseException:
+                log.close()
+                raise
+        planning = host.settings.deep_planning
+        if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:
+            await gateway.runner.send(session, change)
+    return aside
+
+
+async def _put_aside(host: Host, session: str, opening: SessionCreated) -> JsonlLog:
+    """Return the new log. Another gateway may briefly read the session that was released here."""
+    until = host.clock.monotonic() + GLANCE
+    while True:
+        try:
+            return await to_thread.run_sync(host.store.begin_anew, session, opening.replaces, opening)
+        except SessionBusy:
+            if host.clock.monotonic() >= until:
+                raise
+            await anyio.sleep(PAUSE)
+
+
+def _chosen(work: WorkState) -> Mode | None:
+    """Return the mode that was chosen for the session; None if it has the default."""
+    mode = mode_of(work)
+    return mode if mode == "deep_work" or work.mode == "bounded" else None
+
+
+SOCKETS = (Socket("/ws/activity", show_activity), Socket("/ws/{session}", converse))

@@ -1,13 +1,13 @@
-"""Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once.
+"""Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once; and the routes for that.
 
 Token, cookie key and the numbers of revoked cookies are files in the user's data folder, readable by their owner alone.
-A cookie holds only its time and its own number.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import time
@@ -16,38 +16,37 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from lmagent import __version__
 from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.tries import Tries
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
+from lmagent.gateway.http.route import Call, Routes, json
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_new, write_whole
 
+ROUTES = Routes()
+# The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes).
 Caller = Literal["page", "token", "anyone"]
-"""The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes)."""
 
 COOKIE = "lmagent"
 
-AGE = 30 * 86400
-"""Seconds until a browser's login expires."""
+AGE = 30 * 86400  # seconds until a browser's login expires
+LINK = 60.0  # seconds until a login link expires
 
-LINK = 60.0
-"""Seconds until a login link expires."""
-
+# Marks a device that has logged in before. It gives no access, and logging out does not remove it.
 DEVICE_COOKIE = "lmagent-device"
-"""Marks a device that has logged in before. It gives no access, and logging out does not remove it."""
 
 DEVICE_AGE = 90 * 86400
 
-LOGIN = "/api/login"
-"""Route that takes the PIN; the device cookie is sent only here."""
+LOGIN = "/api/login"  # route that takes the PIN; the device cookie is sent only here
 
 NO_COOKIES: Mapping[str, str] = {}
 
-WEAK = 16
-"""Characters below which a token can be guessed: the number of tries is not limited."""
+WEAK = 16  # characters below which a token can be guessed: the number of tries is not limited
 
 
 class Keys(Struct, frozen=True):
@@ -78,15 +77,9 @@ class Access:
         self._monotonic = monotonic
         self._tries = Tries(monotonic)
         self._links: dict[bytes, float] = {}
-        self._returned: frozenset[str] = frozenset()
-        self._read_at: tuple[int, int] | None = None
 
     def caller(self, authorization: bytes, cookies: Mapping[str, str]) -> Caller:
-        """Return the sender of these headers. A bearer token counts before any cookie.
-
-        Raises:
-            StoreError: the revoked cookies cannot be read.
-        """
+        """Return the sender of these headers. A bearer token counts before any cookie."""
         if authorization:
             scheme, _, given = authorization.partition(b" ")
             return "token" if scheme.lower() == b"bearer" and same(given.strip(), self.token.encode()) else "anyone"
@@ -96,9 +89,6 @@ class Access:
         """Return the `Set-Cookie` values for a correct PIN: the device's, then the login's.
 
         A device that has logged in before has tries of its own.
-
-        Raises:
-            Refusal: the PIN is wrong (401), or there were too many tries (429).
         """
         device = cookies.get(DEVICE_COOKIE, "")
         device = device if self._is_signed("device", device, DEVICE_AGE) else ""
@@ -125,11 +115,7 @@ class Access:
         return ticket
 
     def follow(self, ticket: str) -> tuple[str, str]:
-        """Return the `Set-Cookie` values for a ticket, as `login` does.
-
-        Raises:
-            Refusal: the ticket is used, expired or unknown (404).
-        """
+        """Return the `Set-Cookie` values for a ticket, as `login` does."""
         ends = self._links.pop(_digest(ticket.encode()), 0.0)
         if self._monotonic() > ends:
             text = f"this link was used before, or is older than {LINK:.0f} s"
@@ -137,11 +123,7 @@ class Access:
         return self._let_in()
 
     def logout(self, cookies: Mapping[str, str]) -> str:
-        """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it.
-
-        Raises:
-            StoreError: the revocation cannot be recorded; the cookie still counts.
-        """
+        """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it."""
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
             _append(self._keys.returned, f"{value.partition('~')[0]}\n")
@@ -166,26 +148,18 @@ class Access:
         return self._clock() - int(body.partition(".")[0], 16) < age
 
     def _is_ours(self, value: str) -> bool:
-        return self._is_signed("cookie", value, AGE) and value.partition("~")[0] not in self._given_back()
+        return self._is_signed("cookie", value, AGE) and not self._is_revoked(value.partition("~")[0])
 
-    def _given_back(self) -> frozenset[str]:
-        """Return the numbers of revoked cookies, those of the user's other gateways included.
-
-        Raises:
-            StoreError: they cannot be read, so no cookie counts.
-        """
+    def _is_revoked(self, number: str) -> bool:
+        """Tell whether a cookie was revoked, also by another gateway of the user."""
         file = self._keys.returned
         try:
-            stat = file.stat()
-            if (stat.st_size, stat.st_mtime_ns) != self._read_at:
-                self._returned = frozenset(file.read_text("utf-8", "replace").split())
-                self._read_at = stat.st_size, stat.st_mtime_ns
+            return number in file.read_text("utf-8", "replace").split()
         except FileNotFoundError:
-            return frozenset()
+            return False
         except OSError as error:
             fix = "look at its owner and mode; programs with the token are let in"
             raise StoreError(f"{file} cannot be read: {error.strerror}", fix=fix) from None
-        return self._returned
 
     def _cookie(self, name: str, value: str, age: int, path: str = "/") -> str:
         secure = "; Secure" if self._secure else ""
@@ -206,14 +180,7 @@ def new_pin() -> str:
 
 
 def keys_in(folder: Path, token: str = "") -> Keys:
-    """Return the keys in `folder`; missing ones are created.
-
-    A `token` from the settings is used but not saved.
-
-    Raises:
-        ConfigError: the token has characters that a request cannot carry.
-        StoreError: the keys cannot be read or saved.
-    """
+    """Return the keys in `folder`; missing ones are created. A `token` from the settings is used but not saved."""
     if token and (not token.isascii() or not token.isprintable() or " " in token):
         raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
     return Keys(
@@ -229,7 +196,7 @@ def _kept(file: Path, fresh: str) -> str:
         make_private(file.parent)
         if not (known := _read(file)):
             draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-            _write(draft, fresh)
+            write_new(draft, fresh.encode())
             try:
                 with suppress(FileExistsError):
                     os.link(draft, file)
@@ -237,9 +204,8 @@ def _kept(file: Path, fresh: str) -> str:
                 draft.unlink(missing_ok=True)
             known = _read(file)
     except OSError as error:
-        raise StoreError(
-            f"{file} cannot be kept: {error.strerror}", fix="look at the folder's owner and mode"
-        ) from None
+        fix = "look at the folder's owner and mode"
+        raise StoreError(f"{file} cannot be kept: {error.strerror}", fix=fix) from None
     if not known:
         raise StoreError(f"{file} is empty", fix="remove it: it is made anew, and browsers have to log in again")
     return known
@@ -255,12 +221,6 @@ def _read(file: Path) -> str:
         return ""
 
 
-def _write(file: Path, text: str) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE), "wb") as made:
-        write_whole(made.fileno(), text.encode())
-        os.fsync(made.fileno())
-
-
 def _append(file: Path, line: str) -> None:
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
@@ -271,3 +231,176 @@ def _append(file: Path, line: str) -> None:
             os.close(fd)
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error.strerror}", fix="free some disk, then try again") from None
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+class Login(Struct, frozen=True):
+    """The PIN, as `lmagent web` printed it."""
+
+    pin: Annotated[str, Meta(max_length=256)]
+
+
+class Done(Struct, frozen=True):
+    ok: bool = True
+
+
+class Me(Struct, frozen=True):
+    """The caller, and the gateway's version, workspace, model server and defaults of new sessions."""
+
+    caller: Caller
+    version: str
+    workspace: str
+    model: str
+    mode: PermissionMode
+    endpoint: str
+    models_url: bool
+
+
+@ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000)
+async def _login(call: Call, body: Login) -> Response:
+    request, answer = call.request, json(Done())
+    address = request.client.host if request.client is not None else ""
+    for cookie in call.access.login(body.pin, address, request.cookies):
+        answer.headers.append("set-cookie", cookie)
+    return answer
+
+
+@ROUTES.post("/api/logout", "Log the browser out", answer=Done)
+async def _logout(call: Call) -> Response:
+    answer = json(Done())
+    answer.headers["set-cookie"] = call.access.logout(call.request.cookies)
+    return answer
+
+
+@ROUTES.get("/open/{ticket}", "Log a browser in by a link that works once", status=303, media="text/html", is_open=True)
+async def _open(call: Call) -> Response:
+    if call.request.method == "HEAD":  # a link preview must not use the link up
+        return Response(media_type="text/html")
+    try:
+        cookies = call.access.follow(call.path["ticket"])
+    except Refusal as refusal:
+        if "text/html" not in call.request.headers.get("accept", ""):
+            raise
+        page = f"<!doctype html><title>lmagent</title><p>{refusal.message}. <a href='/'>Enter the PIN</a></p>"
+        return HTMLResponse(page, refusal.status)
+    answer = RedirectResponse("/", 303)
+    for cookie in cookies:
+        answer.headers.append("set-cookie", cookie)
+    return answer
+
+
+@ROUTES.get("/healthz", "Say that the gateway answers", media="text/plain", is_open=True)
+async def _health(_: Call) -> Response:
+    return PlainTextResponse("ok")  # open to anyone, so it says nothing else
+
+
+@ROUTES.get("/api/me", "Say who asks, and what serves")
+async def _me(call: Call) -> Me:
+    host = call.gateway.host
+    workspace, settings = str(host.workspace), host.settings
+    facts = (host.agent.model, settings.permission_mode, settings.endpoint, host.replay is None)
+    return Me(call.caller, __version__, workspace, *facts)
+
+
+# --- tries of the PIN -------------------------------------------------------------------------------------------------
+
+
+Clock = Callable[[], float]
+
+
+class Rate(Struct, frozen=True):
+    """A limit: at most `burst` at once, and one more every `every` seconds."""
+
+    burst: int
+    every: float
+
+
+# Tries of all unknown clients together: guessing half of a million PINs takes at least eleven days.
+STRANGERS = Rate(10, 2.0)
+
+ADDRESS = Rate(5, 10.0)  # the share of one address: four addresses that guess all the time leave some tries to others
+DEVICES = Rate(5, 2.0)  # tries of all devices that have logged in before, in addition
+DEVICE = Rate(3, 10.0)  # the share of one device
+
+
+class TriesBudget:
+    def __init__(self, rate: Rate, clock: Clock = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._left = float(rate.burst)
+        self._seen = clock()
+
+    def wait(self) -> float:
+        """Return the seconds until there is a try; 0 if there is one."""
+        now = self._clock()
+        self._left = min(self._rate.burst, self._left + (now - self._seen) / self._rate.every)
+        self._seen = now
+        return 0.0 if self._left >= 1 else (1 - self._left) * self._rate.every
+
+    def take(self) -> float:
+        """Take a try; return 0, or the seconds until there is one."""
+        wait = self.wait()
+        if not wait:
+            self._left -= 1
+        return wait
+
+    def give_back(self) -> None:
+        self._left = min(self._rate.burst, self._left + 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether none of it is used."""
+        return not self.wait() and self._left >= self._rate.burst
+
+
+class Tries:
+    """The tries of a server's PIN: at most 25 in ten seconds.
+
+    Only clients with a used share are remembered, so their number is bounded by the common budgets, however many
+    addresses an attacker has.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._strangers = TriesBudget(STRANGERS, clock)
+        self._devices = TriesBudget(DEVICES, clock)
+        self._used: dict[str, TriesBudget] = {}
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def take(self, address: str, device: str) -> float:
+        """Take a try; return 0, or the seconds until there is one. `device` is empty unless its cookie is valid."""
+        common, own = self._budgets(address, device)
+        if wait := own.wait() or common.take():
+            return wait
+        own.take()
+        self._used = {who: budget for who, budget in self._used.items() if not budget.is_whole}
+        self._used[self._name(address, device)] = own
+        return 0.0
+
+    def give_back(self, address: str, device: str) -> None:
+        for budget in self._budgets(address, device):
+            budget.give_back()
+
+    def _budgets(self, address: str, device: str) -> tuple[TriesBudget, TriesBudget]:
+        """Return the common budget and the client's share of it."""
+        own = self._used.get(self._name(address, device))
+        common, share = (self._devices, DEVICE) if device else (self._strangers, ADDRESS)
+        return common, own or TriesBudget(share, self._clock)
+
+    def _name(self, address: str, device: str) -> str:
+        return f"device {device}" if device else network_of(address)
+
+
+def network_of(address: str) -> str:
+    """Return the network of an address: itself, or its /64 (RFC 4291, 2.5.4); "" for text that is no address."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))

@@ -1,18 +1,15 @@
-"""Errors: their shape on all of the gateway's own routes.
-
-{"error": {"code": "not_found", "message": "there is no session abc", "fix": "GET /api/sessions lists them"}}
-"""
+"""Errors: their shape on all of the gateway's own routes, and their statuses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 from msgspec import Struct
 
 from lmagent.app.logs import FILE
 from lmagent.core.errors import (
-    AuthError,
     ConfigError,
     ContextOverflow,
     LmagentError,
@@ -40,6 +37,15 @@ class Refusal(LmagentError):
         self.headers = headers or {}
 
 
+@contextmanager
+def refusing(kind: type[LmagentError], status: int, code: str) -> Generator[None]:
+    """Turn errors of this class into refusals with this status and code."""
+    try:
+        yield
+    except kind as error:
+        raise Refusal(status, code, error.message, fix=error.fix) from None
+
+
 class Told(Struct, frozen=True):
     """An error: `code` for programs, a message, and `fix`, the next step (may be empty)."""
 
@@ -62,7 +68,6 @@ _STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
     (PolicyDenied, 403, "denied"),
     (ModelNotFound, 404, "model_not_found"),
     (ContextOverflow, 413, "context_overflow"),
-    (AuthError, 502, "model_server"),
     (ProviderError, 502, "model_server"),
     (ToolError, 422, "tool_failed"),
     (SandboxError, 503, "no_sandbox"),

@@ -9,31 +9,27 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
+from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
+from starlette.types import Message, Receive, Scope, Send
 
-from lmagent.core.errors import LmagentError
 from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import told
 from lmagent.modelserver.http.guard import is_loopback
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-MAX_HEAD = 64 * 1024
-"""Bytes of a request's head."""
+MAX_HEAD = 64 * 1024  # bytes of a request's head
 
-WROTE = b"x-lmagent-request"
-"""A header that forms and links cannot send; it proves that a write is intended: `X-LMAgent-Request: 1`."""
+# A header that forms and links cannot send; it proves that a write is intended: `X-LMAgent-Request: 1`.
+WROTE = "x-lmagent-request"
 
+# Policy of the page: only resources from this server, and no evaluation of text as code. The only exception is the
+# address of worker.js, for which the page has its own policy.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -45,11 +41,9 @@ POLICY = "; ".join(
         "trusted-types worker",
     )
 )
-"""Policy of the page: only resources from this server, and no evaluation of text as code.
-The only exception is the address of worker.js, for which the page has its own policy.
-"""
 
 _USED = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb", "serial", "hid")
+# Headers of answers that do not set them themselves.
 PROTECTION: tuple[tuple[bytes, bytes], ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -59,7 +53,6 @@ PROTECTION: tuple[tuple[bytes, bytes], ...] = (
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _USED).encode()),
     (b"cache-control", b"no-store"),
 )
-"""Headers of answers that do not set them themselves."""
 
 _SECRET_NAMES = frozenset(
     {
@@ -67,20 +60,15 @@ _SECRET_NAMES = frozenset(
         *("pin", "password", "secret"),
     }
 )
+# The end of such a request is unknown, so the bytes after it are not read as another request.
 _LAST = {"connection": "close"}
-"""The end of such a request is unknown, so the bytes after it are not read as another request."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SAFE = frozenset({"GET", "HEAD"})
 
 
 class GuardRules(Struct, frozen=True):
-    """The names of this server.
-
-    Attributes:
-        is_local: the server listens on loopback only.
-        names: names besides localhost and the address that the connection came in by.
-    """
+    """Whether the server listens on loopback only, and its names besides localhost and the address of a connection."""
 
     is_local: bool = True
     names: tuple[str, ...] = ()
@@ -89,64 +77,37 @@ class GuardRules(Struct, frozen=True):
 LOOPBACK = GuardRules()
 
 
-class Headers:
-    """The headers of a request, the first of each name, with lower-case names; `size` in bytes."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._first: dict[bytes, bytes] = {}
-        self.size = 0
-        for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
-            self._first.setdefault(name, value)
-            self.size += len(name) + len(value) + 4
-
-    def get(self, name: bytes) -> bytes:
-        """Return a header's value, empty if missing."""
-        return self._first.get(name, b"")
-
-    def text(self, name: bytes) -> str:
-        return self.get(name).decode("latin-1")
-
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._first
-
-    @property
-    def cookies(self) -> dict[str, str]:
-        return cookie_parser(self.text(b"cookie")) if b"cookie" in self else {}
-
-
 class Guard:
-    """An ASGI middleware that refuses unsafe requests and adds the caller as `scope["lmagent"]`."""
+    """Refuses unsafe requests and identifies the caller of the others."""
 
-    def __init__(self, app: App, access: Access, rules: GuardRules) -> None:
-        self._app = app
+    def __init__(self, access: Access, rules: GuardRules) -> None:
         self._access = access
         self._rules = rules
         self._names = frozenset(name.lower().rstrip(".") for name in rules.names)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope)
-        sender = protected(send)
-        try:
-            self._inspect(scope, headers)
-            caller = self._access.caller(headers.get(b"authorization"), headers.cookies)
-        except LmagentError as refusal:
-            await refuse(refusal, scope, receive, sender)
-            return
-        if caller != "anyone" and (trust := scope.get("state", {}).get("connection")) is not None:
-            trust.known = True
-        scope["lmagent"] = Visitor(caller, headers)
-        await self._app(scope, receive, sender)
+    def visitor(self, scope: Scope) -> Visitor:
+        """Return the caller of a request or socket."""
+        headers = Headers(scope=scope)
+        self._inspect(scope, headers)
+        caller = self._access.caller(*credentials(headers))
+        if caller != "anyone" and (connection := scope.get("state", {}).get("connection")) is not None:
+            connection.know()
+        return Visitor(caller, headers)
 
     def _inspect(self, scope: Scope, headers: Headers) -> None:
-        if headers.size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEAD:
+        size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+        if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEAD:
             raise Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB")
         if scope["http_version"] not in ("1.0", "1.1"):
             raise Refusal(505, "http_version", "this server speaks HTTP/1.1", headers=_LAST)
-        if b"transfer-encoding" in headers and b"content-length" in headers:
+        if "transfer-encoding" in headers and "content-length" in headers:
             text = "the request has two lengths: Content-Length and Transfer-Encoding"
             raise Refusal(400, "ambiguous", text, headers=_LAST)
-        self._inspect_host(scope, headers.text(b"host"))
-        self._inspect_origin(scope, headers)
+        self._inspect_host(scope, headers.get("host", ""))
+        origin = headers.get("origin")
+        if origin is not None and not _is_same(origin, headers.get("host", "")):
+            text = f"pages of {origin[:200]!r} may not use this server"
+            raise Refusal(403, "foreign_origin", text, fix="use its own page, or a program with the token")
         if not scope["path"].startswith("/") or "\0" in scope["path"]:
             raise Refusal(400, "invalid", "this is no path", fix="a request names a path that begins with a slash")
         for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
@@ -173,12 +134,10 @@ class Guard:
         except ValueError:
             return False
 
-    def _inspect_origin(self, scope: Scope, headers: Headers) -> None:
-        if b"origin" in headers:
-            origin = headers.text(b"origin")
-            if not _is_same(origin, headers.text(b"host")):
-                text = f"pages of {origin[:200]!r} may not use this server"
-                raise Refusal(403, "foreign_origin", text, fix="use its own page, or a program with the token")
+
+def credentials(headers: Headers) -> tuple[bytes, dict[str, str]]:
+    """Return the `Authorization` header and the cookies."""
+    return headers.get("authorization", "").encode("latin-1"), cookie_parser(headers.get("cookie", ""))
 
 
 class Visitor(Struct, frozen=True):
@@ -186,11 +145,7 @@ class Visitor(Struct, frozen=True):
     headers: Headers
 
     def admit(self, method: str, *, is_open: bool) -> None:
-        """Check that the caller may use a route.
-
-        Raises:
-            Refusal: credentials are missing (401), or another site or a form may have sent the request (403).
-        """
+        """Check that the caller may use a route."""
         if is_open:
             return
         if self.caller == "anyone":
@@ -198,9 +153,9 @@ class Visitor(Struct, frozen=True):
             raise Refusal(401, "no_credentials", "this needs credentials", fix=fix)
         if self.caller == "token":
             return
-        if self.headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
+        if self.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             raise Refusal(403, "foreign_origin", "a page of another site asks for this")
-        if method not in _SAFE and self.headers.get(WROTE) != b"1":
+        if method not in _SAFE and self.headers.get(WROTE) != "1":
             text = "a write of a browser has to say that it is meant"
             raise Refusal(403, "not_meant", text, fix="send the header X-LMAgent-Request: 1")
 
@@ -214,19 +169,8 @@ def _is_same(origin: str, host: str) -> bool:
         return False
 
 
-def protected(send: Send) -> Send:
-    """Return a `send` that adds the headers of `PROTECTION`."""
-
-    async def sender(message: Message) -> None:
-        if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            given = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in given}
-            message["headers"] = given + [field for field in PROTECTION if field[0] not in names]
-        await send(message)
-
-    return sender
-
-
-async def refuse(refusal: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with an error; a socket is refused before it opens."""
-    await told(refusal)(scope, receive, send)
+def protect(message: Message) -> None:
+    """Add the headers of `PROTECTION` to the start of an answer."""
+    given = list(message.get("headers", ()))
+    names = {name.lower() for name, _ in given}
+    message["headers"] = given + [field for field in PROTECTION if field[0] not in names]

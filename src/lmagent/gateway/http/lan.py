@@ -7,8 +7,8 @@ import ipaddress
 import socket
 from contextlib import suppress
 
+# Addresses for which the system names its outgoing address: RFC 5737, RFC 1918. Nothing is sent to them.
 _ELSEWHERE = ("192.0.2.1", "10.0.0.1", "172.16.0.1", "192.168.0.1")
-"""Addresses for which the system names its outgoing address: RFC 5737, RFC 1918. Nothing is sent to them."""
 
 
 def addresses() -> list[str]:

@@ -1,7 +1,4 @@
-"""OpenAPI: the table of routes as an OpenAPI 3.1 document. The schemas come from the Structs.
-
-Source of the form: OpenAPI Specification 3.1.0, sections 4.8.9 to 4.8.24.
-"""
+"""OpenAPI: the table of routes as an OpenAPI 3.1.0 document (4.8.9 to 4.8.24), with the schemas of the Structs."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ from lmagent import __version__
 from lmagent.core.ids import SESSION_ID
 from lmagent.gateway.http.access import COOKIE
 from lmagent.gateway.http.errors import Failure
-from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.http.route import Call, Route, Routes
+
+ROUTES = Routes()
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"\{(\w+)(?::path)?\}")
-_ALWAYS = (400, 413)
-"""Errors of all routes: a malformed request, and a body that is too large."""
-
-_GUARDED = (401, 403)
 
 
 def describe(routes: Sequence[Route]) -> dict[str, Any]:
@@ -55,17 +50,16 @@ def _operation(route: Route, body: Any, answer: Any, failure: Any) -> dict[str, 
         "summary": route.summary,
         "operationId": _id(route),
         "parameters": [*_in_path(route), *_in_query(route)],
-        "responses": {str(route.status): _success(route, answer)},
+        "responses": {
+            str(route.status): _success(route, answer),
+            "default": {"description": "Refused", "content": {"application/json": {"schema": failure}}},
+        },
         "security": [] if route.is_open else [{"token": []}, {"page": []}],
     }
     if route.raw and body is None:
         told["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     elif body is not None:
         told["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    failures = {*_ALWAYS, *route.errors, *(() if route.is_open else _GUARDED)}
-    failures |= {415} if body is not None else set()
-    for status in sorted(failures):
-        told["responses"][str(status)] = _failure(status, failure)
     return told
 
 
@@ -105,12 +99,6 @@ def _success(route: Route, answer: Any) -> dict[str, Any]:
     return {"description": "Done"}
 
 
-def _failure(status: int, failure: Any) -> dict[str, Any]:
-    if status < 400:
-        return {"description": "Not changed"}
-    return {"description": "Refused", "content": {"application/json": {"schema": failure}}}
-
-
 @lru_cache(maxsize=1)
 def _whole() -> bytes:
     from lmagent.gateway.http.app import TABLE  # a cycle: the table contains this route
@@ -118,12 +106,8 @@ def _whole() -> bytes:
     return msgspec.json.encode(describe(TABLE))
 
 
+@ROUTES.get("/openapi.json", "This description", answer=dict[str, Any], is_open=True)
 async def _openapi(call: Call) -> Any:
     from starlette.responses import Response
 
     return Response(_whole(), media_type="application/json")
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/openapi.json", _openapi, "This description", answer=dict[str, Any], is_open=True),
-)

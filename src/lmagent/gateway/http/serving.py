@@ -20,46 +20,33 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets import http11
 
 from lmagent.core.errors import ungrouped
-from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
+from lmagent.gateway.http.connections import Caps, Connection, Connections, Knock, raise_limit
 from lmagent.gateway.http.errors import Refusal, status_of
 from lmagent.gateway.http.guard import MAX_HEAD, PROTECTION, App
 from lmagent.gateway.http.route import told
-from lmagent.gateway.http.tls import Knock
 
 if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
 
-FRAME = 4_000_000
-"""Bytes of a socket's message."""
+FRAME = 4_000_000  # bytes of a socket's message
 
 # An upgrade's head is read twice, first as plain HTTP. The second reader takes all that the first took; the guard
 # refuses a head that is too large.
 http11.MAX_LINE_LENGTH = http11.MAX_NUM_HEADERS = 1 << 20
 
-QUEUE = 512
-"""Connections that wait in the kernel to be accepted."""
+QUEUE = 512  # connections that wait in the kernel to be accepted
 
 
 class ServingLimits(Struct, frozen=True):
-    """Limits of a connection.
+    """Limits of a connection."""
 
-    Attributes:
-        head: seconds for a request's head.
-        stall: seconds for a client without credentials to take sent data; others have ten times as long.
-        idle: seconds that a connection is kept for the next request.
-        linger: seconds in which a client may read why its body was refused.
-        ping: seconds between two pings of a socket, and for the answer.
-        grace: seconds that streams have to end when the gateway stops.
-        caps: limits on connections, None for those of the system.
-    """
-
-    head: float = 20.0
-    stall: float = 60.0
-    idle: int = 30
-    linger: float = 2.0
-    ping: float = 20.0
-    grace: int = 5
-    caps: Caps | None = None
+    head: float = 20.0  # seconds for a request's head
+    stall: float = 60.0  # seconds for a client without credentials to take sent data; others have ten times as long
+    idle: int = 30  # seconds that a connection is kept for the next request
+    linger: float = 2.0  # seconds in which a client may read why its body was refused
+    ping: float = 20.0  # seconds between two pings of a socket, and for the answer
+    grace: int = 5  # seconds that streams have to end when the gateway stops
+    caps: Caps | None = None  # limits on connections, None for those of the system
 
 
 LIMITS = ServingLimits()
@@ -300,10 +287,7 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     started: Callable[[Serving], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set.
-
-    The bound `listener` is closed at the end; `started` is called with the server before it begins.
-    """
+    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set, then close the bound `listener`."""
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             server = Serving(app, gateway, tasks, limits, tls)
