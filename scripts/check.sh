@@ -50,6 +50,7 @@ checks() {
     fi
 }
 marked="long"
+workers=$(($(nproc 2>/dev/null || echo 2) * 2)) # tests wait for processes and browsers half of their time
 if [ "$long" != long ]; then
     checks
     marked="not long"
@@ -61,7 +62,7 @@ trap 'rm -f "$report"' EXIT
 # what passes then is told apart in the summary, as a race to be found, in the program or in the test; what fails again has failed.
 # Property tests draw the same examples in each run here: what fails, fails on every machine. `make explore` draws new ones.
 tests() {
-    "$bin/pytest" -m "$marked" -n auto -q --hypothesis-profile=ci --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
+    "$bin/pytest" -m "$marked" -n "$workers" --dist worksteal -q --hypothesis-profile=ci --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
     local code=${PIPESTATUS[0]} names
     [ "$code" -eq 1 ] || return "$code"
     mapfile -t names < <(grep -E '^(FAILED|ERROR) ' "$report")

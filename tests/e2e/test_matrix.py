@@ -117,7 +117,7 @@ CONSTRAINED = {
     **TEXTS,
     "the form asked for": ASKED,
     "in a fence": f"```json\n{ASKED}\n```",
-    "behind a word": f"Sure: {ASKED}",
+    "after a word": f"Sure:\n{ASKED}",
     "twice, and another": f'{ASKED}\n\n{{"tool": "ls", "arguments": {{}}}}',
     "with a tag of thoughts": json.dumps(
         {"tool": "write", "arguments": {"path": "x.html", "content": "{{ x }}</think>"}}

@@ -33,6 +33,15 @@ def test_what_is_no_body_is_told_so_and_is_no_fault(running, path, chunks):
     assert not [line for line in running.said if "Disconnect" in line or "fault" in line]
 
 
+@pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/one/commands", "/v1/chat/completions"])
+@pytest.mark.parametrize("begin", [b"", b'{"title": ', b'{"x": ', b'{"messages": ', b'{"tools": '])
+def test_json_that_is_nested_a_hundred_thousand_deep_is_refused(running, path, begin):
+    depth = 100_000
+    for text in (begin + b"[" * depth, begin + b"[" * depth + b"]" * depth, begin + b'{"a":' * depth):
+        assert running.ask("POST", path, text).status == 400
+    assert not [line for line in running.said if "Error" in line]
+
+
 def test_who_goes_away_in_the_middle_of_a_body_is_no_fault(running):
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
@@ -41,12 +50,3 @@ def test_who_goes_away_in_the_middle_of_a_body_is_no_fault(running):
     assert running.ask("GET", "/api/me").status == 200
     assert running.stop() == 0
     assert not [line for line in running.said if "Disconnect" in line or "http /api" in line]
-
-
-@pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/one/commands", "/v1/chat/completions"])
-@pytest.mark.parametrize("begin", [b"", b'{"title": ', b'{"x": ', b'{"messages": ', b'{"tools": '])
-def test_json_that_is_nested_a_hundred_thousand_deep_is_refused(running, path, begin):
-    depth = 100_000
-    for text in (begin + b"[" * depth, begin + b"[" * depth + b"]" * depth, begin + b'{"a":' * depth):
-        assert running.ask("POST", path, text).status == 400
-    assert not [line for line in running.said if "Error" in line]

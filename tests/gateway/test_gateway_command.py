@@ -87,14 +87,14 @@ def test_what_makes_no_sense_is_refused_with_what_to_do(program, arguments, env,
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_told_with_who_has_it(program):
+def test_a_port_that_is_taken_is_reported_with_the_command_that_shows_its_owner(program):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = program.run("web", str(port), "--no-browser")
     assert done.returncode == 1
     assert f"port {port}" in done.stderr
     if sys.platform == "linux":
-        assert f"process {os.getpid()}" in done.stderr
+        assert f"ss -ltnp 'sport = :{port}'" in done.stderr
 
 
 def test_it_listens_on_loopback_and_says_where_and_the_pin(tmp_path):

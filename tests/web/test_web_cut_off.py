@@ -36,7 +36,7 @@ LINES = """(() => {
 
 def with_lines(screen, running):
     """A page whose sockets can be cut."""
-    page = screen(running)
+    page = screen(running, alone=True)
     page.context.add_init_script(LINES)
     page.reload()
     box(page).wait_for()

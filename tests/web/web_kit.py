@@ -110,13 +110,13 @@ def no_leftovers(browser: Any) -> Iterator[list[str]]:
 def screen(browser: Any, no_leftovers: list[str]) -> Screen:
     """Opens a page on a gateway: `screen(running, login=True, **options of the window)`.
 
-    The first page of a test without options is one of the shared window; each other one has a window of its own, as
-    another person's browser.
+    The first page of a test is one of the shared window; a page with options or `alone`, and each further one, has a
+    window of its own, as another person's browser. A test that changes its window has to be alone in it.
     """
     opened: list[Any] = []
 
-    def open_page(running: Running, *, login: bool = True, path: str = "", **options: Any) -> Any:
-        if opened or options:
+    def open_page(running: Running, *, login: bool = True, path: str = "", alone: bool = False, **options: Any) -> Any:
+        if opened or options or alone:
             page = browser.new_context(**{**USUAL, **options}).new_page()
         else:
             page = chromium.page(running.url)

@@ -23,7 +23,7 @@ _NOT_STARTED = (126, 127)
 """Exit codes of a shell for a missing program, and for a program that cannot be run."""
 
 
-TOP: dict[str, object] = {"cwd": ".", "exports": {}}
+TOP: dict[str, object] = {"cwd": ".", "exports": 0}
 """The shell state of a check that ran at the top of the project, without variables of an earlier command."""
 
 

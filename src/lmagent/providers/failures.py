@@ -147,11 +147,13 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
         case "refused" | "dns" | "tls" | "connect" | "connect_timeout":
             why = detail or f"no answer within {timeouts.connect:g} s"
             fix = "check that the server runs and that its address is right"
+            typed = fix.replace("its address", "LLM_URL")
             if error.kind == "tls":
-                fix = f"{fix}; use http:// if it has no TLS, or SSL_CERT_FILE for an own authority"
+                fix = f"{fix}; use http:// if it has no TLS"
+                typed = f"{typed}; use http:// if it has no TLS, or SSL_CERT_FILE for an own authority"
             message = f"no connection to {where}: {'connection refused' if error.kind == 'refused' else why}"
             retryable = error.kind not in ("dns", "tls")
-            return Unreachable(message, fix=fix, terminal=fix.replace("its address", "LLM_URL"), retryable=retryable)
+            return Unreachable(message, fix=fix, terminal=typed, retryable=retryable)
         case "first_byte" | "idle":
             limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
             when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"

@@ -78,22 +78,30 @@ async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: st
     """
     layers: dict[str, tuple[int, int]] = {}
     async with _asked(transport, endpoint, dialect, "download", model) as response:
-        reader = LineReader()
-        async for chunk in response.chunks:
-            for line in (mapping(jsontext.loads_or_none(payload)) for payload in reader.feed(chunk)):
-                if "error" in line:
-                    raise _refused(endpoint, "download", model, line)
-                if (digest := text(line, "digest")) and (total := number(line, "total")) is not None:
-                    layers[digest] = (number(line, "completed") or 0, total)
-                step = text(line, "status")
-                have, total = sum(have for have, _ in layers.values()), sum(total for _, total in layers.values())
-                yield Pulled(have, total, step[:200])
-                if step == "success":
-                    return
+        async for payload in _payloads(response):
+            line = mapping(jsontext.loads_or_none(payload))
+            if "error" in line:
+                raise _refused(endpoint, "download", model, line)
+            if (digest := text(line, "digest")) and (total := number(line, "total")) is not None:
+                layers[digest] = (number(line, "completed") or 0, total)
+            step = text(line, "status")
+            have, total = sum(have for have, _ in layers.values()), sum(total for _, total in layers.values())
+            yield Pulled(have, total, step[:200])
+            if step == "success":
+                return
     raise ServerFailure(
         f"{authority(endpoint.url)} ended the download of {model} before it was complete",
         fix="begin it again: the part that is there is kept",
     )
+
+
+async def _payloads(response: TransportResponse) -> AsyncGenerator[bytes]:
+    reader = LineReader()
+    async for chunk in response.chunks:
+        for payload in reader.feed(chunk):
+            yield payload
+    for payload in reader.finish():
+        yield payload
 
 
 _LOG = "look at the server's log, or do it in the server's own window"

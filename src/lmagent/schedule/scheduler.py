@@ -231,13 +231,15 @@ class Scheduler:
             self._tell(*self._jobs.problems)
         elif now - self._changed >= SETTLED:
             self._changed = float("inf")
-            if not self._jobs.problems:  # a file that cannot be read removes no job
+            await self._work.history("")  # reads the ledger; without a job that is gone nothing is written
+            if self._removed() and not self._jobs.problems:  # a file that cannot be read removes no job
                 await self._work.decided(self._drop_removed)
 
+    def _removed(self) -> list[str]:
+        return [id for id in self.ledger.jobs() if id not in self._jobs.jobs and self.ledger.history(id).on]
+
     def _drop_removed(self) -> None:
-        gone = [id for id in self.ledger.jobs() if id not in self._jobs.jobs and self.ledger.history(id).on]
-        if gone:
-            self.ledger.append(*(LedgerEntry(self._clock.now(), id, "off") for id in gone))
+        self.ledger.append(*(LedgerEntry(self._clock.now(), id, "off") for id in self._removed()))
 
     async def _begin(self) -> None:
         if not may_run_jobs(self._host.settings, self._host.workspace):
