@@ -29,7 +29,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
 USUAL = {**DESKTOP, "reduced_motion": "reduce", "service_workers": "block"}
 """Of a window. A service worker would answer where a test lets the gateway be away."""
-OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--process-per-site"]
+OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 EXPECTED = re.compile(
     r"status of (4\d\d|50[23])|net::ERR_|response code: (4\d\d|50[23])"
