@@ -23,7 +23,7 @@ def test_a_call_may_be_numbered_by_a_word_that_every_object_knows(tmp_path, scre
         say("all done"),
     ]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "run them")
         finished(page)
         assert talk(page).count("sleep 1") == len(INHERITED)
@@ -33,7 +33,7 @@ def test_a_call_may_be_numbered_by_a_word_that_every_object_knows(tmp_path, scre
 def test_a_call_may_be_numbered_by_what_looks_like_a_path(tmp_path, screen):
     script = [Reply(calls=(ScriptedCall("bash", '{"command": "echo begun"}', "a/../b?c#d%2f é"),)), say("all done")]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "run it")
         finished(page)
         page.locator(".tool-line").click()
@@ -45,7 +45,7 @@ def test_a_folder_and_a_file_may_be_called_so(tmp_path, screen):
         for name in INHERITED:
             (running.workspace / name).mkdir()
             (running.workspace / name / f"inside.{name}").write_text(f"content of {name}")
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "hi")
         finished(page)
         page.goto(f"{running.url}/#/s/{session_of(page)}/files")
@@ -60,7 +60,7 @@ def test_a_folder_and_a_file_may_be_called_so(tmp_path, screen):
 def test_an_entity_and_a_language_may_be_called_so(tmp_path, screen):
     text = "an &constructor; here\n\n```constructor\nfirst\n```\n\n```__proto__\nsecond\n```"
     with gateway(tmp_path, [say(text)]) as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "say it")
         finished(page)
         assert "an &constructor; here" in talk(page)
@@ -72,7 +72,7 @@ def test_text_that_was_made_to_keep_the_page_busy_is_shown_as_it_stands(tmp_path
     code = f"```c\n{long_of('a', 40_000)}\n```"
     reply = say(f"*before*\n\n{tangle}\n\n{wide}\n\n{code}\n\n*after*", chunk=8_000)
     with gateway(tmp_path, [reply], LMAGENT_CONTEXT_WINDOW="200000") as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "say it")
         finished(page)
         assert page.locator(".said em").all_inner_texts() == ["before", "after"]
@@ -88,7 +88,7 @@ def test_what_is_decided_about_hides_nothing_and_reads_as_it_is(tmp_path, screen
     steps = [{"id": "1", "description": f"step {trick}", "verification": f"until {trick}", "risk": f"risk {trick}"}]
     plan = {"title": f"title {trick}", "goal": f"goal {trick}", "risk_areas": [f"area {trick}"], "steps": steps}
     with gateway(tmp_path, [say(json.dumps(plan)), call("write", path="a.py", content=f"{trick}\n")]) as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "/plan it")
         card = page.get_by_role("region", name="Plan")
         card.wait_for()
@@ -105,7 +105,7 @@ def test_a_files_name_and_a_links_target_read_as_what_they_are(tmp_path, screen)
     said = "[here](http://b\u00fccher.example/\u202egnp.exe) [there](http://example.org)"
     with gateway(tmp_path, [say(said)]) as running:
         (running.workspace / "photo\u202egnp.exe").write_text("no photo")
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "hi")
         finished(page)
         titles = page.locator(".said a").evaluate_all("(links) => links.map((link) => link.title)")
@@ -123,7 +123,7 @@ def test_a_files_name_and_a_links_target_read_as_what_they_are(tmp_path, screen)
 def test_code_may_be_nested_as_deep_as_it_is_long(tmp_path, screen, depth):
     code = long_of("`${ ", depth)
     with gateway(tmp_path, [say(f"```javascript\n{code}\n```", chunk=8_000), say("and on")]) as running:
-        page = screen(running)
+        page = screen(running, alone=True)
         ask(page, "show it")
         finished(page)
         page.locator(".said pre").scroll_into_view_if_needed()
