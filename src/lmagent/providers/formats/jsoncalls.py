@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, cast
 
 from lmagent.core.loosejson import Broken, Cut, fault_in
@@ -174,13 +175,26 @@ def _after(source: Source, at: int) -> int:
 
 
 class _Damaged(Exception):
-    """A value cannot be read up to `end`; `spills`: perhaps because of a string that does not end there."""
+    """A value cannot be read up to `end`; `inside`: in a string. What else is known of it takes time to find out."""
 
-    def __init__(self, raw: str, end: int, *, spills: bool) -> None:
-        super().__init__(raw)
-        self.raw = raw
+    def __init__(self, source: Source, start: int, end: int, *, inside: bool) -> None:
+        super().__init__()
+        self._text, self._start = source.text, start
         self.end = end
-        self.spills = spills
+        self.inside = inside
+
+    @property
+    def beginning(self) -> str:
+        return self._text[self._start : min(self.end, self._start + 4000)]
+
+    @cached_property
+    def raw(self) -> str:
+        return self._text[self._start : self.end].strip()
+
+    @property
+    def spills(self) -> bool:
+        """Whether the text after it may belong to it: a string does not end in it."""
+        return self.inside or len(_MARKS.findall(self.raw)) % 2 == 1
 
 
 def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
@@ -190,9 +204,7 @@ def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
     except Broken as broken:
         place, _ = source.first(stops, broken.at)
         end = place if place >= 0 else source.end
-        raw = source.text[at:end].strip()
-        uneven = len(_MARKS.findall(raw)) % 2 == 1  # it ends in a string
-        raise _Damaged(raw, end, spills=broken.inside or uneven) from broken
+        raise _Damaged(source, at, end, inside=broken.inside) from broken
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) -> bool:
@@ -204,10 +216,10 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) ->
         found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
         return False
     except _Damaged as damage:
-        name = source.tools.plain(name_in(damage.raw))
         if shape is not shaped:
-            source.spilled |= damage.spills and source.tools.known(name)
+            source.spilled |= damage.inside and source.tools.known(name_in(damage.beginning))
             return False
+        name = source.tools.plain(name_in(damage.raw))
         argued = _ARGUED.search(damage.raw)
         text = damage.raw[argued.end() :] if argued else damage.raw
         found.items.append(_damaged(name or UNNAMED, text, damage))
