@@ -262,7 +262,7 @@ class Kernel:
                 self._answer(json.loads(line))
         except (ValueError, RecursionError):  # a ValidationError is a ValueError
             self._broken = _BROKEN
-        if self._broken or len(rest) > _LONGEST_LINE or rest[:1] not in (b"", b"{"):
+        if self._broken or len(rest) > _LONGEST_LINE or (rest and not rest.startswith(b"{")):
             self._broken = _BROKEN
             self._running.kill()
 
