@@ -7,6 +7,7 @@ the check that it has caught up and the first frame, so there is no gap; frames 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -122,7 +123,7 @@ class Watcher:
         self._news.set()
 
 
-class Stream:
+class Stream(ABC):
     """A stream of frames; `last` is the `seq` of the last recorded one."""
 
     def __init__(self, last: int = 0) -> None:
@@ -130,9 +131,9 @@ class Stream:
         self.is_over = False
         self.watchers: set[Watcher] = set()
 
+    @abstractmethod
     def reader(self, after: int) -> Reader:
         """Return a reader of the frames recorded after a `seq`."""
-        raise NotImplementedError
 
     def joined(self) -> list[Frame]:
         """Flush waiting text, then return the unrecorded frames for a watcher that has caught up."""
