@@ -153,15 +153,17 @@ def test_a_request_that_differs_is_answered_and_noted_with_its_place(tmp_path: P
     played, tape = replay(path, [request("other")])
     assert isinstance(played[-1], ModelReply)
     (deviation,) = tape.deviations
-    assert (deviation.exchange, deviation.path) == (1, "$.messages[1].content")
-    assert (deviation.recorded, deviation.got) == ("one", "other")
+    assert deviation.exchange == 1
+    assert deviation.recorded.endswith('"content":"one"}]}')
+    assert deviation.got.endswith('"content":"other"}]}')
 
 
 def test_a_longer_request_differs_at_its_first_new_message(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     record(path, [request("one")], SECOND)
     _, tape = replay(path, [request(messages=[user("one"), user("two")])])
-    assert tape.deviations[0].path == "$.messages[2]"
+    assert tape.deviations[0].recorded.endswith('"one"}]}')
+    assert tape.deviations[0].got.endswith('"two"}]}')
 
 
 def test_a_run_that_asks_for_more_than_was_recorded_ends_with_an_explanation(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +20,6 @@ from msgspec import Struct
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
 from lmagent.core.plurals import plural
-from lmagent.providers import jsontext
 from lmagent.providers.transport import Failure, Timeouts, Transport, TransportError, TransportResponse
 
 VERSION = 1
@@ -55,13 +53,11 @@ class Deviation(Struct, frozen=True):
 
     Attributes:
         exchange: its number, from 1.
-        path: JSON path of the first difference (`$.messages[3].content`).
-        recorded: an excerpt of the cassette, from shortly before the difference.
+        recorded: an excerpt of the cassette, from shortly before the first difference.
         got: the same excerpt of the sent request.
     """
 
     exchange: int
-    path: str
     recorded: str
     got: str
 
@@ -182,8 +178,8 @@ class ReplayTransport:
         exchange = self._exchanges[self.played]
         self.played += 1
         recorded, sent = map(self._without_ignored, (exchange.request, body.decode("utf-8", "replace")))
-        if recorded != sent and (deviation := _compare(self.played, recorded, sent)) is not None:
-            self.deviations.append(deviation)
+        if recorded != sent:
+            self.deviations.append(Deviation(self.played, *_excerpts(recorded, sent)))
         return _answer(exchange)
 
     def _without_ignored(self, body: str) -> str:
@@ -195,7 +191,7 @@ class ReplayTransport:
             first = self.deviations[0]
             lines.append(
                 f"replay: {len(self.deviations)} of {plural(self.played, 'request')} not as recorded; the first is "
-                f"number {first.exchange}, at {first.path}:\n  recorded: {first.recorded}\n  now:      {first.got}"
+                f"number {first.exchange}:\n  recorded: {first.recorded}\n  now:      {first.got}"
             )
         if self.remaining:
             lines.append(f"replay: not asked for: {plural(self.remaining, 'recorded exchange')}")
@@ -212,7 +208,7 @@ def _is_chat(path: str) -> bool:
 def _answer(exchange: Exchange | None) -> TransportResponse:
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
-        raise TransportError(_failure(exchange.end), "recorded")
+        raise _recorded(exchange)
     return TransportResponse(exchange.status, exchange.headers, _play(exchange), _nothing)
 
 
@@ -254,16 +250,16 @@ def _cut_torn_line(path: Path) -> None:
 async def _play(exchange: Exchange) -> AsyncGenerator[bytes]:
     for chunk in exchange.chunks:
         yield chunk.encode() if isinstance(chunk, str) else b64decode(chunk["base64"])
-    if exchange.end in get_args(Failure):
-        raise TransportError(_failure(exchange.end), "recorded")
+    if exchange.end not in ("complete", "closed"):
+        raise _recorded(exchange)
 
 
 async def _nothing() -> None:
     """Do nothing: a recorded answer holds no connection."""
 
 
-def _failure(end: str) -> Failure:
-    return cast("Failure", end) if end in get_args(Failure) else "lost"
+def _recorded(exchange: Exchange) -> TransportError:
+    return TransportError(cast("Failure", exchange.end) if exchange.end in get_args(Failure) else "lost", "recorded")
 
 
 def _to_text(chunk: bytes) -> str | dict[str, str]:
@@ -273,38 +269,13 @@ def _to_text(chunk: bytes) -> str | dict[str, str]:
         return {"base64": b64encode(chunk).decode()}
 
 
-def _compare(number: int, recorded: str, sent: str) -> Deviation | None:
-    try:
-        found = _difference("$", jsontext.loads(recorded.encode()), jsontext.loads(sent.encode()))
-    except ValueError:
-        found = ("$", recorded, sent)
-    return Deviation(number, found[0], *_briefly(_text_of(found[1]), _text_of(found[2]))) if found else None
-
-
-def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    if old == new:
-        return None
-    pairs: Iterable[tuple[str, Any, Any]] = ()
-    if isinstance(old, dict) and isinstance(new, dict):
-        ours, theirs = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
-        pairs = ((f".{key}", ours.get(key), theirs.get(key)) for key in {**ours, **theirs})
-    elif isinstance(old, list) and isinstance(new, list):
-        items = enumerate(zip_longest(cast("list[Any]", old), cast("list[Any]", new)))
-        pairs = ((f"[{index}]", mine, other) for index, (mine, other) in items)
-    inner = (found for step, mine, other in pairs if (found := _difference(f"{at}{step}", mine, other)))
-    return next(inner, (at, cast("Any", old), cast("Any", new)))
-
-
-def _text_of(value: Any) -> str:
-    return value if isinstance(value, str) else jsontext.dumps(value).decode()
-
-
-def _briefly(old: str, new: str) -> tuple[str, str]:
+def _excerpts(old: str, new: str) -> tuple[str, str]:
+    """Return both texts around their first difference."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - BEFORE)
 
     def cut(text: str) -> str:
-        part = text[start : start + EXCERPT].replace("\n", "\\n")
+        part = text[start : start + EXCERPT]
         return f"{'…' if start else ''}{part}{'…' if len(text) > start + EXCERPT else ''}"
 
     return cut(old), cut(new)
