@@ -150,9 +150,9 @@ def test_a_call_in_another_form_that_the_limit_cut_off_is_never_run():
 
 
 def test_a_call_that_the_limit_cut_off_is_never_run():
-    cut = reply('{"tool": "write", "arguments": {"path": "a", "content": "half', "length")
+    cut = reply('{"tool": "read", "arguments": {"path": "half', "length")
     (call,) = cut.message.tool_calls
-    assert call.name == "write"
+    assert call.name == "read"
     assert cut.truncated_calls == {call.id}
 
 

@@ -22,8 +22,8 @@ from lmagent.core.model import ModelReply, ToolSpec
 from lmagent.providers import jsontext
 
 _TEXT: dict[str, Any] = {"type": "string"}
-_NAMED = re.compile(r'"tool"\s*:\s*"([^"]+)"\s*,?\s*(?:"arguments"\s*:\s*)?')
-_ANSWER = re.compile(r'"answer"\s*:\s*"(.*)', re.DOTALL)
+_HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
+"""Half an escape at the end of a text that the token limit cut off."""
 
 
 class Constrained(Struct, frozen=True):
@@ -53,10 +53,8 @@ def understood(reply: ModelReply, tools: Sequence[ToolSpec] = ()) -> ModelReply:
     if message.tool_calls or not message.text.strip():
         return reply
     cut = reply.finish_reason == "length"
-    if cut and (begun := _cut_off(reply)) is not None:
-        return begun
-    said = None if cut else _said(message.text, tools)
-    if said is None:
+    said = _said(_HALF_ESCAPE.sub(r"\1", message.text) + '"}' if cut else message.text, tools)
+    if said is None or (cut and any(one.call is not None for one in said)):
         return _freely(reply, tools, cut=cut)
     parts: list[Part] = [part for part in message.parts if isinstance(part, Thinking)]
     parts += [Thinking(one.thought) for one in said if one.thought.strip()]
@@ -87,28 +85,6 @@ def _freely(reply: ModelReply, tools: Sequence[ToolSpec], *, cut: bool) -> Model
         text_format=found.calls[0].format,
         finish_reason=reply.finish_reason if cut else "tool_calls",
     )
-
-
-def _cut_off(reply: ModelReply) -> ModelReply | None:
-    """Return the part before the token limit: a call that must not run, or the beginning of an answer; else None."""
-    text = reply.message.text
-    thoughts = [part for part in reply.message.parts if isinstance(part, Thinking)]
-    if named := _NAMED.search(text):
-        call = ToolCall(f"call_{new_id()}", named[1], text[named.end() :])
-        message = Message("assistant", (*thoughts, call))
-        return replace(reply, message=message, truncated_calls=frozenset({call.id}))
-    if answer := _ANSWER.search(text):
-        return replace(reply, message=Message("assistant", (*thoughts, Text(_unescaped(answer[1])))))
-    return None
-
-
-def _unescaped(text: str) -> str:
-    whole = re.match(r"(?:[^\\\"]|\\(?:[^u]|u[0-9a-fA-F]{4}))*", text)
-    assert whole is not None
-    try:
-        return jsontext.mend(str(jsontext.loads(f'"{whole[0]}"'.encode("utf-8", "surrogatepass"))))
-    except ValueError:
-        return whole[0]
 
 
 def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
