@@ -49,7 +49,7 @@ def test_the_server_of_our_own_tells_its_models_with_windows_and_slots_and_wants
         await transport.aclose()
         assert (facts.dialect, facts.slots) == ("lmagent", 2)
         assert facts.model is not None
-        assert (facts.model.window, facts.model.trusted, facts.model.loaded) == (8192, True, False)
+        assert (facts.model.served, facts.model.loaded) == (8192, False)
         assert not unknown.models
 
     anyio.run(main)

@@ -123,7 +123,7 @@ class Served:
     async def has_answered(self, model: str) -> None:
         """Ask again after a reply: the model is loaded now, so the server may state more of it."""
         known = self._facts.get(model)
-        if known and known.dialect in LATE and not (known.model and known.model.trusted) and model not in self._looked:
+        if known and known.dialect in LATE and not (known.model and known.model.served) and model not in self._looked:
             self._looked.add(model)
             await self.look_again(model)
 
@@ -154,8 +154,7 @@ class Served:
     async def window(self, model: str, tokens: int = 0) -> int | None:
         """Return the window that is really served for a prompt of so many tokens; None if that is uncertain."""
         facts = await self.facts(model, deep=tokens >= MATTERS)
-        served = facts.model.window if facts.model is not None and facts.model.trusted else None
-        return (await self.chat(model, 0)).num_ctx or served
+        return (await self.chat(model, 0)).num_ctx or (facts.model.served if facts.model is not None else None)
 
     async def chat(self, model: str, lane: int) -> OpenAIChat:
         facts = await self.facts(model)

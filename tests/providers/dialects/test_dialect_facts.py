@@ -61,4 +61,4 @@ def test_facts_about_any_listed_model_can_be_looked_up() -> None:
     assert facts.model is None
     known = facts.of("google/gemma-3-27b-it")
     assert known is not None
-    assert (known.window, known.trusted) == (96_000, False)
+    assert (known.window, known.served) == (96_000, None)

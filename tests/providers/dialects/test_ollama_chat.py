@@ -174,9 +174,9 @@ def test_a_single_call_on_the_common_route_throws_the_model_out_of_memory() -> N
     [
         (None, 16_384, 16_384),
         (ModelFacts(id="m", maximum=8192), 16_384, 8192),
-        (ModelFacts(id="m", maximum=40_960, loaded=True, window=32_768, proof="loaded"), 16_384, 32_768),
-        (ModelFacts(id="m", maximum=40_960, loaded=True, window=4096, proof="loaded"), 16_384, 16_384),
-        (ModelFacts(id="m", maximum=40_960, window=40_960, proof="maximum"), 16_384, 16_384),
+        (ModelFacts(id="m", maximum=40_960, loaded=True, served=32_768), 16_384, 32_768),
+        (ModelFacts(id="m", maximum=40_960, loaded=True, served=4096), 16_384, 16_384),
+        (ModelFacts(id="m", maximum=40_960), 16_384, 16_384),
     ],
 )
 def test_a_loaded_window_that_is_large_enough_is_kept(facts: ModelFacts | None, wanted: int, chosen: int) -> None:

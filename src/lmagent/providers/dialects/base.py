@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -21,8 +22,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
     Attributes:
         loaded: it is in memory now.
-        window: tokens that one request may use, prompt and reply together; a slot's share if slots divide it.
-        proof: the source of `window`. Only `trusted` figures may be filled up.
+        served: tokens that one request may use, prompt and reply together; a slot's share if slots divide it.
         maximum: tokens that the model was made for.
         embeddings: it makes embeddings and cannot chat.
         tools: it, or its template, knows tool calls.
@@ -33,8 +33,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
     id: str
     loaded: bool | None = None
-    window: int | None = None
-    proof: Proof = "none"
+    served: int | None = None
     maximum: int | None = None
     vision: bool | None = None
     embeddings: bool = False
@@ -45,9 +44,16 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
     @property
-    def trusted(self) -> bool:
-        """Whether `window` is the served window, rather than the model's possible one."""
-        return self.proof in ("loaded", "setting")
+    def window(self) -> int | None:
+        """Return the served window, else the possible one."""
+        return self.served or self.maximum
+
+    @property
+    def proof(self) -> Proof:
+        """Return the source of `window`."""
+        if self.served is None:
+            return "none" if self.maximum is None else "maximum"
+        return "loaded" if self.loaded else "setting"
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -103,14 +109,15 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     @property
     def listed(self) -> list[dict[str, Any]]:
-        return entries(self.listing, "data")
+        """Return the entries of the list of models."""
+        return [entry for entry in entries(self.listing, "data") if text(entry, "id")]
 
     def owner(self) -> str:
         """Return `owned_by` of the first model listed, or of an empty list; empty if neither has it."""
         return text(self.listed[0] if self.listed else self.listing, "owned_by")
 
 
-class Dialect:
+class Dialect(ABC):
     """The knowledge about one kind of server, without state.
 
     Attributes:
@@ -123,12 +130,20 @@ class Dialect:
     label = ""
     routes: Sequence[str] = ()
 
+    @abstractmethod
     def claims(self, seen: Seen) -> bool:
-        raise NotImplementedError
+        """Return whether the answers are those of this kind of server."""
 
+    @abstractmethod
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """Return the facts. It may ask more, with questions that load nothing and cost nothing. Never raises."""
-        raise NotImplementedError
+
+    def facts(self, models: tuple[ModelFacts, ...], asked: ModelFacts | None, **others: Any) -> ServerFacts:
+        """Return the facts of a server that answered, with those of the models that it lists and the one asked for."""
+        if asked is not None:
+            models = tuple(asked if known.id == asked.id else known for known in models)
+        known: dict[str, Any] = {"dialect": self.name, "label": self.label, "reached": True}
+        return ServerFacts(model=asked, models=models, **{**known, **others})
 
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         """Return fields for the body of a chat completion; an unknown field is an error for some servers."""
@@ -146,7 +161,3 @@ def chosen(models: tuple[ModelFacts, ...], model: str) -> ModelFacts | None:
     able = [known for known in models if not known.embeddings]
     loaded = [known for known in able if known.loaded]
     return able[0] if len(able) == 1 else loaded[0] if len(loaded) == 1 else None
-
-
-def with_model(models: tuple[ModelFacts, ...], model: ModelFacts) -> tuple[ModelFacts, ...]:
-    return tuple(model if known.id == model.id else known for known in models)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import Dialect, ModelFacts, Proof, Seen, ServerFacts, chosen, with_model
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import flag, mapping, number, text, window, words
 
 KOBOLD = "/api/extra/version"
@@ -34,7 +34,7 @@ class Generic(Dialect):
         return True
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        models = tuple(_facts(entry, local=seen.local) for entry in seen.listed if text(entry, "id"))
+        models = tuple(_facts(entry, local=seen.local) for entry in seen.listed)
         asked = chosen(models, model)
         label = _LABELS.get(seen.owner().lower(), "")
         version, served = "", None
@@ -48,18 +48,11 @@ class Generic(Dialect):
             served = window(tabby, "max_seq_len")
             asked = asked or chosen(models, text(seen.answers.get(TABBY), "id"))
         if served:
-            asked = replace(asked or ModelFacts(id=model), loaded=True, window=served, proof="loaded")
+            asked = replace(asked or ModelFacts(id=model), loaded=True, served=served)
             sees = flag(tabby, "use_vision")
             asked = asked if sees is None else replace(asked, vision=sees)
-            models = with_model(models, asked)
-        return ServerFacts(
-            label=label,
-            version=version,
-            reached=ask.reached,
-            model=asked,
-            models=models,
-            tokenizer=label in ("KoboldCpp", "TabbyAPI"),
-        )
+        counts = label in ("KoboldCpp", "TabbyAPI")
+        return self.facts(models, asked, label=label, version=version, reached=ask.reached, tokenizer=counts)
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """Count a text only: the rendering of a conversation is unknown."""
@@ -74,17 +67,12 @@ def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
     served = next((found for key in _SERVED if (found := window(entry, key))), None)
     served = served or window(entry, "top_provider", "context_length")  # a gateway whose list has OpenRouter's form
     possible = next((found for key in _POSSIBLE if (found := window(entry, key))), None)
-    proof: Proof = "none"
-    if served or possible:
-        # A hosted model is served as listed; a local one is loaded with any window.
-        proof = "setting" if served or not local else "maximum"
     name = text(entry, "id")
     modalities = words(entry, "architecture", "input_modalities")
     kind = text(entry, "type").lower()
     return ModelFacts(
         id=name,
-        window=served or possible,
-        proof=proof,
+        served=served or (None if local else possible),  # a local model is loaded with any window
         maximum=possible,
         vision="image" in modalities if modalities else flag(entry, "capabilities", "vision"),
         embeddings="embed" in kind or "embed" in name.lower(),

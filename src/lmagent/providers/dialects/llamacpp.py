@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen, with_model
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import flag, mapping, number, text, window, words
 from lmagent.providers.encode import chat_body
 
@@ -32,18 +32,14 @@ class LlamaCpp(Dialect):
     def claims(self, seen: Seen) -> bool:
         """Recognise it by the owner of its models, or by its properties."""
         props = mapping(seen.answers.get(PROPS))
-        return (
-            seen.owner() == "llamacpp"
-            or isinstance(props.get("default_generation_settings"), dict)
-            or isinstance(props.get("total_slots"), int)
-            or (props.get("role") == "router" and "build_info" in props)
-        )
+        telling = isinstance(props.get("default_generation_settings"), dict) or "total_slots" in props
+        return seen.owner() == "llamacpp" or telling or (props.get("role") == "router" and "build_info" in props)
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """Read the properties; a router has those of the model, if that is running."""
         props = seen.answers.get(PROPS)
         router = text(props, "role") == "router"
-        models = tuple(_listed(entry) for entry in seen.listed if text(entry, "id"))
+        models = tuple(map(_listed, seen.listed))
         asked = chosen(models, model)
         if router:
             running = asked is not None and asked.loaded
@@ -53,15 +49,11 @@ class LlamaCpp(Dialect):
             asked = models[0] if models else ModelFacts(id=model) if mapping(props) else None
         if asked is not None and mapping(props):
             asked = _served(asked, props)
-            models = with_model(models, asked) or (asked,)
         slots = number(props, "total_slots")
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
+        return self.facts(
+            models or ((asked,) if asked else ()),
+            asked,
             version=text(seen.answers.get(PROPS), "build_info"),
-            reached=True,
-            model=asked,
-            models=models,
             slots=slots or None,
             tokenizer=not router,
             id_slot=bool(slots),
@@ -103,15 +95,12 @@ async def count_by_template(ask: Ask, subject: str | ModelRequest, named: dict[s
 def _listed(entry: dict[str, Any]) -> ModelFacts:
     """Read an entry of the list of models: `meta` of the running model; `status` if the server is a router."""
     status = text(entry, "status", "value")
-    served = window(entry, "meta", "n_ctx")
-    maximum = window(entry, "meta", "n_ctx_train")
     modalities = words(entry, "architecture", "input_modalities")
     return ModelFacts(
         id=text(entry, "id"),
         loaded=status == "loaded" if status else True,
-        window=served or maximum,
-        proof="loaded" if served else "maximum" if maximum else "none",
-        maximum=maximum,
+        served=window(entry, "meta", "n_ctx"),
+        maximum=window(entry, "meta", "n_ctx_train"),
         vision="image" in modalities if modalities else None,
         quant=text(entry, "meta", "ftype"),
         size=_billions(number(entry, "meta", "n_params")),
@@ -126,12 +115,10 @@ def _served(known: ModelFacts, props: Any) -> ModelFacts:
     caps, template = mapping(props, "chat_template_caps"), text(props, "chat_template")
     tools = flag(caps, "supports_tools"), flag(caps, "supports_tool_calls")
     thinks = flag(caps, "supports_reasoning_effort") or "<think>" in template or "enable_thinking" in template
-    awake = flag(props, "is_sleeping") is not True
     return replace(
         known,
-        loaded=awake,
-        window=served or known.window,
-        proof=("loaded" if awake else "setting") if served else known.proof,
+        loaded=flag(props, "is_sleeping") is not True,
+        served=served or known.served,
         vision=flag(props, "modalities", "vision") if "modalities" in mapping(props) else known.vision,
         tools=any(tools) if any(said is not None for said in tools) else None,
         thinking=True if thinks else None,

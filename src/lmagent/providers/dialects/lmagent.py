@@ -27,24 +27,15 @@ class Lmagent(Dialect):
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """Read the list; a known model that is not in it is requested by its name."""
-        listed = [entry for entry in seen.listed if text(entry, "id")]
+        listed = seen.listed
         if model and not any(text(entry, "id") == model for entry in listed):
             named = mapping(await ask.get(f"/v1/models/{quote(model, safe='')}"))
             listed += [named] if text(named, "id") else []
-        models = tuple(_facts(entry) for entry in listed)
+        models = tuple(map(_facts, listed))
         asked = chosen(models, model) or (None if model else _best(models, listed))
         entry = listed[models.index(asked)] if asked is not None else {}
         ours = text(entry, "engine") == "llama"
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
-            reached=True,
-            model=asked,
-            models=models,
-            slots=number(entry, "parallel"),
-            tokenizer=ours,
-            id_slot=ours,
-        )
+        return self.facts(models, asked, slots=number(entry, "parallel"), tokenizer=ours, id_slot=ours)
 
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         return engine_extras(facts, slot) if facts.tokenizer else {}
@@ -61,14 +52,11 @@ def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> Model
 
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
-    served = window(entry, "context_length")
-    loaded = text(entry, "state") == "loaded"
     able = words(entry, "capabilities")
     return ModelFacts(
         id=text(entry, "id"),
-        loaded=loaded,
-        window=served,
-        proof=("loaded" if loaded else "setting") if served else "none",
+        loaded=text(entry, "state") == "loaded",
+        served=window(entry, "context_length"),
         maximum=window(entry, "max_context_length"),
         vision="vision" in able,
         embeddings="embeddings" in able,

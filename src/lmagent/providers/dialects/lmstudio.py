@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
@@ -43,12 +45,11 @@ class LMStudio(Dialect):
         for entry in entries(seen.answers.get(V0), "data"):
             facts = _old(entry)
             known = models.get(facts.id)
-            if facts.id and (known is None or (facts.trusted and not known.trusted)):
+            if facts.id and (known is None or (facts.served and not known.served)):
                 models[facts.id] = facts
         listed = tuple(models.values())
         asked = chosen(listed, model)
-        slots = parallel.get(asked.id) if asked else None
-        return ServerFacts(dialect=self.name, label=self.label, reached=True, model=asked, models=listed, slots=slots)
+        return self.facts(listed, asked, slots=parallel.get(asked.id) if asked else None)
 
 
 def _new(entry: dict[str, Any]) -> list[ModelFacts]:
@@ -57,43 +58,33 @@ def _new(entry: dict[str, Any]) -> list[ModelFacts]:
         text(instance, "id"): window(instance, "config", "context_length")
         for instance in entries(entry, "loaded_instances")
     }
-    stated = [size for size in windows.values() if size]
     capabilities = mapping(entry, "capabilities")
-
-    def facts(name: str, loaded: bool, served: int | None) -> ModelFacts:
-        maximum = window(entry, "max_context_length")
-        return ModelFacts(
-            id=name,
-            loaded=loaded,
-            window=served or maximum,
-            proof="loaded" if served else "maximum" if maximum else "none",
-            maximum=maximum,
-            vision=flag(capabilities, "vision"),
-            embeddings=text(entry, "type").startswith("embedding"),
-            tools=flag(capabilities, "trained_for_tool_use"),
-            thinking=bool(mapping(capabilities, "reasoning")) or flag(capabilities, "reasoning"),
-            quant=text(entry, "quantization", "name"),
-            size=text(entry, "params_string"),
-            bytes=number(entry, "size_bytes"),
-        )
-
-    key = text(entry, "key")
-    # The instance that serves a request by the model's key is unknown: the smallest one is safe.
-    by_key = [facts(key, bool(windows), min(stated) if stated else None)] if key else []
-    return by_key + [facts(name, True, served) for name, served in windows.items() if name and name != key]
+    known = ModelFacts(
+        id=text(entry, "key"),
+        loaded=bool(windows),
+        # The instance that serves a request by the model's key is unknown: the smallest one is safe.
+        served=min((size for size in windows.values() if size), default=None),
+        maximum=window(entry, "max_context_length"),
+        vision=flag(capabilities, "vision"),
+        embeddings=text(entry, "type").startswith("embedding"),
+        tools=flag(capabilities, "trained_for_tool_use"),
+        thinking=bool(mapping(capabilities, "reasoning")) or flag(capabilities, "reasoning"),
+        quant=text(entry, "quantization", "name"),
+        size=text(entry, "params_string"),
+        bytes=number(entry, "size_bytes"),
+    )
+    instances = [replace(known, id=name, served=served) for name, served in windows.items() if name != known.id]
+    return [facts for facts in (known, *instances) if facts.id]
 
 
 def _old(entry: dict[str, Any]) -> ModelFacts:
     loaded = text(entry, "state") == "loaded" if "state" in entry else None
-    served = window(entry, "loaded_context_length") if loaded is not False else None
-    maximum = window(entry, "max_context_length")
     kind = text(entry, "type")
     return ModelFacts(
         id=text(entry, "id"),
         loaded=loaded,
-        window=served or maximum,
-        proof="loaded" if served else "maximum" if maximum else "none",
-        maximum=maximum,
+        served=window(entry, "loaded_context_length") if loaded is not False else None,
+        maximum=window(entry, "max_context_length"),
         vision=kind == "vlm" if kind else None,
         embeddings=kind == "embeddings",
         tools="tool_use" in words(entry, "capabilities") if "capabilities" in entry else None,

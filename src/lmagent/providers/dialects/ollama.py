@@ -12,12 +12,13 @@ with one `num_ctx` for a whole session, and never both routes.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import replace
 
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen, with_model
+from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import entries, mapping, named, number, text, window, words
 
 VERSION = "/api/version"
@@ -50,16 +51,7 @@ class Ollama(Dialect):
             asked = _facts(model, None, running)  # it may have been created since, or be pulled on demand
         if asked is not None:
             asked = _shown(asked, await ask.post("/api/show", {"model": asked.id}))
-            models = with_model(models, asked)
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
-            version=text(seen.answers.get(VERSION), "version"),
-            reached=True,
-            model=asked,
-            models=models,
-            native_chat=True,
-        )
+        return self.facts(models, asked, version=text(seen.answers.get(VERSION), "version"), native_chat=True)
 
 
 def choose_window(model: ModelFacts | None, wanted: int) -> int:
@@ -67,19 +59,17 @@ def choose_window(model: ModelFacts | None, wanted: int) -> int:
     model; else the wanted window, up to the model's maximum."""
     if model is None:
         return wanted
-    if model.loaded and model.proof == "loaded" and model.window and model.window >= wanted:
-        return model.window
+    if model.loaded and model.served and model.served >= wanted:
+        return model.served
     return min(wanted, model.maximum or wanted)
 
 
 def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]]) -> ModelFacts:
     entry = named(running, name, "name", "model")
-    served = window(entry, "context_length")
     known = ModelFacts(
         id=name,
         loaded=entry is not None,
-        window=served,
-        proof="loaded" if served else "none",
+        served=window(entry, "context_length"),
         quant=text(tag, "details", "quantization_level"),
         size=text(tag, "details", "parameter_size"),
         bytes=number(tag, "size"),
@@ -93,13 +83,10 @@ def _shown(known: ModelFacts, shown: Any) -> ModelFacts:
     if maximum is None:
         lengths = [window(info, key) for key in info if key.endswith(".context_length")]
         maximum = next((length for length in lengths if length), None)
-    if known.proof != "loaded":
-        fixed = _parameter(text(shown, "parameters"), "num_ctx")
-        fixed = min(fixed, maximum) if fixed and maximum else fixed
-        proof = "setting" if fixed else "maximum" if maximum else "none"
-        known = replace(known, window=fixed or maximum, proof=proof)
+    fixed = _fixed_window(text(shown, "parameters"))
     known = replace(
         known,
+        served=known.served or (min(fixed, maximum) if fixed and maximum else fixed),
         maximum=maximum,
         quant=text(shown, "details", "quantization_level") or known.quant,
         size=text(shown, "details", "parameter_size") or known.size,
@@ -119,10 +106,6 @@ def _able(known: ModelFacts, capabilities: tuple[str, ...]) -> ModelFacts:
     )
 
 
-def _parameter(lines: str, name: str) -> int | None:
-    for line in lines.splitlines():
-        key, _, value = line.strip().partition(" ")
-        figure = value.strip()
-        if key == name and figure.isascii() and figure.isdigit() and len(figure) < 10:
-            return window(int(figure))
-    return None
+def _fixed_window(parameters: str) -> int | None:
+    found = re.search(r"(?m)^\s*num_ctx\s+(\d{1,9})\s*$", parameters, re.ASCII)
+    return window(int(found[1])) if found else None

@@ -33,11 +33,10 @@ class OpenRouter(Dialect):
         )
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        models = tuple(_facts(entry) for entry in seen.listed if text(entry, "id"))
+        models = tuple(map(_facts, seen.listed))
         base, _, variant = model.rpartition(":")
         asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
-        reached = seen.listing is not None
-        return ServerFacts(dialect=self.name, label=self.label, reached=reached, model=asked, models=models)
+        return self.facts(models, asked, reached=seen.listing is not None)
 
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         """Ask for usage with costs and cached tokens, and forbid cuts of the prompt."""
@@ -49,8 +48,6 @@ class OpenRouter(Dialect):
 
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
-    most = window(entry, "context_length")
-    served = window(entry, "top_provider", "context_length")
     parameters = words(entry, "supported_parameters")
     modalities = words(entry, "architecture", "input_modalities")
     said = text(entry, "architecture", "modality").partition("->")
@@ -59,10 +56,8 @@ def _facts(entry: dict[str, Any]) -> ModelFacts:
     outputs = words(entry, "architecture", "output_modalities") or tuple(said[2].split("+")) if said[2] else ()
     return ModelFacts(
         id=text(entry, "id"),
-        loaded=True,
-        window=served or most,
-        proof="setting" if served else "maximum" if most else "none",
-        maximum=most,
+        served=window(entry, "top_provider", "context_length"),
+        maximum=window(entry, "context_length"),
         vision="image" in modalities if modalities else None,
         embeddings=outputs == ("embeddings",),
         tools="tools" in parameters if parameters else None,

@@ -30,16 +30,9 @@ class VLLM(Dialect):
         return stated and bool(text(seen.answers.get("/version"), "version"))
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        models = tuple(_facts(entry) for entry in seen.listed if text(entry, "id"))
-        return ServerFacts(
-            dialect=self.name,
-            label=self.label,
-            version=text(seen.answers.get("/version"), "version"),
-            reached=True,
-            model=chosen(models, model) or (models[0] if models and not model else None),
-            models=models,
-            tokenizer=True,
-        )
+        models = tuple(map(_facts, seen.listed))
+        asked = chosen(models, model) or (models[0] if models and not model else None)
+        return self.facts(models, asked, version=text(seen.answers.get("/version"), "version"), tokenizer=True)
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """Count by `POST /tokenize`, which takes a text or a conversation with its tools."""
@@ -53,5 +46,4 @@ class VLLM(Dialect):
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
     """Read an entry of the list: the server has one model, which is in memory as long as the server runs."""
-    served = window(entry, "max_model_len")
-    return ModelFacts(id=text(entry, "id"), loaded=True, window=served, proof="loaded" if served else "none")
+    return ModelFacts(id=text(entry, "id"), loaded=True, served=window(entry, "max_model_len"))
