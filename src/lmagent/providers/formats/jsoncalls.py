@@ -49,29 +49,14 @@ Shape = Callable[[Any, Toolset, str], "list[FoundCall] | None"]
 """Takes a value, the tools and the text; returns the value's calls, or None."""
 
 
-def shaped(value: Any, tools: Toolset, raw: str, depth: int = 0) -> list[FoundCall] | None:
+def shaped(value: Any, tools: Toolset, raw: str) -> list[FoundCall] | None:
     """Return the calls in a value inside markup; None if it is no call."""
-    if depth > _ITEM_DEPTH:
-        return None
-    if isinstance(value, list):
-        calls: list[FoundCall] = []
-        for item in cast("list[Any]", value):
-            found = shaped(item, tools, raw, depth + 1)
-            if found is None:
-                return None
-            calls += found
-        return calls
-    if not isinstance(value, dict):
-        return None
-    entry = cast("dict[str, Any]", value)
-    if not any(isinstance(entry.get(key), str) for key in NAME_KEYS):
-        for key in (*_LISTS, *_ONES):
-            if isinstance(entry.get(key), list | dict):
-                return shaped(entry[key], tools, raw, depth + 1)
-    return _one(entry, tools, raw)
+    entries = _entries(value)
+    found = [_one(entry, tools, raw) for entry in entries or ()]
+    return None if entries is None or None in found else [call for call in found if call is not None]
 
 
-def _one(entry: dict[str, Any], tools: Toolset, raw: str) -> list[FoundCall] | None:
+def _one(entry: dict[str, Any], tools: Toolset, raw: str) -> FoundCall | None:
     inner = entry.get("function")
     identity = next((str(entry[key]) for key in ID_KEYS if entry.get(key) not in (None, "")), "")
     if isinstance(inner, dict):
@@ -79,36 +64,37 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str) -> list[FoundCall] | N
     key = next((key for key in NAME_KEYS if isinstance(entry.get(key), str) and entry[key]), None)
     if key is None:
         ((only, given),) = entry.items() if len(entry) == 1 else (("", None),)
-        return [make_call(tools, only, given, raw, identity)] if isinstance(given, dict) else None
-    name = cast("str", entry[key])
+        return make_call(tools, only, given, raw, identity) if isinstance(given, dict) else None
     holder = next((each for each in ARGUMENT_KEYS if each in entry), None)
-    if holder is not None:
-        return [make_call(tools, name, entry[holder], raw, identity)]
     rest = {each: item for each, item in entry.items() if each != key and each not in _EXTRA}
-    return [make_call(tools, name, rest, raw, identity)]
+    return make_call(tools, entry[key], entry[holder] if holder is not None else rest, raw, identity)
 
 
 def anchored(value: Any, tools: Toolset, raw: str) -> list[FoundCall] | None:
     """Return the calls in a value without markup: only known tools, in the exact shape of a call."""
-    entries = _entries(value)
-    if not entries or not all(_exact(entry, tools) for entry in entries):
+    if not all(_exact(entry, tools) for entry in _entries(value, exact=True) or ({},)):
         return None
     calls = shaped(value, tools, raw)
     return calls if calls and all(tools.known(call.name) for call in calls) else None
 
 
-def _entries(value: Any, depth: int = 0) -> list[dict[str, Any]]:
-    """Return the objects in a value that would each be a call; empty if other items are among them."""
-    if isinstance(value, list) and depth <= _ITEM_DEPTH:
-        found = [_entries(item, depth + 1) for item in cast("list[Any]", value)]
-        return [entry for each in found for entry in each] if all(found) else []
-    if not isinstance(value, dict) or depth > _ITEM_DEPTH:
-        return []
+def _entries(value: Any, depth: int = 0, *, exact: bool = False) -> list[dict[str, Any]] | None:
+    """Return the objects in a value that would each be a call; None if other items are among them.
+
+    `exact`: an object around them may have only the fields of a message.
+    """
+    if depth > _ITEM_DEPTH:
+        return None
+    if isinstance(value, list):
+        found = [_entries(item, depth + 1, exact=exact) for item in cast("list[Any]", value)]
+        return None if None in found else [entry for each in found for entry in each or ()]
+    if not isinstance(value, dict):
+        return None
     entry = cast("dict[str, Any]", value)
     if not any(isinstance(entry.get(key), str) for key in NAME_KEYS):
         for key in (*_LISTS, *_ONES):
-            if isinstance(entry.get(key), list | dict) and entry.keys() <= {key, *_EXTRA, *_MESSAGE}:
-                return _entries(entry[key], depth + 1)
+            if isinstance(entry.get(key), list | dict) and (not exact or entry.keys() <= {key, *_EXTRA, *_MESSAGE}):
+                return _entries(entry[key], depth + 1, exact=exact)
     return [entry]
 
 
@@ -256,6 +242,34 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
     call = source.call(name, value, at, end, id)
     call.sure, call.spills = not source.stopped, source.stopped
     return Found(end=end, items=[call])
+
+
+_NOTHING = re.compile("")
+
+
+def sequence(
+    source: Source,
+    at: int,
+    head: re.Pattern[str],
+    stops: tuple[str, ...],
+    after: re.Pattern[str] = _NOTHING,
+    begun: re.Pattern[str] | None = None,
+) -> Found | None:
+    """Read calls one after the other: each is a head that names the tool, JSON, and markup after it.
+
+    Args:
+        head: groups `name`, and `id` if the format has one.
+        after: markup after the arguments.
+        begun: the beginning of a head that the end of the text cut off.
+    """
+    found = Found(end=at)
+    while found.cut is None and (opened := source.match(head, found.end)):
+        found.add(named(source, opened["name"], opened.end(), stops, opened.groupdict().get("id") or ""))
+        if found.cut is None and (ended := source.match(after, found.end)):
+            found.end = ended.end()
+    if found.cut is None and begun is not None and source.match(begun, found.end):
+        found.cut, found.end = "", source.end
+    return found if found.items or found.cut is not None else None
 
 
 def name_in(raw: str) -> str:

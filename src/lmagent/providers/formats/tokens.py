@@ -33,9 +33,9 @@ from lmagent.providers.formats.pycalls import NotACall
 
 _TOOL_CALLS = "[TOOL_CALLS]"
 _MISTRAL_ENDS = ("[/TOOL_CALLS]", "</s>")
-_MISTRAL = re.compile(
-    r"\s*([A-Za-z_][\w.-]{0,127})\s*(?:\[CALL_ID\]\s*([\w-]{0,64})\s*)?(\[ARGS\])?\s*(?=(\{)?)", re.ASCII
-)
+_MISTRAL_HEAD = r"[\s,;]*(?P<name>[A-Za-z_][\w.-]{0,127})\s*(?:\[CALL_ID\]\s*(?P<id>[\w-]{0,64})\s*)?"
+_MISTRAL = re.compile(rf"{_MISTRAL_HEAD}(?:\[ARGS\]\s*|(?=\{{))", re.ASCII)
+_MISTRAL_CUT = re.compile(rf"{_MISTRAL_HEAD}\Z", re.ASCII)
 _mistral_list = jsoncalls.between(_MISTRAL_ENDS, (_TOOL_CALLS,))
 
 
@@ -43,31 +43,17 @@ def _read_mistral(source: Source, at: int, opener: str) -> Found | None:
     place = source.skip(at)
     if source.text[place : place + 1] in ("[", "{"):
         return _mistral_list(source, at, opener)
-    found = Found(end=at)
-    while named := source.match(_MISTRAL, found.end):
-        if not (named[3] or named[4]):
-            if not found.items and named.end() >= source.end and source.tools.known(named[1]):
-                return Found(end=source.end, cut=named[1])
-            break
-        one = jsoncalls.named(source, named[1], named.end(), (*_MISTRAL_ENDS, _TOOL_CALLS), named[2] or "")
-        if not found.add(one) or one.calls[0].fault:
-            return found
-        found.end = _comma(source, found.end)
-        if source.starts(source.skip(found.end), _TOOL_CALLS):
-            break
-    return jsoncalls.closed(source, found, _MISTRAL_ENDS) if found.items else None
-
-
-def _comma(source: Source, at: int) -> int:
-    place = source.skip(at)
-    return place + 1 if source.text[place : place + 1] in (",", ";") else at
+    if (named := source.match(_MISTRAL_CUT, at)) and source.tools.known(named["name"]):
+        return Found(end=source.end, cut=named["name"])
+    found = jsoncalls.sequence(source, at, _MISTRAL, (*_MISTRAL_ENDS, _TOOL_CALLS))
+    return jsoncalls.closed(source, found, _MISTRAL_ENDS) if found is not None else None
 
 
 def _read_mistral_bare(source: Source, at: int, _opener: str) -> Found | None:
     """Read the same without a token that the server has swallowed: of known tools only."""
     found = _read_mistral(source, at, _TOOL_CALLS)
-    named = _MISTRAL.match(source.text, at)
-    if found is None or named is None or not named[4] or not source.tools.known(named[1]):
+    named = source.match(_MISTRAL, at)
+    if found is None or named is None or not source.tools.known(named["name"]):
         return None
     return found if all(source.tools.known(call.name) and not call.fault for call in found.calls) else None
 
@@ -95,41 +81,18 @@ _CALLS, _CALL = _spelled("tool", "calls", "begin"), _spelled("tool", "call", "be
 _CALLS_END, _CALL_END = _spelled("tool", "calls", "end"), _spelled("tool", "call", "end")
 _DEEPSEEK_STOPS = (*_CALL_END, *_CALLS_END, *_CALL)
 _GAP = r"(?:▁|_| |\\_)"
-_DEEPSEEK_BEGIN = re.compile(rf"<[｜|]tool{_GAP}call{_GAP}begin[｜|]>\s*")
-_DEEPSEEK_END = re.compile(rf"\s*(?:```)?\s*<[｜|]tool{_GAP}calls?{_GAP}end[｜|]>")
-_FENCE_END = re.compile(r"\s*```")
+_DEEPSEEK_BEGIN = rf"\s*<[｜|]tool{_GAP}call{_GAP}begin[｜|]>\s*"
 _DEEPSEEK = re.compile(
-    rf"(?:function\s*<[｜|]tool{_GAP}sep[｜|]>\s*)?([A-Za-z_][\w.:-]{{0,127}})\s*"
-    rf"(?:<[｜|]tool{_GAP}sep[｜|]>|\n)\s*(?:```(?:json)?\s*)?"
+    rf"(?:{_DEEPSEEK_BEGIN}|\s*)(?:function\s*<[｜|]tool{_GAP}sep[｜|]>\s*)?(?P<name>[A-Za-z_][\w.:-]{{0,127}})\s*"
+    rf"(?:<[｜|]tool{_GAP}sep[｜|]>|\n)\s*(?:```(?:json)?\s*)?(?=\{{|\Z)"
 )
+_DEEPSEEK_CUT = re.compile(rf"{_DEEPSEEK_BEGIN}\Z")
+_DEEPSEEK_END = re.compile(rf"(?:\s*```)?(?:\s*<[｜|]tool{_GAP}calls?{_GAP}end[｜|]>)*")
 
 
 def _read_deepseek(source: Source, at: int, opener: str) -> Found | None:
-    found = Found(end=at - len(opener) if opener in _CALL else at)
-    while True:
-        place = source.skip(found.end)
-        begun = source.match(_DEEPSEEK_BEGIN, place)
-        place = begun.end() if begun else place
-        named = source.match(_DEEPSEEK, place)
-        if named is None or source.text[named.end() : named.end() + 1] not in ("{", ""):
-            if begun and place >= source.end:
-                found.cut, found.end = "", source.end
-            break
-        if not _deepseek_call(source, found, named):
-            break
-    if found.cut is None and found.items and (ended := source.match(_DEEPSEEK_END, found.end)):
-        found.end = ended.end()
-    return found if found.items or found.cut is not None else None
-
-
-def _deepseek_call(source: Source, found: Found, named: re.Match[str]) -> bool:
-    one = jsoncalls.named(source, named[1], named.end(), _DEEPSEEK_STOPS)
-    if not found.add(one):
-        return False
-    ended = source.match(_DEEPSEEK_END, found.end) or ("```" in named[0] and source.match(_FENCE_END, found.end))
-    if ended:
-        found.end = ended.end()
-    return True
+    begin = at - len(opener) if opener in _CALL else at
+    return jsoncalls.sequence(source, begin, _DEEPSEEK, _DEEPSEEK_STOPS, _DEEPSEEK_END, _DEEPSEEK_CUT)
 
 
 _DEEPSEEK_FORMATS = (
@@ -144,30 +107,18 @@ _DEEPSEEK_FORMATS = (
 _KIMI_BEGIN, _KIMI_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
 _KIMI_SECTION_END = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
-_KIMI = re.compile(r"\s*([\w.:-]{1,160})\s*<\|tool_call_argument_begin\|>\s*")
-_KIMI_CUT = re.compile(r"\s*[\w.:-]{0,160}\s*(?:<[^>]*>?\s*)?\Z")
+_KIMI = re.compile(
+    r"\s*<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.:-]{1,128}?)(?::\d+)?)"
+    r"\s*<\|tool_call_argument_begin\|>\s*"
+)
+_KIMI_CUT = re.compile(r"\s*<\|tool_call_begin\|>\s*[\w.:-]{0,160}\s*(?:<[^>]*>?\s*)?\Z")
+_KIMI_CLOSED = re.compile(r"\s*<\|tool_call_end\|>")
 
 
 def _read_kimi(source: Source, at: int, opener: str) -> Found | None:
-    found = Found(end=at - len(opener) if opener == _KIMI_BEGIN else at)
-    while True:
-        place = source.skip(found.end)
-        if not source.starts(place, _KIMI_BEGIN):
-            break
-        named = source.match(_KIMI, place + len(_KIMI_BEGIN))
-        if named is None:
-            if source.match(_KIMI_CUT, place + len(_KIMI_BEGIN)):
-                found.end, found.cut = source.end, ""
-            break
-        name = source.tools.plain(unprefixed(named[1]))
-        one = jsoncalls.named(source, name, named.end(), (_KIMI_END, *_KIMI_SECTION_END), named[1])
-        if not found.add(one):
-            return found
-        place = source.skip(found.end)
-        found.end = place + len(source.starts(place, _KIMI_END))
-    if not found.items and found.cut is None:
-        return None
-    return jsoncalls.closed(source, found, _KIMI_SECTION_END)
+    begin = at - len(opener) if opener == _KIMI_BEGIN else at
+    found = jsoncalls.sequence(source, begin, _KIMI, (_KIMI_END, *_KIMI_SECTION_END), _KIMI_CLOSED, _KIMI_CUT)
+    return jsoncalls.closed(source, found, _KIMI_SECTION_END) if found is not None else None
 
 
 _KIMI_FORMATS = (
