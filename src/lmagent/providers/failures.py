@@ -28,11 +28,13 @@ from lmagent.providers.urls import authority, is_loopback
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Statuses after which the same request may succeed."""
 
-LATER = frozenset({502, 503, 504, 521, 522, 523, 529})
-"""Statuses of a proxy whose server is missing, or too busy."""
+LATER = frozenset({429, 502, 503, 504, 521, 522, 523, 529})
+"""Statuses of a server that is missing, or too busy."""
 
 _NOT_THE_PROMPT = frozenset({408, 429, 504})
 """Statuses that are unrelated to the prompt, whatever their text mentions."""
+
+_LOG = "look at the server's log"
 
 TOLD = 10.0
 """Seconds from which a wait that a server asks for is shown."""
@@ -97,6 +99,11 @@ def wrong_address(message: str) -> BadReply:
     return BadReply(message, fix=f"check the address: {url}", terminal=f"check LLM_URL: {url}")
 
 
+def _no_api(url: str, answer: str, text: str) -> BadReply:
+    why = f"this is not an OpenAI-compatible server, or the path is wrong{_said(text)}"
+    return wrong_address(f"{shown(url)} answered {answer}: {why}")
+
+
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
     html = is_html(body)
     payload = None if html else jsontext.loads_or_none(body)
@@ -106,11 +113,10 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
         return failure
     if 300 <= status < 400:
         return _moved(headers.get("location", ""), url)
-    if status in (404, 405) or (html and status < 500):
-        page = "with a web page" if html else f"HTTP {status}"
-        return wrong_address(
-            f"{shown(url)} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}"
-        )
+    if html and status < 500:
+        return _no_api(url, "with a web page", text)
+    if status in (404, 405):
+        return _no_api(url, f"HTTP {status}", text)
     return _by_code(status, text, url, wait)
 
 
@@ -121,7 +127,7 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
     if failure := _of_text(code, text, error, url=url, model=model):
         return failure
     if code == 0:  # no reason to believe that the request itself is at fault
-        fix = "look at the server's log, or try another model"
+        fix = f"{_LOG}, or try another model"
         return ServerFailure(f"{authority(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
 
@@ -138,29 +144,34 @@ def _of_text(code: int, text: str, payload: Any, *, url: str, model: str) -> Pro
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
     where = f"{urlsplit(url).scheme}://{authority(url)}"
     detail = hidden(error.detail)
-    log = "look at the server's log"
     match error.kind:
         case "refused" if is_loopback(url):
             fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
             message = f"nothing listens at {where} (connection refused)"
             return Unreachable(message, fix=fix, terminal=f"{fix}, or set LLM_URL", retryable=True)
         case "refused" | "dns" | "tls" | "connect" | "connect_timeout":
-            why = detail or f"no answer within {timeouts.connect:g} s"
-            fix = "check that the server runs and that its address is right"
-            typed = fix.replace("its address", "LLM_URL")
+            why = (
+                "connection refused"
+                if error.kind == "refused"
+                else detail or f"no answer within {timeouts.connect:g} s"
+            )
+            fix, typed = "check that the server runs and that its address is right", ""
             if error.kind == "tls":
-                fix = f"{fix}; use http:// if it has no TLS"
-                typed = f"{typed}; use http:// if it has no TLS, or SSL_CERT_FILE for an own authority"
-            message = f"no connection to {where}: {'connection refused' if error.kind == 'refused' else why}"
-            retryable = error.kind not in ("dns", "tls")
-            return Unreachable(message, fix=fix, terminal=typed, retryable=retryable)
+                fix += "; use http:// if it has no TLS"
+                typed = ", or SSL_CERT_FILE for an own authority"
+            return Unreachable(
+                f"no connection to {where}: {why}",
+                fix=fix,
+                terminal=fix.replace("its address", "LLM_URL") + typed,
+                retryable=error.kind not in ("dns", "tls"),
+            )
         case "first_byte" | "idle":
             limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
             when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"
             reason = f"the model server {when}: no sign of life for {limit:g} s ({where})"
-            return Unreachable(reason, fix=log, terminal=f"raise LLM_TIMEOUT if the model is slow, or {log}")
+            return Unreachable(reason, fix=_LOG, terminal=f"raise LLM_TIMEOUT if the model is slow, or {_LOG}")
         case "lost":
-            fix = f"{log}: it may have run out of memory"
+            fix = f"{_LOG}: it may have run out of memory"
             return ConnectionLost(f"the model server broke off the connection ({where})", fix=fix, retryable=True)
         case "protocol":
             return wrong_address(f"{where} does not speak HTTP as expected: {detail}")
@@ -168,11 +179,9 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
     if not body.strip():
-        return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
+        return BadReply(f"{shown(url)} answered 200 with an empty body", fix=_LOG)
     if is_html(body):
-        return wrong_address(
-            f"{shown(url)} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong"
-        )
+        return _no_api(url, "with a web page", "")
     kind = content_type or "no content type"
     return wrong_address(f"{shown(url)} answered with something that is no completion ({kind}){_said(_plain(body))}")
 
@@ -184,26 +193,19 @@ def is_html(body: bytes) -> bool:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds in `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 §10.2.3)."""
-    try:
-        if "retry-after-ms" in headers:
-            return _finite(float(headers["retry-after-ms"]) / 1000)
-        value = headers.get("retry-after", "").strip()
-        if not value:
-            return None
-        if value[0].isdigit():
-            return _finite(float(value))
-    except ValueError:
-        return None
     import time
     from email.utils import parsedate_to_datetime
 
+    value = headers.get("retry-after", "").strip()
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        if "retry-after-ms" in headers:
+            seconds = float(headers["retry-after-ms"]) / 1000
+        elif value[:1].isdigit():
+            seconds = float(value)
+        else:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
     except (ValueError, TypeError):
         return None
-
-
-def _finite(seconds: float) -> float | None:
     return max(0.0, seconds) if isfinite(seconds) else None
 
 
@@ -261,26 +263,18 @@ def _moved(location: str, url: str) -> BadReply:
 
 def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderError:
     host, long = authority(url), wait is not None and wait >= TOLD
-    asks = f", and asks to wait {wait:,.0f} s" if long else ""
-    if code == 429:
-        return Unavailable(
-            f"{host} is at its rate limit{asks}: {text}",
-            fix=f"wait {wait:,.0f} s, or use another model" if long else "wait, or use another model",
-            retryable=True,
-            retry_after=wait,
-        )
     if code == 402:
         return ProviderError(f"{host} wants payment: {text}", fix="add credit to the account, or use another model")
     if code == 503 and _LOADING.search(text):
         return ModelLoading(f"{host} is still loading the model: {text}", fix="wait until it is loaded", retryable=True)
     if code in RETRYABLE or code >= 500:
+        what, fix = f"failed (HTTP {code})", f"{_LOG}, or try another model"
+        if code == 429:
+            what = "is at its rate limit"
+            fix = f"wait {wait:,.0f} s, or use another model" if long else "wait, or use another model"
+        asks = f", and asks to wait {wait:,.0f} s" if long else ""
         failure = Unavailable if code in LATER else ServerFailure
-        return failure(
-            f"{host} failed (HTTP {code}){asks}: {text}",
-            fix="look at the server's log, or try another model",
-            retryable=code in RETRYABLE,
-            retry_after=wait,
-        )
+        return failure(f"{host} {what}{asks}: {text}", fix=fix, retryable=code in RETRYABLE, retry_after=wait)
     return ProviderError(
         f"{host} refused the request (HTTP {code}): {text}",
         fix="check the model and its settings",

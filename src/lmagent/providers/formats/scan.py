@@ -118,8 +118,7 @@ class Scanner:
         self._pairing = Pairing(text)
         self._at = self._line = 0
         self._fresh = True
-        self._said_since = self._over = self._doubt = False
-        self._closed_thoughts = False
+        self._closed_thoughts = self._over = self._doubt = False
         self._since_thought = self._spent = 0
         self._closer = (-1, -1)
         self._fence: re.Pattern[str] | None = None
@@ -152,22 +151,9 @@ class Scanner:
     def _next(self) -> re.Match[str] | None:
         if self._spent + self._source.effort > _EFFORT * len(self._text) + 100_000:
             return None  # a text made to be slow: the rest is text
-        if self._fresh and self._text[self._at] != "\n":
-            self._skip_blanks()
-            if found := self._here.match(self._text, self._at):
-                return found
+        if self._fresh and self._text[self._at] != "\n" and (found := self._here.match(self._text, self._at)):
+            return found
         return self._event.search(self._text, self._at)
-
-    def _skip_blanks(self) -> None:
-        """Skip blanks: a line that begins after markup begins at its first word."""
-        if self._at > self._line or not self._at or self._text[self._at - 1] == "\n":
-            return
-        at = self._at
-        while at < len(self._text) and self._text[at] in " \t":
-            at += 1
-        if at < len(self._text):
-            self._say(at)
-            self._fresh, self._line = True, at
 
     # Beginnings of lines
 
@@ -301,8 +287,7 @@ class Scanner:
         if not before and self.content.empty:
             return not place.goes_on()
         following = INSIDE.match(self._text, at)
-        joined = "\n" in self._text[end:at] and not MarkupPlace.ended(before)
-        return following is not None and following[0][0] != "`" and not joined
+        return following is not None and following[0][0] != "`"
 
     def _code(self, marks: str) -> None:
         """Read inline code: the text between two equal runs of marks in a line is text."""
@@ -402,10 +387,7 @@ class Scanner:
             self._say(end)
             return
         if self._closed_thoughts and not between:
-            if self._said_since and not self._place(self._at, end).at_an_edge():
-                self._say(end)
-            else:
-                self._drop(end)
+            self._drop(end)
             return
         thought = self.content.forget()
         del self.calls[self._since_thought if self._closed_thoughts else 0 :]
@@ -416,7 +398,7 @@ class Scanner:
         if thought.strip():
             self.thoughts.append(thought.strip())
         self._drop(end)
-        self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
+        self._closed_thoughts, self._since_thought = True, len(self.calls)
 
     def _is_thought(self) -> bool:
         """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
@@ -432,9 +414,7 @@ class Scanner:
 
     def _mentioned(self, end: int) -> bool:
         before = self._before(self._at)
-        if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
-            return False
-        return bool(_CONTINUES.match(self._text, end))
+        return not MarkupPlace.ended(before) and before.endswith(" ") and bool(_CONTINUES.match(self._text, end))
 
     # The place
 
@@ -448,7 +428,6 @@ class Scanner:
             self._line, self._fresh = line + 1, False
         elif piece.strip():
             self._fresh = False
-        self._said_since = self._said_since or bool(piece.strip())
         self._at = end
 
     def _drop(self, end: int) -> None:
