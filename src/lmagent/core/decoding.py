@@ -87,3 +87,12 @@ def json_fault(text: str | bytes) -> JSONDecodeError | None:
     except (RecursionError, ValueError):
         pass
     return None
+
+
+def mend(text: str) -> str:
+    """Return `text` with surrogate pairs joined and lone ones replaced, so that it can be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

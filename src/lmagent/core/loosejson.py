@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from lmagent.core.decoding import mend
+
 _DEPTH = 80
 _DEEP = 10_000
 _WINDOW = 4096
@@ -108,15 +110,32 @@ def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int
     return value, end, True
 
 
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_LEFT_OVER = re.compile(r"[\s\]});,]*")
+
+
 def read_whole(text: str) -> tuple[bool, Any]:
-    """Return (True, the value) if the text is one JSON value and nothing else, tolerantly read; else (False, None)."""
-    found = strict(text, 0)
-    if isinstance(found, int):
-        try:
-            found = loose(text, 0)
-        except (Cut, Broken):
-            return False, None
-    return (True, found[0]) if not text[found[1] :].strip() else (False, None)
+    """Return (True, the value) if the text is one JSON value with nothing but extra brackets after it, or a fence with
+    one; else (False, None).
+    """
+    text = text.strip()
+    if fenced := _FENCE.fullmatch(text):
+        text = fenced[1]
+    try:
+        found = strict(text, 0)
+        value, end = loose(text, 0) if isinstance(found, int) else found
+    except (Cut, Broken):
+        return False, None
+    return (True, value) if _LEFT_OVER.fullmatch(text, end) and is_json(value) else (False, None)
+
+
+def is_json(value: Any) -> bool:
+    """Return whether JSON can represent a value: no infinity, no NaN."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def fault_in(raw: str) -> str:
@@ -190,7 +209,7 @@ class Loose:
             elif self._python or self._ends(at + 1, role):
                 if inner % 2:
                     raise Broken("a quotation mark inside a string is not escaped", start, inside=True)
-                return _joined(out), at + 1
+                return mend("".join(out)), at + 1
             else:
                 inner += self._inner(at, start, role, inner)
                 out.append(text[at])
@@ -340,13 +359,3 @@ class Loose:
                 except ValueError:
                     continue
         raise Broken(f"{word[:40]!r} is no value", at)
-
-
-def _joined(pieces: list[str]) -> str:
-    """Join the pieces into one string; two escapes that are halves of one character become that character."""
-    whole = "".join(pieces)
-    try:
-        whole.encode()
-    except UnicodeEncodeError:
-        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole

@@ -8,20 +8,16 @@ case of an enum's word), and a form is kept only if it then fits. Nothing is fil
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from lmagent.core.loosejson import Broken, Cut, completed, loose, read_whole, strict
+from lmagent.core.loosejson import Broken, Cut, completed, is_json, read_whole
 
 Schema = Mapping[str, Any]
 
-_DEPTH = 12
 _END = "\0end of the arguments\0"
 """Added to arguments that are known to be whole; it closes brackets that were left open."""
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
-_LEFT_OVER = re.compile(r"[\s\]});,]*")
 _OPEN_END = re.compile(r"[\d.,:+-]\s*\Z")
 """Endings after which more may have been meant: a number, a comma."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
@@ -52,7 +48,9 @@ def read_arguments(text: str, schema: Schema | None = None, *, whole: bool = Fal
         schema: the tool's; None for an unknown tool.
         whole: nothing was cut off after the text, so that brackets missing at its end were only forgotten.
     """
-    found, value = _read(text, whole=whole)
+    found, value = read_whole(text)
+    if not found and whole:
+        found, value = _closed(text.strip())
     if not found:
         return None
     if isinstance(value, dict):
@@ -64,20 +62,6 @@ def read_arguments(text: str, schema: Schema | None = None, *, whole: bool = Fal
     return fitted if fits(fitted, schema) else None
 
 
-def _read(text: str, *, whole: bool) -> tuple[bool, Any]:
-    """Return (True, the value) if the text is one JSON value with nothing but extra brackets after it."""
-    text = text.strip()
-    if fenced := _FENCE.fullmatch(text):
-        text = fenced[1]
-    try:
-        found = strict(text, 0)
-        value, end = loose(text, 0) if isinstance(found, int) else found
-    except (Cut, Broken):
-        return _closed(text) if whole else (False, None)
-    behind = _LEFT_OVER.fullmatch(text, end)
-    return (True, value) if behind and _is_json(value) else (False, None)
-
-
 def _closed(text: str) -> tuple[bool, Any]:
     """Read a text that lacks only brackets at its end."""
     if _OPEN_END.search(text) or _END in text:
@@ -86,16 +70,7 @@ def _closed(text: str) -> tuple[bool, Any]:
         value, end, _ = completed(text + _END, 0, (_END,))
     except (Cut, Broken):
         return False, None
-    return (True, value) if end == len(text) and _is_json(value) else (False, None)
-
-
-def _is_json(value: Any) -> bool:
-    """Whether JSON can represent it: no infinity, no NaN."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return (True, value) if end == len(text) and is_json(value) else (False, None)
 
 
 def _meant(value: Any) -> dict[str, Any] | None:
@@ -103,7 +78,7 @@ def _meant(value: Any) -> dict[str, Any] | None:
     if value in (None, "", []):
         return {}
     if isinstance(value, str):
-        _, value = _read(value, whole=False)
+        _, value = read_whole(value)
     elif isinstance(value, list) and len(cast("list[Any]", value)) == 1:
         value = cast("list[Any]", value)[0]
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
@@ -122,15 +97,15 @@ def fit_text(text: str, schema: Schema) -> Any:
     return _fit(text, schema)
 
 
-def fits(value: Any, schema: Any, depth: int = _DEPTH) -> bool:
+def fits(value: Any, schema: Any) -> bool:
     """Whether a value satisfies a schema, as far as types, enums, required keys and items go."""
-    if not isinstance(schema, Mapping) or depth == 0:
+    if not isinstance(schema, Mapping):
         return True
     known = cast("Schema", schema)
     for key in ("anyOf", "oneOf"):
         options = known.get(key)
         if isinstance(options, list) and options:
-            return any(fits(value, option, depth - 1) for option in cast("list[Any]", options))
+            return any(fits(value, option) for option in cast("list[Any]", options))
     if "const" in known:
         return bool(value == known["const"])
     if isinstance(known.get("enum"), list) and value not in known["enum"]:
@@ -138,12 +113,12 @@ def fits(value: Any, schema: Any, depth: int = _DEPTH) -> bool:
     kinds = types_of(known)
     if kinds and not any(_is(value, kind) for kind in kinds):
         return False
-    return _inside(value, known, depth)
+    return _inside(value, known)
 
 
-def types_of(schema: Any, depth: int = 4) -> frozenset[str]:
+def types_of(schema: Any) -> frozenset[str]:
     """Return the type names that a schema allows; empty if it does not say."""
-    if not isinstance(schema, Mapping) or depth == 0:
+    if not isinstance(schema, Mapping):
         return frozenset()
     known = cast("Schema", schema)
     kind = known.get("type")
@@ -154,22 +129,22 @@ def types_of(schema: Any, depth: int = 4) -> frozenset[str]:
     for key in ("anyOf", "oneOf"):
         options = known.get(key)
         if isinstance(options, list):
-            return frozenset[str]().union(*(types_of(option, depth - 1) for option in cast("list[Any]", options)))
+            return frozenset[str]().union(*(types_of(option) for option in cast("list[Any]", options)))
     words = known.get("enum")
     if isinstance(words, list) and words and all(isinstance(word, str) for word in cast("list[Any]", words)):
         return frozenset(("string",))
     return frozenset()
 
 
-def _inside(value: Any, schema: Schema, depth: int) -> bool:
+def _inside(value: Any, schema: Schema) -> bool:
     if isinstance(value, list):
         items = schema.get("items")
-        return all(fits(item, items, depth - 1) for item in cast("list[Any]", value))
+        return all(fits(item, items) for item in cast("list[Any]", value))
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         if any(name not in members for name in schema.get("required") or ()):
             return False
-        return all(fits(item, sub, depth - 1) for _, item, sub in _members(members, schema))
+        return all(fits(item, sub) for _, item, sub in _members(members, schema))
     return True
 
 
@@ -180,20 +155,17 @@ def _members(value: dict[str, Any], schema: Schema) -> Iterator[tuple[str, Any, 
         yield key, item, known.get(key)
 
 
-def _fit(value: Any, schema: Any, depth: int = _DEPTH) -> Any:
-    if depth == 0 or fits(value, schema):
+def _fit(value: Any, schema: Any) -> Any:
+    if fits(value, schema):
         return value
-    for form in _forms(value, cast("Schema", schema), depth - 1):
-        if fits(form, schema):
-            return form
-    return value
+    return next((form for form in _forms(value, schema) if fits(form, schema)), value)
 
 
-def _forms(value: Any, schema: Schema, depth: int) -> Iterator[Any]:
+def _forms(value: Any, schema: Schema) -> Iterator[Any]:
     """Yield the values that it may have been meant as, the likeliest first."""
     kinds = types_of(schema)
     if isinstance(value, str):
-        yield from _from_text(value, schema, kinds, depth)
+        yield from _from_text(value, schema, kinds)
     elif isinstance(value, bool):
         yield str(value).lower()
     elif isinstance(value, int | float):
@@ -203,17 +175,17 @@ def _forms(value: Any, schema: Schema, depth: int) -> Iterator[Any]:
             yield str(value)
     elif isinstance(value, list):
         items = cast("list[Any]", value)
-        yield [_fit(item, schema.get("items"), depth) for item in items]
+        yield [_fit(item, schema.get("items")) for item in items]
         if len(items) == 1:
-            yield _fit(items[0], schema, depth)
+            yield _fit(items[0], schema)
     elif isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        yield {key: _fit(item, sub, depth) for key, item, sub in _members(members, schema)}
+        yield {key: _fit(item, sub) for key, item, sub in _members(members, schema)}
     if "array" in kinds and not isinstance(value, list):
-        yield [_fit(value, schema.get("items"), depth)]
+        yield [_fit(value, schema.get("items"))]
 
 
-def _from_text(text: str, schema: Schema, kinds: frozenset[str], depth: int) -> Iterator[Any]:
+def _from_text(text: str, schema: Schema, kinds: frozenset[str]) -> Iterator[Any]:
     bare = text.strip()
     yield bare
     for word in schema.get("enum") or ():
@@ -230,7 +202,7 @@ def _from_text(text: str, schema: Schema, kinds: frozenset[str], depth: int) -> 
         read, inner = read_whole(bare)
         if read:
             yield inner
-            yield _fit(inner, schema, depth)
+            yield _fit(inner, schema)
 
 
 def _number(text: str) -> int | float | None:

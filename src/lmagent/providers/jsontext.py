@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from lmagent.core.decoding import decoder
+from lmagent.core.decoding import mend as mend
 
 _decode = msgspec.json.Decoder().decode
 _decode_object = decoder(dict[str, Any]).decode
@@ -51,12 +52,3 @@ def is_object(text: str) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True
-
-
-def mend(text: str) -> str:
-    """Return `text` with surrogate pairs joined and lone ones replaced, so that it can be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
