@@ -83,13 +83,9 @@ def strict(text: str, at: int) -> tuple[Any, int] | int:
         size *= 4
 
 
-def loose(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-    """Return the value at `at` and its end, by the tolerant rules; see `completed`."""
-    return completed(text, at, stops)[:2]
-
-
 def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int, bool]:
-    """Return the value at `at`, its end, and whether it ends in a string that markup may have cut short.
+    """Return the value at `at` by the tolerant rules, its end, and whether it ends in a string that markup may have cut
+    short.
 
     Args:
         text: the whole text.
@@ -123,7 +119,7 @@ def read_whole(text: str) -> tuple[bool, Any]:
         text = fenced[1]
     try:
         found = strict(text, 0)
-        value, end = loose(text, 0) if isinstance(found, int) else found
+        value, end = completed(text, 0)[:2] if isinstance(found, int) else found
     except (Cut, Broken):
         return False, None
     return (True, value) if _LEFT_OVER.fullmatch(text, end) and is_json(value) else (False, None)
@@ -156,7 +152,7 @@ class Loose:
 
     Args:
         text: the whole text.
-        stops: see `loose`.
+        stops: see `completed`.
         python: the first unescaped quote ends a string, as in Python, and `(…)` is a list.
 
     Attributes:

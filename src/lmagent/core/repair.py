@@ -176,7 +176,7 @@ def _forms(value: Any, schema: Schema) -> Iterator[Any]:
     elif isinstance(value, list):
         items = cast("list[Any]", value)
         yield [_fit(item, schema.get("items")) for item in items]
-        if len(items) == 1:
+        if len(items) == 1 and not isinstance(items[0], list):
             yield _fit(items[0], schema)
     elif isinstance(value, dict):
         members = cast("dict[str, Any]", value)

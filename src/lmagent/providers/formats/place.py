@@ -47,6 +47,9 @@ class MarkupPlace:
             at += 1
         return "" if text[at : at + 1] in ("", "\n") else self._text_at(at)
 
+    def at_an_edge(self) -> bool:
+        return not self.before.strip() or not self.after()
+
     def goes_on(self) -> bool:
         return bool(_GOES_ON.match(self.after()))
 

@@ -118,7 +118,7 @@ class Scanner:
         self._pairing = Pairing(text)
         self._at = self._line = 0
         self._fresh = True
-        self._closed_thoughts = self._over = self._doubt = False
+        self._closed_thoughts = self._said_since = self._over = self._doubt = False
         self._since_thought = self._spent = 0
         self._closer = (-1, -1)
         self._fence: re.Pattern[str] | None = None
@@ -387,7 +387,10 @@ class Scanner:
             self._say(end)
             return
         if self._closed_thoughts and not between:
-            self._drop(end)
+            if self._said_since and not self._place(self._at, end).at_an_edge():
+                self._say(end)
+            else:
+                self._drop(end)
             return
         thought = self.content.forget()
         del self.calls[self._since_thought if self._closed_thoughts else 0 :]
@@ -398,7 +401,7 @@ class Scanner:
         if thought.strip():
             self.thoughts.append(thought.strip())
         self._drop(end)
-        self._closed_thoughts, self._since_thought = True, len(self.calls)
+        self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
 
     def _is_thought(self) -> bool:
         """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
@@ -428,6 +431,7 @@ class Scanner:
             self._line, self._fresh = line + 1, False
         elif piece.strip():
             self._fresh = False
+        self._said_since = self._said_since or bool(piece.strip())
         self._at = end
 
     def _drop(self, end: int) -> None:
