@@ -26,6 +26,7 @@ import anyio
 
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import serve
+from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.spec import ModelEntry, ModelStatus, RunningModel
 
 RATE = 20
@@ -119,6 +120,7 @@ class OneModel:
 
     def __init__(self, port: int) -> None:
         self.entry = ModelEntry("m", "llama")
+        self.journal, self.evictions = Journal(), 0
         self.running = RunningModel(self.entry, f"http://127.0.0.1:{port}", "", "m")
 
     def entries(self) -> list[ModelEntry]:
@@ -142,10 +144,6 @@ class OneModel:
 
     def log(self, name: str) -> Path:
         return Path(os.devnull)
-
-    async def events(self) -> AsyncIterator[str]:
-        await anyio.sleep_forever()
-        yield ""
 
 
 async def router(port: int) -> None:

@@ -17,6 +17,7 @@ import anyio
 from lmagent.modelserver.http.guard import AccessRules
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import RouterServer, serve
+from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelState, ModelStatus, RunningModel
 from lmagent.testing import gguf
 
@@ -81,7 +82,8 @@ class SmallPool:
 
     models: list[Model]
     folder: Path = field(default_factory=Path)
-    lines: list[str] = field(default_factory=list)
+    journal: Journal = field(default_factory=Journal)
+    evictions: int = 0
 
     def entries(self) -> list[ModelEntry]:
         return [model.entry for model in self.models]
@@ -124,11 +126,6 @@ class SmallPool:
 
     def log(self, name: str) -> Path:
         return self.folder / f"{self.find(name).name}.log"
-
-    async def events(self) -> AsyncIterator[str]:
-        for line in self.lines:
-            yield line
-        await anyio.sleep_forever()
 
 
 @dataclass

@@ -92,7 +92,7 @@ def test_a_broken_model_of_ollama_says_how_to_fetch_it_again(home, library):
     assert "ollama pull lost" in broken["lost"]
     assert "ollama pull cut" in broken["cut"]
     assert "cannot be read" in broken["odd"]
-    assert "is not in" in broken["evil"]
+    assert "is missing" in broken["evil"]
 
 
 def test_a_link_into_another_programs_folder_is_one_model(home, folder, library):

@@ -221,10 +221,26 @@ def test_models_are_shown_as_clients_expect_them_and_without_paths(wrong):
     assert wrong.ask("GET", "/api/v0/models")[1]["data"][0]["id"] == "m"
 
 
+@pytest.mark.parametrize("query", ["", "&model=m"])
+def test_who_follows_a_log_is_let_go_when_the_server_stops(tmp_path, query):
+    with lab(Model("m")) as running:
+        running.pool.folder = tmp_path
+        running.pool.journal.add("one")
+        (tmp_path / "m.log").write_text("one\n")
+        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as follower:
+            follower.sendall(f"GET /api/logs?follow=1{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            told = b""
+            while b'{"line":"one"}' not in told:
+                told += follower.recv(4096)
+            running.server.should_exit = True
+            while piece := follower.recv(4096):
+                told += piece
+        assert told.endswith(b"0\r\n\r\n")
+
+
 def test_models_are_loaded_unloaded_and_listed_and_logs_followed(tmp_path):
     with lab(Model("m", state="unloaded")) as running:
         running.pool.folder = tmp_path
-        running.pool.lines.append("never told")
         (tmp_path / "m.log").write_text("one\ntwo\n")
         assert running.ask("GET", "/api/ps")[1] == {"models": []}
         assert running.ask("POST", "/api/load", {"model": "m"})[1]["state"] == "ready"

@@ -120,8 +120,10 @@ def test_what_cannot_be_meant_is_no_pattern(text: str):
         parse_pattern(text)
 
 
-def test_a_name_with_other_letters_is_matched_in_its_ascii_form():
-    assert parse_pattern("Bücher.example").matches(parse_target("xn--bcher-kva.EXAMPLE:443"))
+def test_a_name_with_other_letters_is_written_in_its_ascii_form():
+    with pytest.raises(ConfigError, match="xn--"):
+        parse_pattern("Bücher.example")
+    assert parse_pattern("xn--bcher-kva.example").matches(parse_target("xn--bcher-kva.EXAMPLE:443"))
 
 
 @pytest.mark.parametrize("host", ["::ffff:8.8.8.8", "::ffff:808:808", "2002:808:808::1", "2001:0:808:808::1"])

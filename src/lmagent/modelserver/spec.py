@@ -104,6 +104,7 @@ class ModelStatus(Struct, frozen=True):
     crashes: int = 0  # how often its worker ended by itself
     idle_s: float = 0.0  # seconds since the last request; 0 while one runs
     loaded_s: float = 0.0  # seconds that the last load took
+    loads: int = 0  # how often it was loaded
     reason: str = ""  # why it is quarantined, or why the last load failed
 
 

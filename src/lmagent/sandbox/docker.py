@@ -375,14 +375,8 @@ def build_local_image(name: str = LOCAL, env: Mapping[str, str] | None = None) -
 
 def archive(root: Path = Path("/")) -> bytes:
     """Return the image's files, as a tar, with the links of `root`; raises SandboxError."""
-    if sys.platform != "linux":
-        raise SandboxError(
-            "the local image uses the /usr of a Linux host, and this host has another system", fix=_OTHER
-        )
-    if not (root / "bin").is_symlink():
-        raise SandboxError("the local image needs a merged /usr, and /bin is a folder here", fix=_OTHER)
-    if not (root / "usr/bin/python3").exists():
-        raise SandboxError("the local image uses the host's /usr/bin/python3, which does not exist", fix=_OTHER)
+    if sys.platform != "linux" or not (root / "bin").is_symlink() or not (root / "usr/bin/python3").exists():
+        raise SandboxError("the local image needs a Linux host with a merged /usr and /usr/bin/python3", fix=_OTHER)
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in FOLDERS:

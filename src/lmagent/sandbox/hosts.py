@@ -152,7 +152,9 @@ def _pattern(text: str) -> HostPattern:
     text = text.removeprefix("ip:")
     wildcard = text.startswith("*.")
     host, port = _split(text.removeprefix("*."))
-    host = _host(_ascii(host))
+    if not host.isascii():
+        raise ValueError("write the name in its xn-- form")
+    host = _host(host)
     address = _address(host)
     if wildcard and (address or "." not in host):
         raise ValueError("a * matches names below a domain of at least two labels, as in *.example.com")
@@ -193,21 +195,6 @@ def _host(text: str) -> str:
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
         raise ValueError("an address is written as four decimal numbers")
     return host
-
-
-def _ascii(host: str) -> str:
-    """Return the `xn--` form of a name, if that form decodes to the same name."""
-    if host.isascii():
-        return host
-    lowered = host.lower()
-    try:
-        encoded = lowered.encode("idna")
-        same = encoded.decode("idna") == lowered
-    except UnicodeError:
-        same, encoded = False, b""
-    if not same:
-        raise ValueError("write the name in its xn-- form")
-    return encoded.decode()
 
 
 def _address(host: str) -> Address | None:

@@ -194,7 +194,7 @@ class AllowListProxy:
         if len(head) > HEAD_LIMIT:
             raise ProxyRefusal(431, "The header is too large.")
         request = parse_request(head)
-        if request.length is not None and len(source.buffer) > request.length:
+        if len(source.buffer) > request.length:
             raise ProxyRefusal(400, "One request a connection: more was sent than the request.")
         return request
 

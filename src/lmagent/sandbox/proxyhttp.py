@@ -1,19 +1,19 @@
 """Reads HTTP/1.1 requests strictly and writes them anew, so that the server reads exactly the request that was allowed.
 
-A request that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header,
-a coding other than `chunked`. Its body is read by its framing and framed again; chunk extensions and trailers are
-dropped. The reader is our own because h11 (of uvicorn and httpcore) is made to be lenient: it takes folded headers,
-bare line feeds, a repeated length, and a length beside chunks. Answers pass unread: only the command reads them.
+A request that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header.
+So is a body in chunks: it has to have a length. The reader is our own because h11 (of uvicorn and httpcore) is made to
+be lenient: it takes folded headers, bare line feeds and a repeated length. Answers pass unread: only the command reads
+them.
 
 Each side sends only when the other has taken the piece before, so memory does not depend on sizes.
 
-Sources: RFC 9110 §7.6 (hop-by-hop fields), RFC 9112 §3.2, §6, §7.1, §11.2.
+Sources: RFC 9110 §7.6 (hop-by-hop fields), RFC 9112 §3.2, §6, §11.2.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 import anyio
 from anyio.abc import SocketStream
@@ -25,17 +25,14 @@ from lmagent.sandbox.hosts import Target, parse_target
 HEAD_LIMIT = 64 * 1024
 PIECE = 64 * 1024
 _HEADERS = 200
-_LINE_LIMIT = 4096
 
-Send = Callable[[bytes], Awaitable[None]]
 Header = tuple[str, str]
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-_REQUEST = re.compile(rf"({_TOKEN}{{1,32}}) ([\x21-\x7e]+) HTTP/1\.([01])", re.ASCII)
+_REQUEST = re.compile(rf"({_TOKEN}{{1,32}}) ([\x21-\x7e]+) HTTP/1\.1", re.ASCII)
 _HEADER = re.compile(rf"({_TOKEN}{{1,256}}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)", re.ASCII)
 _ABSOLUTE = re.compile(r"http://([^/?#]*)((?:[/?][^#]*)?)", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}", re.ASCII)
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 _HOP = {
     *("connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect"),
     *("content-length", "host", "http2-settings"),
@@ -73,18 +70,16 @@ class ProxyRequest(Struct, frozen=True):
 
     Attributes:
         path: path and query; empty for a tunnel.
-        minor: 0 or 1, of HTTP/1.x.
         headers: the fields that are passed on.
-        length: of the body; None if it comes in chunks.
+        length: of the body.
         expects: it waits for "100 Continue" before it sends its body.
     """
 
     method: str
     target: Target
     path: str
-    minor: int
     headers: tuple[Header, ...] = ()
-    length: int | None = 0
+    length: int = 0
     expects: bool = False
 
     @property
@@ -94,10 +89,8 @@ class ProxyRequest(Struct, frozen=True):
     def encode(self) -> bytes:
         """Return the head for the server; its host is that of the target, not the one that the client sent."""
         host = str(self.target).removesuffix(":80")
-        framing = [("Transfer-Encoding", "chunked")] if self.length is None else []
-        if self.length or (self.length == 0 and self.method in ("POST", "PUT", "PATCH")):
-            framing = [_length(self.length)]
-        return _encode([f"{self.method} {self.path} HTTP/1.{self.minor}", f"Host: {host}"], [*self.headers, *framing])
+        framing = [_length(self.length)] if self.length or self.method in ("POST", "PUT", "PATCH") else []
+        return _encode([f"{self.method} {self.path} HTTP/1.1", f"Host: {host}"], [*self.headers, *framing])
 
 
 def parse_request(head: bytes) -> ProxyRequest:
@@ -110,35 +103,30 @@ def parse_request(head: bytes) -> ProxyRequest:
     match = _REQUEST.fullmatch(first)
     if match is None or not all(fields):
         raise ProxyRefusal(400, "This is an HTTP/1.1 proxy, and that is no request to one.")
-    method, target, minor = match[1], match[2], int(match[3])
+    method, target = match[1], match[2]
     names = {name.lower() for name, _ in headers}
     length = _body(headers)
     if method == "CONNECT":
         if names & {"content-length", "transfer-encoding"}:
             raise ProxyRefusal(400, "A request for a tunnel has no body.")
-        return ProxyRequest(method, _target(target, None), "", minor)
+        return ProxyRequest(method, _target(target, None), "")
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
         raise ProxyRefusal(400, "The target must be http://host/path, or host:port with CONNECT.")
-    if length is None and minor == 0:
-        raise ProxyRefusal(400, "HTTP/1.0 knows no chunks.")
     path = absolute[2] if absolute[2].startswith("/") else f"/{absolute[2]}"
     if method == "OPTIONS" and not absolute[2]:
         path = "*"
-    expects = minor == 1 and "expect" in names and length != 0
-    return ProxyRequest(method, _target(absolute[1], 80), path, minor, _end_to_end(headers), length, expects)
+    expects = "expect" in names and length != 0
+    return ProxyRequest(method, _target(absolute[1], 80), path, _end_to_end(headers), length, expects)
 
 
-def _body(headers: Iterable[Header]) -> int | None:
-    """Return the length of a body; None for chunks."""
+def _body(headers: Iterable[Header]) -> int:
     lengths = [value for name, value in headers if name.lower() == "content-length"]
     codings = [value for name, value in headers if name.lower() == "transfer-encoding"]
     if len(lengths) + len(codings) > 1:
         raise ProxyRefusal(400, "The message has more than one length.")
     if codings:
-        if codings[0].lower() != "chunked":
-            raise ProxyRefusal(400, "The only transfer coding is chunked.")
-        return None
+        raise ProxyRefusal(411, "A request needs a Content-Length: no other form of a body passes this proxy.")
     if lengths and not _LENGTH.fullmatch(lengths[0]):
         raise ProxyRefusal(400, "The length is not a number.")
     return int(lengths[0]) if lengths else 0
@@ -206,15 +194,13 @@ class ProxyExchange:
             await self._to_server(self._request.encode())
             if self._request.expects:
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            if self._request.length is None:
-                await _copy_chunks(self._source, self._to_server)
-            else:
-                await _copy(self._source, self._request.length, self._to_server)
+            left = self._request.length
+            while left:
+                piece = await self._source.receive(min(PIECE, left))
+                left -= len(piece)
+                await self._to_server(piece)
         except _ServerGone:
             return None  # it may have answered before
-        except ProxyRefusal as refusal:
-            self._refusal = refusal
-            self._scope.cancel()
         except GONE:
             self._scope.cancel()
 
@@ -250,37 +236,3 @@ class ProxyExchange:
 
 class _ServerGone(Exception):
     """The server accepts no more data."""
-
-
-async def _copy(source: BufferedByteReceiveStream, length: int, send: Send) -> None:
-    while length:
-        piece = await source.receive(min(PIECE, length))
-        length -= len(piece)
-        await send(piece)
-
-
-async def _copy_chunks(source: BufferedByteReceiveStream, send: Send) -> None:
-    async def send_chunk(piece: bytes) -> None:
-        await send(b"%x\r\n%b\r\n" % (len(piece), piece))
-
-    while True:
-        match = _CHUNK.fullmatch(await _line(source))
-        if match is None:
-            raise ProxyRefusal(400, "A chunk is malformed.")
-        size = int(match[1], 16)
-        if not size:
-            break
-        await _copy(source, size, send_chunk)
-        if await source.receive_exactly(2) != b"\r\n":
-            raise ProxyRefusal(400, "A chunk is not as long as it says.")
-    for _ in range(_HEADERS):
-        if not await _line(source):
-            return await send(b"0\r\n\r\n")
-    raise ProxyRefusal(400, "There are too many trailers.")
-
-
-async def _line(source: BufferedByteReceiveStream) -> bytes:
-    try:
-        return await source.receive_until(b"\r\n", _LINE_LIMIT)
-    except anyio.DelimiterNotFound:
-        raise ProxyRefusal(400, "A line of a chunked body is too long.") from None

@@ -47,23 +47,20 @@ COMMAND = (sys.executable, "-P", "-m", __name__)  # `-P`: nothing is imported fr
 
 
 def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> EngineReport:
+    again = f"install it again: {install_command('local')}"
     try:
         run = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         fix = "check the graphics driver (nvidia-smi, rocminfo, vulkaninfo)"
         return EngineReport(problem=f"the engine did not answer within {seconds:.0f} seconds", fix=fix)
     except OSError as error:
-        return EngineReport(
-            problem=f"the engine could not be asked: {error}", fix=f"install it again: {install_command('local')}"
-        )
+        return EngineReport(problem=f"the engine could not be asked: {error}", fix=again)
     try:
         return decode_json(run.stdout.strip().rpartition(b"\n")[2], EngineReport)
     except ValueError:
         lines = run.stderr.decode("utf-8", "replace").strip().splitlines()
         why = f"it ended with status {run.returncode}" + (f": {lines[-1][:300]}" if lines else "")
-        return EngineReport(
-            problem=f"the engine does not start: {why}", fix=f"install it again: {install_command('local')}"
-        )
+        return EngineReport(problem=f"the engine does not start: {why}", fix=again)
 
 
 def report() -> EngineReport:

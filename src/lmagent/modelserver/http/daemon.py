@@ -141,11 +141,8 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
         if state is not None and state.owner.pid == process.pid:
             return state
         if process.poll() is not None:
-            said = log.read_text("utf-8", "replace").strip().removeprefix("lmagent: ")
-            if said:
-                raise ServerError(said[-2000:])
-            fix = "lmagent server start --foreground shows why; a full disk leaves no room for its words"
-            raise ServerError(f"the server ended with status {process.returncode} and said nothing", fix=fix)
+            printed = log.read_text("utf-8", "replace").strip().removeprefix("lmagent: ")
+            raise ServerError(printed[-2000:] or f"the server ended with status {process.returncode}")
         time.sleep(0.05)
     process.terminate()
     raise ServerError(f"the server did not come up within {START:.0f} s", fix=f"see {log}")

@@ -1,7 +1,7 @@
 """Enforce: `tool_choice` "required", a named tool and allowed tools, by a schema that the engine cannot leave.
 
 The engine lets "required" talk without end before it calls, and takes a named choice for "auto". So the request asks
-for one JSON object (a list of them, if several calls are allowed), and `CallReader` gives it back as calls:
+for one JSON object (a list of them, if several calls are allowed), and `calls_in` gives it back as calls:
 
     {"name": "read", "arguments": {"path": "a.py"}}
 
@@ -23,6 +23,7 @@ from lmagent.providers import jsontext
 
 MOST_CALLS = 8  # calls in one reply where several are allowed; without a limit a weak model would not stop
 _DECODER = json.JSONDecoder()
+_REFERENCE = b'"$ref":"#'  # the beginning of a reference, as `jsontext` writes it
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -102,11 +103,11 @@ def calls_schema(functions: Sequence[Mapping[str, Any]], *, many: bool = False) 
         if not parameters.get("properties") and "$ref" not in parameters and "anyOf" not in parameters:
             parameters = parameters if parameters.get("additionalProperties") else {**parameters, **_NO_ARGUMENTS}
         arguments = closed(parameters, strict=function.get("strict") is True)
-        if _refers(arguments):
+        if _REFERENCE in (text := jsontext.dumps(arguments)):
             # References begin at the root, which is ours: the schema moves, whole, to a place of its own there.
-            place = f"tool{number}"
-            shared[place] = _moved(arguments, f"#/$defs/{place}")
-            arguments = {"$ref": f"#/$defs/{place}"}
+            place = f"#/$defs/tool{number}"
+            shared[f"tool{number}"] = jsontext.loads(text.replace(_REFERENCE, f'"$ref":"{place}'.encode()))
+            arguments = {"$ref": place}
         properties = {"name": {"const": function["name"]}, "arguments": arguments}
         required = ["name", "arguments"]
         calls.append({"type": "object", "properties": properties, "required": required, "additionalProperties": False})
@@ -136,44 +137,19 @@ def closed(schema: Any, *, strict: bool = False) -> Any:
     return fields
 
 
-def _refers(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        fields = cast("dict[str, Any]", schema)
-        return isinstance(fields.get("$ref"), str) or any(map(_refers, fields.values()))
-    return isinstance(schema, list) and any(map(_refers, cast("list[Any]", schema)))
-
-
-def _moved(schema: Any, place: str) -> Any:
-    if isinstance(schema, list):
-        return [_moved(item, place) for item in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    moved = {name: _moved(value, place) for name, value in cast("dict[str, Any]", schema).items()}
-    if isinstance(ref := moved.get("$ref"), str) and ref.startswith("#"):
-        moved["$ref"] = place + ref[1:]
-    return moved
-
-
 def _wrong(what: str) -> BadRequest:
     return BadRequest(f"'tool_choice' is {what}", param="tool_choice", code="invalid_tool_choice")
 
 
-class CallReader:
-    """A reader of the calls in one reply; `text` has all of it, for a reply that is no call after all."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._at = 0
-
-    def feed(self, text: str) -> list[ToolCall]:
-        """Return the calls that end in this piece of text."""
-        self.text += text
-        calls: list[ToolCall] = []
-        while "}" in text:
-            begin = len(self.text) - len(self.text[self._at :].lstrip(" \t\r\n[,"))
-            try:
-                value, self._at = _DECODER.raw_decode(self.text, begin)
-                calls.append(ToolCall(f"call_{new_id()}", value["name"], jsontext.dumps(value["arguments"]).decode()))
-            except (ValueError, TypeError, KeyError, RecursionError):  # not yet at its end, or no call
-                break
-        return calls
+def calls_in(text: str) -> list[ToolCall]:
+    """Return the whole calls in a reply whose form was enforced."""
+    calls: list[ToolCall] = []
+    rest = text
+    while rest := rest.lstrip(" \t\r\n[,"):
+        try:
+            value, end = _DECODER.raw_decode(rest)
+            calls.append(ToolCall(f"call_{new_id()}", value["name"], jsontext.dumps(value["arguments"]).decode()))
+        except (ValueError, TypeError, KeyError, RecursionError):  # its end was cut off, or it is no call
+            break
+        rest = rest[end:]
+    return calls

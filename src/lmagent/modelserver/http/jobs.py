@@ -12,8 +12,8 @@ import os.path
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
 from lmagent.modelserver.errors import BadRequest, refused
 from lmagent.modelserver.http.bodies import RelayRequest
-from lmagent.modelserver.http.enforce import CallReader, RequiredCalls, allowed_only, choice_of, enforced
+from lmagent.modelserver.http.enforce import RequiredCalls, allowed_only, calls_in, choice_of, enforced
 from lmagent.modelserver.http.upstream import Upstream
 from lmagent.modelserver.spec import ModelServerError, RunningModel
 from lmagent.providers import jsontext
@@ -86,22 +86,20 @@ class RelayJob(Struct, frozen=True):
         text, finish = message.get("content"), str(choice.get("finish_reason") or "stop")
         if not isinstance(text, str) or not text or message.get("tool_calls"):
             return choice
-        reply = parsed(text, self.tools, finish) if self.tools else self._enforced(ParsedReply(text, finish=finish))
+        reply = self.read(text, finish, self.tools)
         return {**choice, "message": {**message, **reply.message()}, "finish_reason": reply.finish}
 
-    def _enforced(self, reply: ParsedReply) -> ParsedReply:
-        """Turn enforced JSON into calls; half a call is not shown, and a reply without calls stays text."""
-        if calls := tuple(CallReader().feed(reply.content)):
-            return replace(
-                reply, content="", calls=calls, finish="tool_calls" if reply.finish == "stop" else reply.finish
-            )
-        return replace(reply, content="") if reply.finish == "length" else reply
+    def read(self, text: str, finish: str, tools: Sequence[ToolSpec]) -> ParsedReply:
+        """Find the calls in a whole text; half a call is not shown, and an enforced reply without calls stays text."""
+        if self.choice is None:
+            return parsed(text, tools, finish)
+        if calls := tuple(calls_in(text)):
+            return ParsedReply("", "", calls, "tool_calls" if finish == "stop" else finish)
+        return ParsedReply("" if finish == "length" else text, finish=finish)
 
     def changed_stream(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Return the client's events for the engine's; the same bytes if nothing has to be changed."""
-        if self.choice is not None:
-            return _changed(pieces, _EnforcedCalls())
-        return _changed(pieces, _TextCalls(self.tools)) if self.tools else pieces
+        return _changed(pieces, _StreamedCalls(self)) if self.choice is not None or self.tools else pieces
 
     async def again(self, upstream: Upstream, running: RunningModel) -> ParsedReply:
         """Write a reply again that the engine could not parse."""
@@ -133,9 +131,7 @@ class RelayJob(Struct, frozen=True):
         finish = "length" if written.get("stop_type") == "limit" else "stop"
         read, count = int(written.get("tokens_evaluated") or 0), int(written.get("tokens_predicted") or 0)
         usage = {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
-        if self.choice is not None:
-            return self._enforced(ParsedReply(text, finish=finish, usage=usage))
-        return replace(parsed(text, tool_specs(body), finish), usage=usage)
+        return replace(self.read(text, finish, tool_specs(body)), usage=usage)
 
 
 def job_for(asked: RelayRequest, running: RunningModel) -> RelayJob:
@@ -201,74 +197,53 @@ def _without_end(shown: str, plain: str) -> str:
     return shown
 
 
-class _Change(Protocol):
-    def __call__(self, index: int, delta: dict[str, Any], finish: str | None) -> str | None:
-        """Change the delta of a choice; return its finish reason."""
-        ...
-
-
-async def _changed(pieces: AsyncIterator[bytes], change: _Change) -> AsyncIterator[bytes]:
+async def _changed(pieces: AsyncIterator[bytes], calls: _StreamedCalls) -> AsyncIterator[bytes]:
     """Yield a stream whose choices were changed; an error of the engine is left as it is."""
     reader = SseReader()
     async for piece in pieces:
         for payload in reader.feed(piece):
             chunk = {} if payload.strip() == b"[DONE]" else cast("dict[str, Any]", jsontext.loads(payload))
-            choices = list(_changed_choices(chunk.get("choices") or (), change))
+            choices = [changed for choice in chunk.get("choices") or () if (changed := calls.change(choice))]
             if not chunk.get("choices"):
                 yield b"data: " + payload + b"\n\n"
             elif choices:
                 yield _event({**chunk, "choices": choices})
 
 
-def _changed_choices(choices: Iterable[dict[str, Any]], change: _Change) -> Iterable[dict[str, Any]]:
-    for choice in choices:
-        delta: dict[str, Any] = dict(choice.get("delta") or {})
-        finish = change(int(choice.get("index") or 0), delta, choice.get("finish_reason"))
-        if delta or finish is not None:
-            yield {**choice, "delta": delta, "finish_reason": finish}
+class _StreamedCalls:
+    """Turns calls in the text of a stream into calls, at the end of each choice."""
 
-
-class _EnforcedCalls:
-    """Turns enforced JSON into calls, each as soon as it is complete."""
-
-    def __init__(self) -> None:
-        self._readers: dict[int, CallReader] = {}
-        self._counts: dict[int, int] = {}
-
-    def __call__(self, index: int, delta: dict[str, Any], finish: str | None) -> str | None:
-        reader, count = self._readers.setdefault(index, CallReader()), self._counts.get(index, 0)
-        text = delta.pop("content", None)
-        if isinstance(text, str) and (calls := reader.feed(text)):
-            delta["tool_calls"] = [{"index": count + at, **call} for at, call in enumerate(call_fields(calls))]
-            count = self._counts[index] = count + len(calls)
-        if finish not in (None, "length") and not count and reader.text.strip():
-            delta["content"] = reader.text  # the engine kept to nothing: better shown than lost
-        elif isinstance(text, str) or delta.get("role"):
-            delta.setdefault("content", None)  # a sign of life while a call is written
-        return "tool_calls" if finish == "stop" and count else finish
-
-
-class _TextCalls:
-    """Turns calls in the text into calls."""
-
-    def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        self._tools = tools
+    def __init__(self, job: RelayJob) -> None:
+        self._job = job
         self._parsers: dict[int, TextCallParser] = {}
         self._texts: dict[int, str] = {}
 
-    def __call__(self, index: int, delta: dict[str, Any], finish: str | None) -> str | None:
+    def change(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the choice for the client; None if nothing of it is shown yet."""
+        index, finish = int(choice.get("index") or 0), choice.get("finish_reason")
+        delta: dict[str, Any] = dict(choice.get("delta") or {})
         if isinstance(text := delta.pop("content", None), str):
-            parser = self._parsers.setdefault(index, TextCallParser(self._tools))
             self._texts[index] = self._texts.get(index, "") + text
-            if (shown := parser.feed(text)) or delta.get("role"):
+            if self._job.choice is not None:
+                delta["content"] = None  # a sign of life while a call is written
+            elif (shown := self._parser(index).feed(text)) or delta.get("role"):
                 delta["content"] = shown
-        if finish is None or index not in self._parsers:
-            return finish
-        parser = self._parsers.pop(index)
-        parser.finish()
-        reply = parsed(self._texts.pop(index), self._tools, finish)
-        if parser.rest:
-            delta["content"] = delta.get("content", "") + parser.rest
+        if finish is not None and index in self._texts:
+            finish = self._ended(index, delta, finish)
+        return {**choice, "delta": delta, "finish_reason": finish} if delta or finish is not None else None
+
+    def _parser(self, index: int) -> TextCallParser:
+        return self._parsers.setdefault(index, TextCallParser(self._job.tools))
+
+    def _ended(self, index: int, delta: dict[str, Any], finish: str) -> str:
+        """Complete the last delta of a choice; return its finish reason."""
+        reply = self._job.read(self._texts.pop(index), finish, self._job.tools)
+        rest = reply.content
+        if self._job.choice is None:
+            (parser := self._parser(index)).finish()
+            rest = parser.rest
+        if rest:
+            delta["content"] = (delta.get("content") or "") + rest
         if reply.thinking:
             delta["reasoning_content"] = reply.thinking
         if reply.calls:

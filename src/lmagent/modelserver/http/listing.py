@@ -63,20 +63,14 @@ def capabilities(status: ModelStatus) -> list[str]:
 
 def running_fields(status: ModelStatus) -> dict[str, Any]:
     """Return an item of `GET /api/ps`."""
+    entry = status.entry
+    same = ("state", "pid", "memory", "active", "waiting", "requests", "crashes")
     return {
-        "name": status.entry.name,
-        "state": status.state,
-        "engine": status.entry.engine,
-        "source": status.entry.source,
-        "context": status.entry.settings.context or DEFAULT_CONTEXT,
-        "pid": status.pid,
-        "memory": status.memory,
-        "active": status.active,
-        "waiting": status.waiting,
-        "requests": status.requests,
-        "crashes": status.crashes,
+        **{name: getattr(entry, name) for name in ("name", "engine", "source")},
+        **{name: getattr(status, name) for name in same},
+        "context": entry.settings.context or DEFAULT_CONTEXT,
         "idle_s": round(status.idle_s, 1),
         "loaded_s": round(status.loaded_s, 2),
-        "ttl": status.entry.settings.ttl,
-        "reason": status.entry.broken or status.reason,
+        "ttl": entry.settings.ttl,
+        "reason": entry.broken or status.reason,
     }

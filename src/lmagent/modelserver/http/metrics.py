@@ -10,11 +10,10 @@ from typing import Any
 
 from lmagent.modelserver.spec import ModelStatus
 
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
 _WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
-_EVICTED = ": unloading, it makes room"  # the end of the pool's line about a model that makes room for another
 
 
 class Metrics:
@@ -25,19 +24,12 @@ class Metrics:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
         self._seconds: Counter[str] = Counter()
-        self._evictions = 0
-        self._loads: Counter[str] = Counter()
-        self._loaded: dict[str, int] = {}
-        self._known: set[str] = set()
         self.recovered = 0
         self.enforced = 0
         self.hung_up = 0
 
     def request(self, model: str, route: str, status: int, seconds: float) -> None:
-        """Count a request that ended; names that no model has, as clients make them up, are counted together."""
-        if status < 400:
-            self._known.add(model)  # it answered, so there is one of that name
-        model = model if model in self._known else ""
+        """Count a request that ended; `model` is empty for all names that no model has, as clients make them up."""
         self._requests[model, route, status] += 1
         self._seconds[model] += seconds  # type: ignore[assignment]  # a counter adds fractions as well
 
@@ -47,22 +39,8 @@ class Metrics:
             if found := pattern.findall(told):
                 self._tokens[model, kind] += max(map(int, found))
 
-    def event(self, line: str) -> None:
-        """Count a line of the pool's."""
-        self._evictions += _EVICTED in line
-
-    def seen(self, statuses: Sequence[ModelStatus]) -> None:
-        """Count loads: processes that were not there the last time."""
-        for status in statuses:
-            name = status.entry.name
-            self._known.add(name)
-            if status.pid and self._loaded.get(name) != status.pid and status.state in ("ready", "sleeping"):
-                self._loads[name] += 1
-                self._loaded[name] = status.pid
-
-    def summary(self, statuses: Sequence[ModelStatus]) -> dict[str, Any]:
+    def summary(self, statuses: Sequence[ModelStatus], evictions: int) -> dict[str, Any]:
         """Return the counts for `lmagent server stats`."""
-        self.seen(statuses)
         return {
             "uptime_s": round(time.time() - self.started, 1),
             "requests": sum(self._requests.values()),
@@ -71,8 +49,8 @@ class Metrics:
             "waiting": sum(status.waiting for status in statuses),
             "prompt_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "prompt"),
             "completion_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "completion"),
-            "loads": sum(self._loads.values()),
-            "evictions": self._evictions,
+            "loads": sum(status.loads for status in statuses),
+            "evictions": evictions,
             "crashes": sum(status.crashes for status in statuses),
             "memory": sum(status.memory for status in statuses),
             "enforced": self.enforced,
@@ -80,9 +58,8 @@ class Metrics:
             "hung_up": self.hung_up,
         }
 
-    def text(self, statuses: Sequence[ModelStatus]) -> bytes:
+    def text(self, statuses: Sequence[ModelStatus], evictions: int) -> bytes:
         """Return all counts for Prometheus."""
-        self.seen(statuses)
         errors: Counter[str] = Counter()
         for (model, _, status), count in self._requests.items():
             errors[model] += count if status >= 400 else 0
@@ -98,8 +75,8 @@ class Metrics:
             ("errors_total", "Requests that were answered with an error.", _by_model(errors)),
             ("request_seconds_total", "Seconds that requests took, all together.", _by_model(self._seconds)),
             ("tokens_total", "Tokens as the engines count them.", tokens),
-            ("loads_total", "Loads that were seen.", _by_model(self._loads)),
-            ("evictions_total", "Models that made room for others.", {(): self._evictions}),
+            ("loads_total", "Loads that went well.", of("loads")),
+            ("evictions_total", "Models that made room for others.", {(): evictions}),
             ("enforced_total", "Replies whose form was enforced by the router.", {(): self.enforced}),
             ("recovered_total", "Replies that the engine could not parse and the router did.", {(): self.recovered}),
             ("hung_up_total", "Clients that went away before their answer was complete.", {(): self.hung_up}),

@@ -66,7 +66,8 @@ class Relay:
         finally:
             self._exchanges.discard(exchange)
             self._over.set()
-        self.metrics.request(asked.model, asked.route, status, time.monotonic() - started)
+        known = status < 400 or any(one.entry.name == asked.model for one in self.pool.statuses())
+        self.metrics.request(asked.model if known else "", asked.route, status, time.monotonic() - started)
 
     def end_all(self, why: ModelServerError) -> None:
         for exchange in self._exchanges:

@@ -6,13 +6,12 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
-from urllib.parse import parse_qs
 
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lmagent import __version__
@@ -25,7 +24,7 @@ from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
 from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.library.library import Library
-from lmagent.modelserver.pool.journal import Journal, follow_file, last_lines
+from lmagent.modelserver.pool.journal import follow_file, last_lines
 from lmagent.modelserver.pool.pool import WorkerPool
 from lmagent.modelserver.spec import ModelServerError, ModelStatus
 from lmagent.providers import jsontext
@@ -78,7 +77,6 @@ class Router:
         self, catalogue: Library, pool: WorkerPool, rules: AccessRules | None = None, *, keep_alive: float = KEEP_ALIVE
     ) -> None:
         self.metrics = meter.Metrics()
-        self.journal = Journal()
         self.relay = Relay(pool, self.metrics, keep_alive=keep_alive)
         self._left = anyio.Event()
         self._catalogue = catalogue
@@ -97,7 +95,7 @@ class Router:
             Route("/api/load", self._load, methods=["POST"]),
             Route("/api/unload", self._unload, methods=["POST"]),
             Route("/api/stats", self._stats),
-            Route("/api/logs", _Logs(self)),
+            Route("/api/logs", self._logs),
             Route("/", self._front),
         ]
         handlers: Any = {HTTPException: _http_error, LmagentError: _told, Exception: _told}
@@ -108,37 +106,23 @@ class Router:
     def leaving(self) -> bool:
         return self._left.is_set()
 
-    async def left(self) -> None:
-        await self._left.wait()
-
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[Router]:
-        """Note the pool's events while the block runs; then close the connections."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._listen)
-            try:
-                yield self
-            finally:
-                group.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await self.relay.aclose()
+        """Close the connections to the engines after the block."""
+        try:
+            yield self
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.relay.aclose()
 
     async def farewell(self, seconds: float) -> None:
         """Refuse new requests, wait that long for running ones, then end them."""
         self._left.set()
-        self.journal.say(time.time(), "stopping")
+        self._pool.journal.say(time.time(), "stopping")
+        self._pool.journal.end()
         with anyio.move_on_after(seconds):
             await self.relay.idle()
         self.relay.end_all(LEAVING)
-
-    def log(self, name: str) -> Any:
-        return self._pool.log(self._catalogue.find(name).name)
-
-    async def _listen(self) -> None:
-        async for line in self._pool.events():
-            self.journal.add(line)
-            self.metrics.event(line)
-            self.metrics.seen(self._pool.statuses())
 
     def _status(self, name: str) -> ModelStatus:
         entry = self._catalogue.find(name)
@@ -163,7 +147,8 @@ class Router:
         return _json({"name": "lmagent model server", "version": __version__, "api": "/v1"})
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self.metrics.text(self._pool.statuses()), media_type=meter.CONTENT_TYPE.decode())
+        text = self.metrics.text(self._pool.statuses(), self._pool.evictions)
+        return Response(text, media_type=meter.CONTENT_TYPE)
 
     async def _ps(self, request: Request) -> Response:
         statuses = self._pool.statuses()
@@ -172,7 +157,7 @@ class Router:
     async def _stats(self, request: Request) -> Response:
         statuses = self._pool.statuses()
         known = [running_fields(status) for status in statuses]
-        return _json({"version": __version__, **self.metrics.summary(statuses), "models": known})
+        return _json({"version": __version__, **self.metrics.summary(statuses, self._pool.evictions), "models": known})
 
     async def _load(self, request: Request) -> Response:
         name = await self._named(request)
@@ -206,46 +191,15 @@ class Router:
             body = jsontext.dumps(fields)
         return Response(body, code, media_type="application/json")
 
-
-class _Logs:
-    """The route `GET /api/logs?model=NAME&follow=1`: lines of a worker or of the server, as events."""
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = parse_qs(scope["query_string"].decode("latin-1"))
-        name, follow = asked.get("model", [""])[0], asked.get("follow", ["0"])[0] not in ("0", "false", "")
-        reply = ClientReply(send)
-        try:
-            path = self._router.log(name) if name else None
-        except LmagentError as error:
-            await reply.fail(error)
-            return
-        if not follow:
-            lines = self._router.journal.lines() if path is None else last_lines(path)
-            await reply.whole(200, jsontext.dumps({"lines": lines}))
-            return
-        await reply.open()
-        async with anyio.create_task_group() as group:
-            group.start_soon(_until_hung_up, receive, group.cancel_scope)
-            group.start_soon(self._until_leaving, group.cancel_scope)
-            async with contextlib.aclosing(
-                self._router.journal.follow() if path is None else follow_file(path)
-            ) as told:
-                async for line in told:
-                    await reply.write(b"data: " + jsontext.dumps({"line": line}) + b"\n\n")
-        await reply.end()
-
-    async def _until_leaving(self, scope: anyio.CancelScope) -> None:
-        await self._router.left()
-        scope.cancel()
-
-
-async def _until_hung_up(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
+    async def _logs(self, request: Request) -> Response:
+        """Return the lines of a worker or, without `model`, of the server; with `follow=1` as events."""
+        asked, journal = request.query_params, self._pool.journal
+        path = self._pool.log(self._catalogue.find(asked["model"]).name) if asked.get("model") else None
+        if asked.get("follow", "0") in ("0", "false", ""):
+            return _json({"lines": journal.lines() if path is None else last_lines(path)})
+        lines = journal.follow() if path is None else follow_file(path, self._left.is_set)
+        events = (b"data: " + jsontext.dumps({"line": line}) + b"\n\n" async for line in lines)
+        return StreamingResponse(events, headers={"cache-control": "no-cache"}, media_type="text/event-stream")
 
 
 def _is_shown(status: ModelStatus) -> bool:

@@ -13,9 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.config.paths import home_dir
 from lmagent.core.decoding import decode_json
+from lmagent.modelserver.library.facts import GgufFacts
+from lmagent.modelserver.library.names import short_name
+from lmagent.modelserver.spec import Engine
 
 MODEL = "application/vnd.ollama.image.model"
 PROJECTOR = "application/vnd.ollama.image.projector"
@@ -29,13 +33,21 @@ MAX_FILES = 20_000
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
-class OllamaModel(Struct, frozen=True):
-    name: str  # `MODEL` or `MODEL:TAG`
-    path: Path  # the model's blob
-    projector: Path | None = None  # the projector's blob, for a model that sees
-    context: int = 0  # tokens of the window that its parameters ask for; 0 if they do not
-    template: bool = False  # whether it has a template of Ollama's own kind (Go), which no other engine reads
+class FoundModel(Struct, frozen=True):
+    """A file or folder that may be a model."""
+
+    stem: str  # what its file is called; of Ollama's, `MODEL` or `MODEL:TAG`
+    name: str
+    path: Path  # the file, or the folder
+    source: str  # "library", "lmstudio" or "ollama"
+    engine: Engine = "llama"  # what runs it
+    facts: GgufFacts | None = None  # what its header says
     problem: str = ""  # why it cannot be used; empty if nothing speaks against it
+    fix: str = ""  # what to do about that
+    projector: Path | None = None  # the projector that belongs to it
+    context: int = 0  # tokens of the window that Ollama's parameters ask for; 0 if they do not
+    note: str = ""  # something to know about it
+    template: bool = False  # whether it has a template of Ollama's own kind (Go), which no other engine reads
 
 
 class _Layer(Struct):
@@ -75,7 +87,7 @@ def ollama_folder(env: Mapping[str, str]) -> Path | None:
     return folder if os.path.isdir(folder / "manifests") else None
 
 
-def ollama_models(folder: Path) -> Iterator[OllamaModel]:
+def ollama_models(folder: Path) -> Iterator[FoundModel]:
     """Yield Ollama's models by name; `problem` says why one cannot be used."""
     for manifest in sorted(walk(folder / "manifests")):
         parts = manifest.relative_to(folder / "manifests").parts
@@ -86,33 +98,28 @@ def ollama_models(folder: Path) -> Iterator[OllamaModel]:
         yield _ollama_model(folder, manifest, name)
 
 
-def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
+def _ollama_model(folder: Path, manifest: Path, name: str) -> FoundModel:
+    found = FoundModel(name, short_name(name), manifest, "ollama")
     try:
         if manifest.stat().st_size > MAX_MANIFEST:
             raise ValueError("it is too large")
         layers = decode_json(manifest.read_bytes(), _Manifest).layers
     except (OSError, ValueError, RecursionError) as error:
-        return OllamaModel(name, manifest, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
+        return replace(found, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
     by_kind = {layer.mediaType: layer for layer in reversed(layers)}
     if MODEL not in by_kind:
-        return OllamaModel(name, manifest, problem=f"{name} has no GGUF; only Ollama itself runs it")
+        return replace(found, problem=f"{name} has no GGUF; only Ollama itself runs it")
     blobs = {kind: _blob(folder, layer) for kind, layer in by_kind.items()}
     path, size = blobs[MODEL], by_kind[MODEL].size
-    if path is None or not os.path.isfile(path):
-        problem = f"the blob of {name} is not in {folder / 'blobs'}: fetch it again with ollama pull {name}"
-        return OllamaModel(name, path or manifest, problem=problem)
-    problem, there = "", path.stat().st_size
-    if size and there != size:
-        problem = f"the blob of {name} has {there:,} bytes of {size:,}: fetch it again with ollama pull {name}"
+    there = path.stat().st_size if path is not None and os.path.isfile(path) else 0
+    if path is None or not there or (size and there != size):
+        what = f"is missing or cut off ({there:,} of {size:,} bytes)"
+        problem = f"the blob of {name} {what}: fetch it again with ollama pull {name}"
+        return replace(found, path=path or manifest, problem=problem)
     projector = blobs.get(PROJECTOR)
-    return OllamaModel(
-        name,
-        path,
-        projector if projector is not None and os.path.isfile(projector) else None,
-        _context(blobs.get(PARAMS)),
-        TEMPLATE in by_kind,
-        problem,
-    )
+    projector = projector if projector is not None and os.path.isfile(projector) else None
+    context = _context(blobs.get(PARAMS))
+    return replace(found, path=path, projector=projector, context=context, template=TEMPLATE in by_kind)
 
 
 def _blob(folder: Path, layer: _Layer) -> Path | None:

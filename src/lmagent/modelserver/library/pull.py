@@ -79,24 +79,16 @@ def choose(repo: str, files: Sequence[HubFile], variant: str) -> ModelChoice:
     hits = _matching(variants, variant) if variant else variants
     if not hits:
         raise _error(f"{repo} has no {variant!r}", variants)
-    if len(hits) > 1:
-        best = min(_rank(hit) for hit in hits)
-        ranked = [hit for hit in hits if _rank(hit) == best]
-        if len(ranked) > 1 or (variant and not _is_family(hits, variant)):
-            raise _error(f"several models of {repo} fit" + (f" {variant!r}" if variant else ""), ranked)
-        hits = ranked
-    chosen = hits[0]
+    best = min(_rank(hit) for hit in hits)
+    chosen, *more = [hit for hit in hits if _rank(hit) == best]
+    if more:
+        raise _error(f"several models of {repo} fit" + (f" {variant!r}" if variant else ""), [chosen, *more])
     numbers = [split_of(Path(file.name))[1] for file in chosen.files]
     count = split_of(Path(chosen.files[0].name))[2]
     if numbers != list(range(1, count + 1)):
         text = f"{repo} has only {len(numbers)} of the {count} parts of {chosen.name}"
         raise ModelServerError(text, status=502, code="model_broken", fix="choose another quantisation")
     return ModelChoice(chosen, tuple(item for item in variants if item != chosen), tuple(projectors))
-
-
-def _is_family(hits: Sequence[Variant], variant: str) -> bool:
-    """Tell whether a family of quantisations was asked for (`q4`), of which the best may be taken."""
-    return len({hit.quant for hit in hits}) > 1 and all(variant.lower() in hit.quant.lower() for hit in hits)
 
 
 def _matching(variants: Sequence[Variant], asked: str) -> list[Variant]:

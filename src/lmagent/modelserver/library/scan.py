@@ -11,27 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.modelserver.library.facts import GgufFacts, parts_of, read_facts, split_of
-from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder, ollama_models, walk
+from lmagent.modelserver.library.foreign import FoundModel, lmstudio_folders, ollama_folder, ollama_models, walk
 from lmagent.modelserver.library.names import short_name
-from lmagent.modelserver.spec import Engine, ModelServerError
+from lmagent.modelserver.spec import ModelServerError
 
 Stamp = tuple[str, int, int]  # A file as it was: path, bytes, nanoseconds of its last change
-
-
-class FoundModel(Struct, frozen=True):
-    """A file or folder that may be a model."""
-
-    stem: str  # what its file is called
-    name: str
-    path: Path  # the file, or the folder
-    source: str  # "library", "lmstudio" or "ollama"
-    engine: Engine = "llama"  # what runs it
-    facts: GgufFacts | None = None  # what its header says
-    problem: str = ""  # why it cannot be used
-    fix: str = ""  # what to do about that
-    projector: Path | None = None  # the projector that belongs to it
-    context: int = 0  # tokens of the window that Ollama's parameters ask for; 0 if they do not
-    note: str = ""  # something to know about it
 
 
 class DiskSnapshot(Struct, frozen=True):
@@ -95,9 +79,7 @@ class ModelScanner:
     def _ollama(self, folder: Path) -> list[FoundModel]:
         found: list[FoundModel] = []
         for model in ollama_models(folder):
-            item = FoundModel(model.name, short_name(model.name), model.path, "ollama", problem=model.problem)
-            if not model.problem:
-                item = self._read(replace(item, projector=model.projector, context=model.context))
+            item = model if model.problem else self._read(model)
             if model.template and item.facts is not None and not item.facts.template:
                 note = "its template is of Ollama's own kind; the engine takes ChatML unless settings name a template"
                 item = replace(item, note=note)

@@ -51,14 +51,14 @@ class PoolSnapshot(Struct, frozen=True):
     queue: Sequence[Want] = ()  # those who wait, by ticket
 
 
-class PoolDecision(Struct, frozen=True):
+class PoolDecision(Struct):
     """The changes to make, all at once."""
 
-    grants: tuple[int, ...] = ()  # tickets of requests that run now
-    wakes: tuple[str, ...] = ()  # models that sleep and were granted; they take their whole memory again
-    starts: tuple[str, ...] = ()  # models to load
-    evictions: tuple[str, ...] = ()  # models to end; they are idle
-    refusals: tuple[int, ...] = ()  # tickets of requests whose model can never fit
+    grants: list[int] = []  # tickets of requests that run now
+    wakes: list[str] = []  # models that sleep and were granted; they take their whole memory again
+    starts: list[str] = []  # models to load
+    evictions: list[str] = []  # models to end; they are idle
+    refusals: list[int] = []  # tickets of requests whose model can never fit
 
 
 def decide(snapshot: PoolSnapshot) -> PoolDecision:
@@ -68,20 +68,14 @@ def decide(snapshot: PoolSnapshot) -> PoolDecision:
             plan.grant(resident.name)
     for want in snapshot.queue:
         plan.consider(want)
-    return PoolDecision(
-        tuple(plan.grants), tuple(plan.wakes), tuple(plan.starts), tuple(plan.evictions), tuple(plan.refusals)
-    )
+    return plan.decision
 
 
 class _PoolPlan:
     """A decision in the making."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
-        self.grants: list[int] = []
-        self.wakes: list[str] = []
-        self.starts: list[str] = []
-        self.evictions: list[str] = []
-        self.refusals: list[int] = []
+        self.decision = PoolDecision()
         self._budget = snapshot.budget
         self._queue = snapshot.queue
         self._residents = {resident.name: resident for resident in snapshot.residents}
@@ -96,13 +90,13 @@ class _PoolPlan:
         tickets = [want.ticket for want in self._queue if want.name == name]
         if tickets:
             self._served.add(name)
-            self.grants += tickets
+            self.decision.grants += tickets
 
     def consider(self, want: Want) -> None:
         """Decide about one request; those before it in the queue were considered."""
         name = want.name
         resident = self._residents.get(name)
-        if name in self._served or name in self.starts or name in self._closed:
+        if name in self._served or name in self.decision.starts or name in self._closed:
             return
         if resident is not None and resident.phase == "ready":
             self.grant(name)
@@ -110,7 +104,7 @@ class _PoolPlan:
             # One that has grown beyond the budget while it was alone may have it alone again.
             self._make(want, max(0, min(resident.needed, self._budget) - resident.memory))
         elif resident is None and want.needed > self._budget:
-            self.refusals.append(want.ticket)
+            self.decision.refusals.append(want.ticket)
         elif resident is None and not want.held:
             self._make(want, want.needed)
 
@@ -128,10 +122,10 @@ class _PoolPlan:
     def _begin(self, name: str, needed: int) -> None:
         self._free -= needed
         if name in self._residents:
-            self.wakes.append(name)
+            self.decision.wakes.append(name)
             self.grant(name)
         else:
-            self.starts.append(name)
+            self.decision.starts.append(name)
 
     def _block(self, name: str, needed: int) -> None:
         """Let the request wait, and choose the models that go for it."""
@@ -139,7 +133,7 @@ class _PoolPlan:
         victims = self._victims(name, needed - self._free - coming)
         self._later = self._free + coming + sum(victim.memory for victim in victims) - needed
         self._closed |= {victim.name for victim in victims}
-        self.evictions += [victim.name for victim in victims if self._idle(victim)]
+        self.decision.evictions += [victim.name for victim in victims if self._idle(victim)]
 
     def _victims(self, name: str, missing: int) -> list[ResidentModel]:
         """Return the least recently used models that free the missing bytes; all candidates if they are not enough."""

@@ -49,7 +49,7 @@ def loaded(health: Health) -> Health:
 
 def lifted(health: Health) -> Health:
     """Return the health after the user asked for another try at once."""
-    return replace(health, crashes=(), start_at=0.0, failures=0, refuse_until=0.0, quarantined_until=0.0)
+    return Health(total=health.total)
 
 
 def quarantined(health: Health, now: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import anyio
@@ -26,7 +26,7 @@ class Journal:
         for follower in tuple(self._followers):
             try:
                 follower.send_nowait(line)
-            except (anyio.WouldBlock, anyio.BrokenResourceError):
+            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 continue
 
     def say(self, now: float, text: str) -> None:
@@ -36,8 +36,13 @@ class Journal:
     def lines(self) -> list[str]:
         return list(self._lines)
 
+    def end(self) -> None:
+        """End what followers read."""
+        for follower in self._followers:
+            follower.close()
+
     async def follow(self) -> AsyncGenerator[str]:
-        """Yield the lines that are kept and all that come, without end."""
+        """Yield the lines that are kept and all that come, until `end`."""
         sender, receiver = anyio.create_memory_object_stream[str](KEPT)
         kept = self.lines()
         self._followers.add(sender)
@@ -58,11 +63,11 @@ def last_lines(path: Path) -> list[str]:
     return [line for line in lines[bool(begin) :] if line or len(lines) > 1]
 
 
-async def follow_file(path: Path) -> AsyncGenerator[str]:
-    """Yield the end of a file and all lines added to it, also after its rotation, without end."""
+async def follow_file(path: Path, is_over: Callable[[], bool]) -> AsyncGenerator[str]:
+    """Yield the end of a file and all lines added to it, also after its rotation."""
     at, rest = max(0, _size(path) - _TAIL), b""
     whole = at == 0
-    while True:
+    while not is_over():
         if _size(path) < at:
             at, rest = 0, b""
         data = _read(path, at)

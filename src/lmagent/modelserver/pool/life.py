@@ -6,9 +6,7 @@ import anyio
 from msgspec.structs import replace
 
 from lmagent.modelserver.engine.cause import Cause
-from lmagent.modelserver.library.facts import read_facts
 from lmagent.modelserver.library.library import Library
-from lmagent.modelserver.library.memory import context_of
 from lmagent.modelserver.pool.admission import Phase, ResidentModel, Want
 from lmagent.modelserver.pool.health import Health, quarantined
 from lmagent.modelserver.pool.machine import compute_threads
@@ -17,7 +15,6 @@ from lmagent.modelserver.spec import (
     DEFAULT_CONTEXT,
     ModelEntry,
     ModelServerError,
-    ModelSettings,
     ModelState,
     ModelStatus,
     RunningModel,
@@ -101,6 +98,7 @@ class Model:
         self.active = 0
         self.used: float | None = None
         self.loaded_s = 0.0
+        self.loads = 0
 
     def state(self, now: float) -> ModelState:
         if self.run is not None:
@@ -126,6 +124,7 @@ class Model:
             crashes=self.health.total,
             idle_s=0.0 if active or self.used is None else max(0.0, now - self.used),
             loaded_s=self.loaded_s,
+            loads=self.loads,
             reason=str(cause) if cause and failing else "",
         )
 
@@ -156,17 +155,9 @@ def needed(entry: ModelEntry) -> int:
 
 
 def spec_of(entry: ModelEntry, catalogue: Library) -> WorkerSpec:
-    draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
-    return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
-
-
-def filled(entry: ModelEntry) -> ModelSettings:
-    """Return a model's settings with every default filled in."""
+    """Return the model for its worker, with every default of its settings filled in."""
     settings = entry.settings
-    context = settings.context
-    if not context and entry.engine == "llama":
-        try:
-            context = context_of(read_facts(entry.path), settings)
-        except (ModelServerError, OSError, ValueError):
-            context = DEFAULT_CONTEXT  # the engine will report the file's fault
-    return replace(settings, context=context or DEFAULT_CONTEXT, threads=settings.threads or compute_threads())
+    draft = str(catalogue.find(settings.draft).path.absolute()) if settings.draft else ""
+    context, threads = settings.context or DEFAULT_CONTEXT, settings.threads or compute_threads()
+    settings = replace(settings, context=context, threads=threads)
+    return WorkerSpec(str(entry.path.absolute()), entry.name, "", settings, draft)

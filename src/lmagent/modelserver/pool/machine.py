@@ -6,7 +6,6 @@ Linux: `MemAvailable` of /proc/meminfo, fields of /proc/PID (proc(5)), and the l
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -40,12 +39,7 @@ def _linux(root: Path) -> Memory:
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
     }
     total = fields.get("MemTotal", 0)
-    # Kernels before 3.14 have no MemAvailable; it is mostly free pages and the page cache.
-    free = fields.get("MemAvailable", fields.get("MemFree", 0) + fields.get("Cached", 0))
-    if not total and hasattr(os, "sysconf"):
-        with contextlib.suppress(OSError, ValueError):
-            total = free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    machine = Memory(total, min(free, total))
+    machine = Memory(total, min(fields.get("MemAvailable", 0), total))
     for limit, used in _limits(root):
         if limit < machine.total or limit - used < machine.free:
             machine = Memory(min(limit, machine.total), min(max(limit - used, 0), machine.free), "container")

@@ -61,7 +61,8 @@ class WorkerPool:
         self._models: dict[str, Model] = {}
         self._queue: list[Waiter] = []
         self._tickets = count(1)
-        self._journal = Journal()
+        self.journal = Journal()
+        self.evictions = 0  # models that made room for others
         self._closing = False
         self._quiet = anyio.Event()
 
@@ -122,7 +123,7 @@ class WorkerPool:
 
     def events(self) -> AsyncIterator[str]:
         """Yield a line for each load, unload and crash, without end."""
-        return self._journal.follow()
+        return self.journal.follow()
 
     async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
         """Wait until the model can be used; `_release` gives it back."""
@@ -181,6 +182,7 @@ class WorkerPool:
             entry = waiting[ticket].model.entry
             self._answer(waiting[ticket], refusals.too_large(entry, needed(entry), self.budget))
         for name in decision.evictions:
+            self.evictions += 1
             self._stop(runs[name], "it makes room")
         for name in decision.starts:
             model = self._models[name]
@@ -231,7 +233,7 @@ class WorkerPool:
         if run.stopping:
             return Cause("it was unloaded while it was loading")
         now = self._clock.monotonic()
-        model.loaded_s = now - began
+        model.loaded_s, model.loads = now - began, model.loads + 1
         model.health = health.loaded(model.health)
         run.loaded(now)
         self._say(run, f"ready after {model.loaded_s:.1f} s, {refusals.size(run.memory)}")
@@ -250,7 +252,7 @@ class WorkerPool:
         self._say(run, f"crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
 
     def _say(self, run: WorkerRun, text: str) -> None:
-        self._journal.say(self._clock.now(), f"{run.entry.name}: {text}")
+        self.journal.say(self._clock.now(), f"{run.entry.name}: {text}")
 
     async def tend(self) -> None:
         """Watch memory, sleep, idle times and pauses, without end."""
