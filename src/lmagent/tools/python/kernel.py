@@ -144,8 +144,8 @@ class Kernel:
             self._taken(call).discard()
             raise
         finally:
+            output = self._taken(call)
             self._call, self._emit = None, _nowhere
-        output = self._taken(call)
         if self._failure is not None:
             output.discard()
             raise self._failure
