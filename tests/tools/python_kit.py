@@ -12,7 +12,6 @@ import anyio
 import msgspec
 import pytest
 
-from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.sandbox.bubblewrap import Bubblewrap
 from lmagent.sandbox.environment import SandboxRequest
@@ -39,8 +38,8 @@ class Cells:
         need_bubblewrap()
         self.workspace = workspace
         self.sandbox = Bubblewrap(workspace, SandboxRequest(env=dict(os.environ), **options))
-        self.kernels = Kernels(grace=grace)
-        self.tool = python_tool(self.get, self.kernels, memory_mb=options.get("limits", Limits()).memory_mb)
+        self.kernels = Kernels(workspace / ".lmagent" / "spill", grace=grace)
+        self.tool = python_tool(self.get, self.kernels)
         self.live: list[str] = []
         self.emit: Callable[[str], None] = self.live.append
 

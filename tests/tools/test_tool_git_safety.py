@@ -93,9 +93,9 @@ def test_what_permission_rules_hide_is_neither_shown_nor_staged(repo: Repo) -> N
     text = repo("diff")
     assert "+two" in text
     assert "hush" not in text
-    assert text.endswith("[1 path left out by permission rules.]")
+    assert text.endswith("(1 path left out by permission rules.)")
     added = repo("add", paths=["."])
-    assert added == "staged (1):\n  M a.txt\n[2 paths left out by permission rules.]"
+    assert added == "staged:\nM  a.txt\n(2 paths left out by permission rules.)"
 
 
 # --- no repository, no git, no sandbox -----------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_folder_without_a_repository_is_told(bare: Repo) -> None:
 
 def test_a_repository_that_lies_outside_is_told(bare: Repo, outside: Path) -> None:
     bare.write(".git", f"gitdir: {outside}/repo\n")
-    assert f"its .git points to {outside}/repo" in bare.refused("status")
+    assert f"not a git repository: {outside}/repo" in bare.refused("status")
 
 
 def test_a_repository_around_the_workspace_is_not_used(bare: Repo) -> None:

@@ -110,7 +110,7 @@ def test_python_that_runs_out_of_memory_is_told_so(workspace: Path) -> None:
         "        time.sleep(60)\ntime.sleep(60)"
     )
     died, fresh = cells(f"import mmap, os, time\n{shared}{private}", "1")
-    assert died == "[Python was killed: out of memory, limit 256 MiB; all variables are gone]"
+    assert died == "[Python was killed: it used more memory than the sandbox allows; all variables are gone]"
     assert fresh == "[a new Python: the earlier variables are gone]\n=> 1"
 
 
@@ -252,7 +252,7 @@ def test_a_missing_python_is_told(workspace: Path) -> None:
         async def get() -> FakeSandbox:
             return sandbox
 
-        kernels = Kernels()
+        kernels = Kernels(workspace / "spill")
         tool = python_tool(get, kernels)
         for _ in range(2):
             with pytest.raises(ToolError, match="no python3 where commands run"):

@@ -241,7 +241,7 @@ def test_shell_and_python_of_a_session_see_the_same_tmp_and_home(tmp_path, monke
     (workspace := tmp_path / "ws").mkdir()
     bench = Bench(workspace)
     bench.confined._settings = replace(Settings(), agent_data_dir=tmp_path / "data")
-    kernels = Kernels()
+    kernels = Kernels(bench.spill)
     python = python_tool(bench.confined.get, kernels)
 
     async def act() -> list[str]:

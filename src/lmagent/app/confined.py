@@ -10,7 +10,7 @@ import anyio
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
-from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
+from lmagent.core.sandbox import Sandbox, SandboxReport
 
 if TYPE_CHECKING:
     from lmagent.sandbox.environment import SandboxRequest
@@ -44,11 +44,6 @@ class Confined:
     @property
     def hosts(self) -> tuple[str, ...]:
         return self._settings.sandbox_hosts
-
-    @property
-    def memory_mb(self) -> int:
-        """Memory of one command in MiB, unless a docker image has its own limit."""
-        return self._settings.sandbox_memory_mb or Limits().memory_mb
 
     async def get(self) -> Sandbox:
         """Return the sandbox. Raise SandboxError if this machine has none; the next call looks again."""

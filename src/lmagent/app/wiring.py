@@ -177,9 +177,8 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     runner = ShellRunner(registry.confined.get, registry.events, spill, jobs, registry.confined.hosts)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
-    kernels = Kernels()
-    memory = registry.confined.memory_mb
-    registry.tool(python_tool(registry.confined.get, kernels, memory_mb=memory))
+    kernels = Kernels(spill)
+    registry.tool(python_tool(registry.confined.get, kernels))
     registry.closers.append(kernels.aclose)
     registry.busy.append(jobs.runs)
     registry.enders += [jobs.end, kernels.close]

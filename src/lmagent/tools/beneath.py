@@ -100,9 +100,9 @@ class Beneath:
     def load(self, path: str, limit: int | None = None) -> LoadedFile:
         """Return the content of a regular file, or its first `limit` bytes; raises as `open_read`."""
         descriptor = self.open_read(path)
-        with open(descriptor, "rb", buffering=0) as file, _told(path):
+        with open(descriptor, "rb") as file, _told(path):
             stamp = _stamp(os.fstat(descriptor))
-            return LoadedFile(_read_all(file.fileno(), limit), stamp)
+            return LoadedFile(file.read(-1 if limit is None else limit), stamp)
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes:
         return self.load(path, limit).data
@@ -199,10 +199,6 @@ class Beneath:
         return sorted(found, key=lambda entry: entry.path)
 
 
-class _NotRegular(Exception):
-    """`args[0]` is the kind of the file."""
-
-
 @contextmanager
 def _told(path: str) -> Generator[None]:
     """Turn errors at a path into text for the model."""
@@ -214,10 +210,6 @@ def _told(path: str) -> Generator[None]:
             f"{name} is refused: the symbolic link {one_line(str(out.args[0]))} leads out of the workspace. "
             "Work on files in the workspace.",
             data={"code": "path"},
-        ) from None
-    except _NotRegular as other:
-        raise ToolError(
-            f"{name} is {other.args[0]}, not a regular file. It is neither read nor written.", data={"code": "kind"}
         ) from None
     except OSError as error:
         text, code = _REASONS.get(error.errno or 0, (f"it failed: {error.strerror}.", "failed"))
@@ -234,7 +226,7 @@ _REASONS = {
     errno.EDQUOT: ("the disk quota is used up; nothing was changed. Free some space first.", "disk"),
     errno.EROFS: ("the file system is read-only; nothing was changed.", "permission"),
     errno.ELOOP: ("its symbolic links go round in circles.", "path"),
-    errno.ENXIO: ("it is a socket or a device, not a regular file.", "kind"),
+    errno.ENXIO: ("it is a FIFO, a socket or a device, not a regular file; it is neither read nor written.", "kind"),
     errno.ENAMETOOLONG: ("the name is too long for the file system.", "path"),
 }
 
@@ -341,7 +333,8 @@ def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["a
         try:
             if old is not None:
                 _keep_owner_and_mode(descriptor, old)
-            _write_all(descriptor, content)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -389,30 +382,11 @@ def _require_regular(found: os.stat_result) -> None:
         return
     if modes.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise _NotRegular(
-        "a FIFO" if modes.S_ISFIFO(found.st_mode) else "a socket" if modes.S_ISSOCK(found.st_mode) else "a device"
-    )
+    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
 
 
 def _stamp(found: os.stat_result) -> Stamp:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _read_all(descriptor: int, limit: int | None) -> bytes:
-    wanted = os.fstat(descriptor).st_size + 1 if limit is None else limit
-    pieces = list[bytes]()
-    while wanted > 0 and (piece := os.read(descriptor, min(wanted, 1 << 20))):
-        pieces.append(piece)
-        wanted -= len(piece)
-        if limit is None and wanted <= 0:  # it grew while it was read
-            wanted = 1 << 20
-    return b"".join(pieces)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _kind(item: os.DirEntry[str]) -> Kind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 from msgspec import Struct
 
@@ -89,26 +88,27 @@ def _list(arguments: Ls, ctx: ToolContext) -> ToolOutput:
 
 def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) -> _Tree:
     """Look deeper, level by level, until the entries may not fit a page: no directory crowds out its neighbours."""
+    depth = min(depth, LEVELS)
     base = len(paths.parse(path, files.root))
-    tree = _Tree([], 0, False, [])
-    for level in range(1, min(depth, LEVELS) + 1):
-        inside = base + level
-        walk = Walk(
-            files,
-            path,
-            gitignore=level > 1,
-            enter=lambda entered, inside=inside: entered.count("/") + 1 < inside,
-            hidden=hidden,
-            listing=True,
-        )
-        found = list(walk if level == 1 else islice(walk, LINES + 1))
-        if len(found) == len(tree.entries):
-            return _Tree(tree.entries, tree.levels, True, _notes(walk))
+    found, level = list[tuple[int, Entry]](), 1
+    walk = Walk(
+        files,
+        path,
+        gitignore=depth > 1,
+        enter=lambda entered: len(found) <= LINES and entered.count("/") + 1 < base + depth,
+        hidden=hidden,
+        listing=True,
+    )
+    for entry in walk:
+        level = entry.path.count("/") + 1 - base
+        found.append((level, entry))
         if level > 1 and len(found) > LINES:
             break
-        found.sort(key=_order)
-        tree = _Tree([(entry.path.count("/") + 1 - base, entry) for entry in found], level, False, _notes(walk))
-    return tree
+    cut = len(found) > LINES
+    levels = max(1, level - 1) if cut else depth
+    entries = sorted((each for each in found if each[0] <= levels), key=lambda each: _order(each[1]))
+    deeper = any(level == levels and entry.kind == "dir" for level, entry in entries)
+    return _Tree(entries, levels, not cut and not deeper, _notes(walk))
 
 
 def _order(entry: Entry) -> list[tuple[bool, str]]:

@@ -16,6 +16,12 @@ from msgspec import Struct
 from lmagent.tools.beneath import open_by_walking
 from lmagent.tools.paths import Parts
 
+_OBSTACLES = {
+    errno.ELOOP: "a symbolic link",
+    errno.ENOTDIR: "a symbolic link, or no folder, or below one of these",
+    errno.ENXIO: "a special file",
+}
+
 
 class Plain(Struct, frozen=True):
     """The first characters of a file, and whether there are more."""
@@ -74,18 +80,6 @@ def _open(root: Path, parts: Parts, flags: int) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NotPlain(_what(error, root, parts)) from None
+        raise NotPlain(_OBSTACLES.get(error.errno or 0, f"not readable ({error.strerror})")) from None
     finally:
         os.close(base)
-
-
-def _what(error: OSError, root: Path, parts: Parts) -> str:
-    """Return the kind of the obstacle, for the message: it may have changed since the error."""
-    if error.errno == errno.ENXIO:
-        return "a special file"
-    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
-        return f"not readable ({error.strerror})"
-    for depth in range(1, len(parts) + 1):
-        if root.joinpath(*parts[:depth]).is_symlink():
-            return "a symbolic link" if depth == len(parts) else f"behind a symbolic link ({'/'.join(parts[:depth])})"
-    return "no folder" if root.joinpath(*parts).exists() else "behind something that is no folder"

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -20,9 +20,6 @@ from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.tools.textfile import SNIFF, Encoding, describe_binary, kind_of_binary, sniff
 from lmagent.tools.walk import missing
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 AT_ONCE = 4 << 20
 """Bytes of a file up to which all of it decides its encoding."""
@@ -142,13 +139,17 @@ def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
 def _window(descriptor: int, size: int, offset: int, count: int) -> LineWindow:
     """Return `count` lines of an open file from `offset` on, with the hash and the number of lines of the whole file.
 
-    Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them. The file flows
-    through in one pass that hashes, counts and keeps only the window. Raises ToolError.
+    Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them. Raises ToolError.
     """
+    import hashlib  # it loads OpenSSL: not before the first request
+
     start = os.pread(descriptor, size if size <= AT_ONCE else SNIFF, 0)
     encoding = sniff(start, whole=len(start) == size)
-    source = _Hashing(descriptor)
-    lines = _Lines(io.BufferedReader(source, 1 << 20), encoding)
+    file = open(descriptor, "rb", closefd=False)  # noqa: SIM115  the caller closes it
+    # The hash comes first: if the file changes now, it is that of a file that was not shown, and a write is refused.
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    lines = _Lines(file, encoding)
     flowing = iter(lines)
     if offset < 0:
         kept = list(deque(flowing, maxlen=min(-offset, WINDOW)))
@@ -164,29 +165,7 @@ def _window(descriptor: int, size: int, offset: int, count: int) -> LineWindow:
             f"Use an offset from 1 to {lines.total}.",
             data={"code": "offset"},
         )
-    return LineWindow(first, kept, lines.total, source.digest, encoding, lines.crlf, lines.ended)
-
-
-class _Hashing(io.RawIOBase):
-    """Hashes an open file while it is read, so that hash and shown lines are of the same bytes."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        import hashlib  # it loads OpenSSL: not before the first request
-
-        self._hash = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        count = os.readv(self._descriptor, [buffer])
-        self._hash.update(memoryview(buffer)[:count])
-        return count
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
+    return LineWindow(first, kept, lines.total, digest, encoding, lines.crlf, lines.ended)
 
 
 class _Lines:

@@ -6,6 +6,7 @@ Directories are opened one at a time. Symbolic links are named and never followe
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,8 @@ class Walk:
             start: the first directory. Rules that ignore this very directory are left aside: the caller named it.
             enter: returns for a directory's path whether to enter it.
             hidden: returns for a path whether it must not be seen: `ToolContext.hidden`.
-            listing: entries have sizes; `.git` and ignored directories are named too, but not entered.
+            listing: entries have sizes and come level by level; `.git` and ignored directories are named too, but not
+                entered.
         """
         self.ignored = 0
         self.withheld = 0
@@ -79,9 +81,9 @@ class Walk:
     def __iter__(self) -> Iterator[Entry]:
         """Yield the entries, directories before their contents."""
         chain = self._above() if self._gitignore else ()
-        stack = self._children(self._start, chain, self._files.listdir(self._start, sizes=self._listing))
+        stack = deque(self._children(self._start, chain, self._files.listdir(self._start, sizes=self._listing)))
         while stack:
-            entry, rules = stack.pop()
+            entry, rules = stack.popleft() if self._listing else stack.pop()
             yield entry
             if entry.kind != "dir" or (self._enter is not None and not self._enter(entry.path)):
                 continue

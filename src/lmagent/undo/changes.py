@@ -12,7 +12,7 @@ from lmagent.core.changes import Change, PathState, UndoRefusal
 from lmagent.undo.limits import is_of_git
 from lmagent.undo.objects import CONTENT
 from lmagent.undo.records import Record, Tree, join, same_content, state
-from lmagent.undo.scan import Taken
+from lmagent.undo.states import State
 
 CHANGED_SINCE = "it was changed since, by you or another program"
 _NOTHING = dict[str, Record]()
@@ -34,7 +34,7 @@ class WantedState(Struct, frozen=True):
     lost: str = ""
 
 
-def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
+def differences(before: State, after: State, loss: Loss) -> list[Change]:
     """Return the changes in path order, without paths below a folder that one of the walks could not look into."""
     blind = before.blind | after.blind
     found = list[Change]()

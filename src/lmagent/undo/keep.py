@@ -85,16 +85,9 @@ class Keeper:
             before = os.fstat(file.fileno())
             if not modes.S_ISREG(before.st_mode):
                 return bare(before), ""
-            size, large = before.st_size, before.st_size > self._limits.copy_max
-            if large:
-                digest = self._objects.put_file(file.fileno())
-            else:
-                data = file.read(size + 1)
-                digest, size = self._objects.put(data), len(data)
+            digest, size = self._objects.put(file.fileno())
             found = os.fstat(file.fileno())
         same = signature(before) == signature(found) and size == found.st_size
-        if large and not same:
-            return signature(found), "it was written to while it was copied"
         # While a program is writing to a file, the content that was read is one of its states.
         return signature(found, settled=same and not self._is_recent(found.st_ctime_ns), size=size) + digest, ""
 

@@ -79,25 +79,15 @@ class Objects:
         links = ((entry.name, entry.name.split("-")) for _, entry in self._entries("links"))
         return found | {f"link:{name}": int(parts[1], 16) for name, parts in links if len(parts) == 3}
 
-    def put(self, data: bytes) -> bytes:
-        """Keep a content; return its digest. Raises Full or StoreError."""
-        digest = hashing(data)
-        sha256 = digest.hexdigest()
-        if not self.has(sha256, len(data)):
-            with self._new(len(data)) as (descriptor, name):
-                write_all(descriptor, data)
-                self._place(name, sha256, len(data))
-        return digest.digest()
-
-    def put_file(self, source: int) -> bytes:
-        """Keep the content of an open file without holding it in memory; see `put`. Raises Unreadable too."""
-        size = os.fstat(source).st_size
-        if self._is_full(size) and self.has(sha256 := copy_descriptor(source, None), size):
-            return bytes.fromhex(sha256)
-        with self._new(size) as (descriptor, name):
-            sha256 = copy_descriptor(source, descriptor)
-            self._place(name, sha256, os.fstat(descriptor).st_size)
-        return bytes.fromhex(sha256)
+    def put(self, source: int) -> tuple[bytes, int]:
+        """Keep the content of an open file; return its digest and its size. Raises Full, Unreadable or StoreError."""
+        sha256, size = copy_descriptor(source, None), os.fstat(source).st_size
+        if not self.has(sha256, size):
+            with self._new(size) as (descriptor, name):
+                sha256 = copy_descriptor(source, descriptor)  # another one, if the file was written to meanwhile
+                size = os.fstat(descriptor).st_size
+                self._place(name, sha256, size)
+        return bytes.fromhex(sha256), size
 
     def put_link(self, folder: int, name: str, seen: os.stat_result) -> os.stat_result | None:
         """Keep a file by a hard link.

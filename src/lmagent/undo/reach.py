@@ -115,25 +115,13 @@ class Reach:
 
 def set_mode(folder: int, name: str, mode: int) -> None:
     """Set the permission bits of a file or folder, never those of a link's target."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except PermissionError:
-        _set_mode_unread(folder, name, mode)
-        return
-    try:
-        os.fchmod(descriptor, mode)
-    finally:
-        os.close(descriptor)
-
-
-def _set_mode_unread(folder: int, name: str, mode: int) -> None:
     if sys.platform != "linux":
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return
     descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        if modes.S_ISLNK(os.fstat(descriptor).st_mode):
-            return
-        os.chmod(f"/proc/self/fd/{descriptor}", mode)  # fchmod refuses such a descriptor; this is the file, not a name
+        if not modes.S_ISLNK(os.fstat(descriptor).st_mode):
+            # fchmod refuses such a descriptor; this path is the file, not a name
+            os.chmod(f"/proc/self/fd/{descriptor}", mode)
     finally:
         os.close(descriptor)

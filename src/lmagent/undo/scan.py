@@ -10,10 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
-
-from msgspec import Struct, field
 
 from lmagent.core.changes import UndoRefusal
 from lmagent.undo.keep import Keeper
@@ -32,26 +30,16 @@ from lmagent.undo.records import (
     split,
     unescaped,
 )
+from lmagent.undo.states import State
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class Taken(Struct):
-    """A state of the workspace, or of some paths of it.
-
-    Attributes:
-        blind: folders that could not be looked into, and why: nothing below them is known.
-        refusals: files whose content was not kept, and the blind folders.
-    """
-
-    tree: Tree = field(default_factory=dict[str, dict[str, Record]])
-    blind: dict[str, str] = field(default_factory=dict[str, str])
-    refusals: list[UndoRefusal] = field(default_factory=list[UndoRefusal])
-
-
 class Scan:
-    """One walk. Raises WorkspaceError.
+    """One walk; `refusals` are files whose content was not kept, and folders that could not be looked into.
+
+    Raises WorkspaceError.
 
     Args:
         known: records of an earlier walk.
@@ -81,11 +69,13 @@ class Scan:
         self._shut = shut
         self._breathe = breathe
         self._left = limits.entries_max
-        self._taken = Taken()
+        self._tree: Tree = {}
+        self._blind_folders = dict[str, str]()
+        self.refusals = list[UndoRefusal]()
         self._root = open_workspace(workspace)
         self._device = os.fstat(self._root).st_dev
 
-    def run(self, paths: Sequence[str] | None) -> Taken:
+    def run(self, paths: tuple[str, ...] | None) -> State:
         """Look at everything, or at some paths, everything below them, and the folders above them.
 
         The paths are escaped and relative; no link in them is followed.
@@ -97,7 +87,7 @@ class Scan:
                 self._descend(path.split("/"))
         finally:
             os.close(self._root)
-        return self._taken
+        return State(self._tree, paths, self._blind_folders)
 
     def _descend(self, parts: list[str]) -> None:
         current, folder, bulky = os.dup(self._root), "", False
@@ -110,10 +100,10 @@ class Scan:
                 if not modes.S_ISDIR(seen.st_mode):
                     if depth == len(parts):
                         record = self._record(current, folder, name, seen, bulky=False)
-                        self._taken.tree.setdefault(folder, {}).update({key: record} if record is not None else {})
+                        self._tree.setdefault(folder, {}).update({key: record} if record is not None else {})
                     return
                 bulky = bulky or is_bulky(folder, key)
-                self._taken.tree.setdefault(folder, {})[key] = bare(seen)
+                self._tree.setdefault(folder, {})[key] = bare(seen)
                 inner = os.open(name, FOLDER, dir_fd=current)
                 os.close(current)
                 current, folder = inner, path
@@ -138,7 +128,7 @@ class Scan:
                 del new[key]
         old = self._known.get(path, {})
         if new:
-            self._taken.tree[path] = old if new == old else new
+            self._tree[path] = old if new == old else new
 
     def _list(self, descriptor: int, path: str, new: dict[str, Record], *, bulky: bool) -> list[tuple[str, str, int]]:
         """Record the contents of a folder in `new`; return the folders in it as (name, key, device)."""
@@ -175,7 +165,7 @@ class Scan:
             return known
         record, reason = self._keeper.keep(descriptor, name, seen, bulky=bulky)
         if reason:
-            self._taken.refusals.append(UndoRefusal(join(folder, escaped(name)), reason))
+            self.refusals.append(UndoRefusal(join(folder, escaped(name)), reason))
         return record
 
     def _enter(self, parent: int, name: str, path: str, depth: int, *, bulky: bool) -> bool:
@@ -216,5 +206,5 @@ class Scan:
         self._blind(path, f"the folder cannot be read: {error.strerror}")
 
     def _blind(self, path: str, reason: str) -> None:
-        self._taken.blind[path] = reason
-        self._taken.refusals.append(UndoRefusal(path or ".", reason))
+        self._blind_folders[path] = reason
+        self.refusals.append(UndoRefusal(path or ".", reason))

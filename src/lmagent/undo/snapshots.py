@@ -21,7 +21,7 @@ from lmagent.undo.objects import CHANGED, NOT_KEPT, Objects
 from lmagent.undo.reach import Reach
 from lmagent.undo.records import WIDTH, Record, Tree, content_id, escaped, size_of
 from lmagent.undo.restore import Restore
-from lmagent.undo.scan import Scan, Taken
+from lmagent.undo.scan import Scan
 from lmagent.undo.states import Mark, State, StateFiles
 
 _DEFAULT = UndoLimits()
@@ -63,7 +63,7 @@ class WorkspaceSnapshots:
         self._busy = threading.Lock()
         self._known = State()
         self._mark: Mark | None = None  # of the manifest, if that holds this very state
-        self._states = dict[_Key, tuple[_Paths, Taken]]()
+        self._states = dict[_Key, State]()
 
     async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[UndoRefusal]:
         """Keep a state; see the port. A path outside the workspace is refused."""
@@ -112,28 +112,26 @@ class WorkspaceSnapshots:
         with self._busy:
             self._lock.enter()
             resolved, outside = self._resolve(paths)
-            taken = self._take(resolved, None)
+            state, refusals = self._take(resolved, None)
             if call:
-                state = State(taken.tree, resolved, taken.blind)
                 self._files.keep(call, state, self._mark if resolved is None else None)
-            self._states[paths, call] = resolved, taken
-            return [*outside, *taken.refusals]
+            self._states[paths, call] = state
+            return [*outside, *refusals]
 
     def _after(self, paths: _Paths, call: str) -> Sequence[Change]:
         with self._busy:
             if (paths, call) not in self._states:
                 raise ValueError("after() without before() of the same paths")
-            resolved, before = self._states[paths, call]
-            return differences(before, self._take(resolved, before), self._loss)
+            return self._changed(self._states[paths, call])
 
     def _interrupted(self, call: str) -> Sequence[Change]:
         with self._busy:
             self._lock.enter()
-            state = self._files.before(call)
-            if state is None:
-                return []
-            before = Taken(state.tree, state.blind)
-            return differences(before, self._take(state.paths, before), self._loss)
+            before = self._files.before(call)
+            return [] if before is None else self._changed(before)
+
+    def _changed(self, before: State) -> Sequence[Change]:
+        return differences(before, self._take(before.paths, before)[0], self._loss)
 
     def _forget(self, call: str) -> None:
         with self._busy:
@@ -166,12 +164,12 @@ class WorkspaceSnapshots:
             with self._lock.only_user() as only:
                 if not only:
                     return 0
-                trees = [self._known.tree, self._files.load().tree, *(taken.tree for _, taken in self._states.values())]
+                trees = [self._known.tree, self._files.load().tree, *(state.tree for state in self._states.values())]
                 trees += [state.tree for state in self._files.running()]
                 held = {content for tree in trees for content in _contents(tree)}
                 return self._objects.collect(keep | held)
 
-    def _take(self, paths: _Paths, before: Taken | None) -> Taken:
+    def _take(self, paths: _Paths, before: State | None) -> tuple[State, Sequence[UndoRefusal]]:
         """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
         first = before is None
         if paths is None:
@@ -179,10 +177,10 @@ class WorkspaceSnapshots:
         keeper = Keeper(self._objects, self._limits, strict=first)
         shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
         scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, shut, breathe)
-        taken = scan.run(paths)
+        state = scan.run(paths)
         if paths is None:
-            self._save(State(taken.tree, None, taken.blind), strict=first)
-        return taken
+            self._save(state, strict=first)
+        return state, scan.refusals
 
     def _load(self) -> None:
         """Read the manifest if another process has written it."""

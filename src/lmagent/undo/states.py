@@ -27,7 +27,10 @@ _MOST = 16
 
 
 class State(Struct, frozen=True):
-    """The result of one walk: `paths` is None for the whole workspace; `blind` has unreadable folders, and why."""
+    """The result of one walk: `paths` is None for the whole workspace.
+
+    `blind` are folders that could not be looked into, and why: nothing below them is known.
+    """
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
     paths: tuple[str, ...] | None = None

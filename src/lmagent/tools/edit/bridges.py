@@ -36,7 +36,6 @@ _TABLE = str.maketrans(_QUOTES | _DASHES | _BLANKS | {"…": "..."})
 _LONG_TABLE = _TABLE | str.maketrans({"\u2014": "--"})
 _DASH = "-" + "".join(_DASHES)
 _DASH_RUN = re.compile(f"[{_DASH}]+")
-_ODD_DASH = re.compile("[" + "".join(_DASHES) + "]")
 _BLANK = " \t" + "".join(_BLANKS)
 _UNIT = re.compile(r"(?P<blank>[ \t]+)|(?P<dash>-+)|(?P<dots>\.\.\.)|(?P<quote>['\"])|.[\u0300-\u036f]*", re.DOTALL)
 _RUN = re.compile("([ \t]+)")
@@ -52,20 +51,12 @@ def fold(text: str, *, long_dash: bool = False) -> str:
     return unicodedata.normalize("NFC", text).translate(_LONG_TABLE if long_dash else _TABLE)
 
 
-def has_odd_dash(text: str) -> bool:
-    """Return whether `text` has a dash other than the hyphen of a keyboard."""
-    return not text.isascii() and _ODD_DASH.search(text) is not None
-
-
-def loose_keys(text: str, *, dashes: bool) -> list[str]:
+def loose_keys(text: str) -> list[str]:
     """Return a key for each line of `text`; two lines that some bridge could join have equal keys.
 
-    With `dashes`, a run of hyphens counts as one, because the file or the search has typographic dashes.
+    A run of hyphens counts as one, since it may be written for one long dash.
     """
-    folded = fold(text)
-    if dashes:
-        folded = _DASH_RUN.sub("-", folded)
-    return [" ".join(line.split()) for line in folded.split("\n")]
+    return [" ".join(line.split()) for line in _DASH_RUN.sub("-", fold(text)).split("\n")]
 
 
 def loose_pattern(line: str) -> str:
@@ -280,8 +271,6 @@ def relate(pairs: Pairs, fresh: Iterable[str]) -> tuple[int, Indent] | None:
     if want.endswith(have) and all(w == want[: len(want) - len(have)] + h for h, w in pairs):
         return SHIFT, Indent(drop=want[: len(want) - len(have)])
     headless = len(pairs) > 1 and not want and have != ""
-    if headless and all(h == w for h, w in pairs[1:]):
-        return FIRST, Indent(first=have)
     if not any("\t" in h or "\t" in w for h, w in pairs):
         return None
     return _retab(pairs, fresh, headless=headless)

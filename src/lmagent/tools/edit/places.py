@@ -44,7 +44,7 @@ _STOPS = frozenset(".,:;!?…")
 _NUMBERED = re.compile(r"[ \t]*(\d{1,9})(\t|→|:|[ ]?[|│])(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(r\\n|[\\ntr\"'])")
 _PLAIN = {"r\\n": "\n", "n": "\n", "t": "\t", "r": "\r"}
-_KINDS = ("nqb", "q", "n", "b", "nq", "qb", "nb")
+_KINDS = ("nqb", "q", "n")
 _DOTS = ("...", "…")
 
 
@@ -88,12 +88,11 @@ class EditPlace(Struct, frozen=True):
 class EditText:
     """A file's text (without its byte order mark) with line feeds only, prepared for searching.
 
-    A lone carriage return in `body` ends a line only where the text has no line feed; `dashes` are typographic ones.
+    A lone carriage return in `body` ends a line only where the text has no line feed.
     """
 
-    def __init__(self, body: str, *, dashes: bool) -> None:
+    def __init__(self, body: str) -> None:
         self.body = body
-        self.dashes = dashes
         self._old_mac = "\r" in body and "\n" not in body
         self.lf = self.to_lf(body)
         self.lines = self.lf.split("\n")
@@ -120,7 +119,7 @@ class EditText:
 
     @cached_property
     def _all_keys(self) -> list[str]:
-        return loose_keys("\n".join(self.lines), dashes=self.dashes)
+        return loose_keys("\n".join(self.lines))
 
     @cached_property
     def rows(self) -> list[int]:
@@ -143,10 +142,6 @@ class EditText:
     def states(self) -> list[str]:
         """The string, if any, that each line starts in."""
         return line_states(self.lines)
-
-    def keys_of(self, lines: Sequence[str]) -> list[str]:
-        """Return loose keys of the lines of a search that are not blank."""
-        return [key for key in loose_keys("\n".join(lines), dashes=self.dashes) if key]
 
     def indent_before(self, position: int) -> str:
         """Return the indentation that ends at `position` of `lf`; '' if other text is before it in its line."""
@@ -189,7 +184,7 @@ class EditText:
 
 def whole_places(text: EditText, chunks: DottedChunks) -> list[EditPlace]:
     """Return the places where the chunks are whole lines, one after the other, with other lines between them."""
-    keys = [text.keys_of(chunk) for chunk in chunks.search]
+    keys = [filled_keys(chunk) for chunk in chunks.search]
     if not all(keys):
         return []
     placements: list[list[int]] = [[]]
@@ -266,7 +261,7 @@ def inside_places(text: EditText, form: Form) -> list[EditPlace]:
     pattern = re.compile(between.join(f"({loose_pattern(line)})" for line in wanted) + end)
     chunks = DottedChunks([lines], [fresh or [""]])
     places = list[EditPlace]()
-    for start in text.found(text.keys_of(lines), whole=False):
+    for start in text.found(filled_keys(lines), whole=False):
         first, last = text.rows[start], text.rows[start + len(wanted) - 1]
         for match in pattern.finditer(text.lf, text.offsets[first], text.offsets[last] + len(text.lines[last])):
             if len(places) > _PLACEMENTS:
@@ -319,6 +314,11 @@ def forms(search: str, replace: str) -> Iterator[Form]:
         if form is not None and form.search and (form.search, form.mark) not in seen:
             seen.add((form.search, form.mark))
             yield form
+
+
+def filled_keys(lines: Sequence[str]) -> list[str]:
+    """Return loose keys of the lines of a search that are not blank."""
+    return [key for key in loose_keys("\n".join(lines)) if key]
 
 
 def block_lines(text: str) -> tuple[list[str], bool]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
+from lmagent.tools.edit.bridges import loose_keys
 
 if TYPE_CHECKING:
     from lmagent.tools.edit.places import EditText
@@ -85,7 +86,7 @@ def ambiguous(lines: Sequence[str], rows: Sequence[int], *, more: bool = False) 
 def missing(text: EditText, search: str, replace: str) -> EditRefused:
     """Refuse a search that is not in the file; show the region that comes closest and how it differs."""
     wanted = [line for line in search.split("\n") if line.strip()]
-    start = _closest(text.keys, text.keys_of(wanted))
+    start = _closest(text.keys, [key for key in loose_keys("\n".join(wanted)) if key])
     if start is None:
         size = len(text.lines)
         about = "the file is empty" if not size else f"nothing in the file ({plural(size, 'line')}) is like it"

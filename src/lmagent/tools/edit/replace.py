@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from lmagent.tools.edit import refusals
-from lmagent.tools.edit.bridges import BRIDGES, Indent, Unshiftable, has_odd_dash, indent_of, loose_keys, width
+from lmagent.tools.edit.bridges import BRIDGES, Indent, Unshiftable, indent_of, loose_keys, width
 from lmagent.tools.edit.places import (
     DottedChunks,
     EditPlace,
@@ -79,7 +79,7 @@ def edited(source: str, search: str, replace: str, replace_all: bool = False) ->
         search, replace = search.removeprefix(_BOM), replace.removeprefix(_BOM)
     if not search:
         raise refusals.empty()
-    text = EditText(body, dashes=has_odd_dash(body) or has_odd_dash(search))
+    text = EditText(body)
     if search == replace:
         raise refusals.unchanged()
     try:
@@ -204,14 +204,14 @@ def _is_indented_like_the_file(text: EditText, chunks: DottedChunks, place: Edit
     file: dict[str, set[int]] = {}
     search: dict[str, set[int]] = {}
     for lines, own in zip(chunks.search, place.own, strict=True):
-        for line, row, key in zip(lines, own, loose_keys("\n".join(lines), dashes=text.dashes), strict=True):
+        for line, row, key in zip(lines, own, loose_keys("\n".join(lines)), strict=True):
             if key and row is not None:
                 search.setdefault(key, set()).add(width(indent_of(line), unit))
                 file.setdefault(key, set()).add(width(indent_of(text.lines[row]), unit))
     lines = [line for chunk in chunks.replace for line in chunk if line.strip()]
     if not lines:
         return False
-    keys = loose_keys("\n".join(lines), dashes=text.dashes)
+    keys = loose_keys("\n".join(lines))
     columns = [width(indent_of(line), unit) for line in lines]
     sides = {(at in file.get(key, ()), at in search.get(key, ())) for key, at in zip(keys, columns, strict=True)}
     like_file, like_search = (True, False) in sides, (False, True) in sides

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -39,21 +38,41 @@ async def _run(arguments: Glob, ctx: ToolContext) -> ToolOutput:
 
 
 def _find(text: str, ctx: ToolContext) -> ToolOutput:
-    deadline = time.monotonic() + BUDGET
-    pattern = "/".join(paths.parse(text, ctx.workspace))
-    if not pattern:
+    deadline, late = time.monotonic() + BUDGET, False
+    name = "/".join(paths.parse(text, ctx.workspace))
+    if not name:
         raise ToolError("glob needs a pattern such as **/*.py.", data={"code": "pattern"})
+    pattern, found = Pattern(name), list[str]()
     with Beneath(ctx.workspace) as files:
-        search = _Search(files, text.endswith("/"), deadline, ctx.hidden)
-        found = search.run(Pattern(pattern), fixed_start(pattern))
-        notes, kept_back = search.notes(), withheld(search.withheld)
-        if not found and "/" not in pattern and (deeper := search.run(Pattern(f"**/{pattern}"), ".")):
-            notes.append(f"**/{one_line(pattern)} would match {len(deeper)} in deeper directories.")
-    if not found:
-        facts = {"count": 0, "truncated": search.late}
-        return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes, kept_back]).rstrip(), facts)
-    told = [*(notes[:1] if search.late else []), *([f"({kept_back})"] if kept_back else [])]
-    return paged(lambda room: _page(found, room, told, late=search.late))
+        walk = Walk(files, fixed_start(name), enter=pattern.may_hold, hidden=ctx.hidden)
+        try:
+            for entry in walk:
+                if (entry.kind == "dir") == text.endswith("/") and pattern.matches(entry.path):
+                    found.append(entry.path)
+                if late := time.monotonic() > deadline:
+                    break
+        except ToolError as error:
+            if error.data.get("code") not in ("missing", "kind"):
+                raise
+    stopped = [f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)"] if late else []
+    kept_back = withheld(walk.withheld)
+    if found:
+        told = [*stopped, *([f"({kept_back})"] if kept_back else [])]
+        return paged(lambda room: _page(found, room, told, late=late))
+    notes = [*stopped, *_notes(walk), *([kept_back] if kept_back else [])]
+    if "/" not in name:
+        notes.append(f"**/{one_line(name)} looks in deeper directories too.")
+    return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes]), {"count": 0, "truncated": late})
+
+
+def _notes(walk: Walk) -> list[str]:
+    notes = list[str]()
+    if walk.ignored:
+        left = plural(walk.ignored, "entry", "entries")
+        notes.append(f"{left} left out by .gitignore; name the directory to look into it.")
+    if walk.unreadable:
+        notes.append(f"{plural(walk.unreadable, 'directory', 'directories')} could not be read.")
+    return notes
 
 
 def _page(found: list[str], room: int, told: list[str], *, late: bool) -> ToolOutput:
@@ -62,45 +81,6 @@ def _page(found: list[str], room: int, told: list[str], *, late: bool) -> ToolOu
     if rest:
         rows.append(f"… and {rest} more; narrow the pattern to see them")
     return ToolOutput("\n".join([*rows, *told]), {"count": len(found), "truncated": rest > 0 or late})
-
-
-class _Search:
-    """Walks that share a time limit; `late` is set when it was reached."""
-
-    def __init__(self, files: Beneath, directories: bool, deadline: float, hidden: Callable[[str], bool]) -> None:
-        self.late = False
-        self.withheld = 0
-        self._hidden = hidden
-        self._files, self._directories, self._deadline = files, directories, deadline
-        self._ignored = self._unreadable = 0
-
-    def run(self, pattern: Pattern, start: str) -> list[str]:
-        """Return the paths beneath `start` that match, in order; an empty list if the directory does not exist."""
-        walk, found = Walk(self._files, start, enter=pattern.may_hold, hidden=self._hidden), list[str]()
-        try:
-            for entry in walk:
-                if (entry.kind == "dir") == self._directories and pattern.matches(entry.path):
-                    found.append(entry.path)
-                if time.monotonic() > self._deadline:
-                    self.late = True
-                    break
-        except ToolError as error:
-            if error.data.get("code") not in ("missing", "kind"):
-                raise
-        self._ignored, self._unreadable = walk.ignored, walk.unreadable
-        self.withheld = max(self.withheld, walk.withheld)
-        return found
-
-    def notes(self) -> list[str]:
-        notes = list[str]()
-        if self.late:
-            notes.append(f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)")
-        if self._ignored:
-            left = plural(self._ignored, "entry", "entries")
-            notes.append(f"{left} left out by .gitignore; name the directory to look into it.")
-        if self._unreadable:
-            notes.append(f"{plural(self._unreadable, 'directory', 'directories')} could not be read.")
-        return notes
 
 
 TOOL = Tool(

@@ -15,7 +15,7 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.find.matching import Expression, Hit, Hits, Late, Literal, Matcher
 from lmagent.tools.find.pattern import Pattern, name_or_path
-from lmagent.tools.page import BYTES, LINES, paged, size
+from lmagent.tools.page import BYTES, LINES, fitting, paged, size
 from lmagent.tools.paths import lexical, parse
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line, printable
@@ -181,67 +181,43 @@ WIDTH = 240
 """Characters of a line that are shown, around the hit."""
 
 
-class _Piece(Struct, frozen=True):
-    """A hit with the lines around it that were not shown before.
-
-    `alone` is the line of the hit, `hits` the number of lines that are hits; `gap` if lines before it are left out.
-    """
-
-    name: str
-    rows: list[str]
-    alone: str
-    hits: int
-    gap: bool
-
-
 class _Report:
     """Collects hits, with `context` lines around each, until a page is certainly full, then only counts."""
 
     def __init__(self, context: int) -> None:
         self.total = self.files = 0
         self._context = context
-        self._pieces = list[_Piece]()
-        self._size = self._lines = 0
+        self._rows = list[tuple[str, bool]]()  # a row, and whether it is a hit
+        self._size = 0
 
     def add(self, path: str, text: str, hits: Hits) -> None:
         self.total += hits.total
         self.files += 1
-        if self._size > BYTES or self._lines > LINES:
+        if self._size > BYTES or len(self._rows) > LINES:
             return
         lines = text.split("\n")
         if lines and not lines[-1]:
             lines.pop()
-        name = one_line(path, 1000)
         by_line = {hit.line: hit for hit in hits.hits}
+        before = [*([""] if self._rows else []), one_line(path, 1000)]
         done = 0  # the last line of the file that is in the report
         for hit in hits.hits:
             first, last = max(done + 1, hit.line - self._context), min(len(lines), hit.line + self._context)
-            if first > last:
-                continue
-            rows = [_row(at, lines[at - 1], by_line.get(at)) for at in range(first, last + 1)]
-            alone = _row(hit.line, lines[hit.line - 1], hit)
-            hit_count = sum(at in by_line for at in range(first, last + 1))
-            gap = bool(self._context and done and first > done + 1)
-            self._pieces.append(_Piece(name, rows, alone, hit_count, gap))
-            self._size += size(rows)
-            self._lines += len(rows)
-            done = last
+            if self._context and done and first > done + 1:
+                before = ["--"]
+            rows = [(_row(at, lines[at - 1], by_line.get(at)), at in by_line) for at in range(first, last + 1)]
+            self._rows += [*((row, False) for row in before), *rows]
+            self._size += size([*before, *(row for row, _ in rows)])
+            before, done = [], max(done, last)
 
     def page(self, room: int) -> tuple[str, int]:
-        """Return the first pieces that fit, and the number of hits in them."""
-        rows, used, shown, name = list[str](), 0, 0, ""
-        for piece in self._pieces:
-            before = ([""] if rows else []) + [piece.name] if piece.name != name else ["--"] * piece.gap
-            new = [*before, *piece.rows]
-            if used + size(new) > room or len(rows) + len(new) > LINES:
-                if not rows:  # its surroundings are too long: show the hit alone
-                    return "\n".join([piece.name, _within(piece.alone, room - size([piece.name]))]), 1
-                break
-            rows += new
-            used += size(new)
-            shown += piece.hits
-            name = piece.name
-        return "\n".join(rows), shown
+        """Return the first rows that fit, and the number of hits in them."""
+        rows = self._rows
+        taken = fitting([row for row, _ in rows], room)
+        if not any(is_hit for _, is_hit in rows[: len(taken)]):  # the lines around the first hit fill the page
+            rows = [rows[0], next(row for row in rows if row[1])]
+            taken = fitting([row for row, _ in rows], room)
+        return "\n".join(taken), sum(is_hit for _, is_hit in rows[: len(taken)])
 
 
 def _row(number: int, line: str, hit: Hit | None) -> str:
@@ -253,11 +229,6 @@ def _trimmed(line: str, hit: Hit | None) -> str:
     start = 0 if hit is None or hit.end <= WIDTH else max(0, min(hit.start - WIDTH // 3, room))
     piece = printable(line[start : start + WIDTH]).replace("\n", " ")
     return f"{'…' if start else ''}{piece}{'…' if start < room else ''}"
-
-
-def _within(row: str, room: int) -> str:
-    raw = row.encode("utf-8", "replace")
-    return row if len(raw) <= room else f"{raw[: max(40, room - 4)].decode('utf-8', 'ignore')}…"
 
 
 def _filter(text: str, ctx: ToolContext) -> Pattern:

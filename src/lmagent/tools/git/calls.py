@@ -7,7 +7,7 @@ disabled; the filters that remain run in the sandbox, like any command.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from typing import Any
 
 from msgspec import Struct
@@ -65,55 +65,26 @@ class GitResult(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        return self.end.code == 0 and self.end.reason == "exit"
-
-
-class GitChange(Struct, frozen=True):
-    """A path that differs: `codes` are git's two letters; `origin` is a rename's old path."""
-
-    codes: str
-    path: str
-    origin: str = ""
-
-    def row(self, kind: str) -> str:
-        return f"{kind} {f'{name(self.origin)} -> ' if self.origin else ''}{name(self.path)}".lstrip()
+        return self.end.code == 0
 
 
 class GitState(Struct, frozen=True):
-    """The state of a repository: git's line about the branch, and the paths that rules do not hide."""
+    """The state of a repository: git's line about the branch, and a row for each path that differs and is not hidden.
+
+    A row is that of `git status --short`; `hidden` are the paths that differ and that rules hide.
+    """
 
     branch: str
-    changes: tuple[GitChange, ...]
-    hidden: frozenset[str] = frozenset()
+    rows: list[str]
+    hidden: set[str]
 
     @property
-    def paths(self) -> frozenset[str]:
-        return frozenset(path for change in self.changes for path in (change.path, change.origin) if path)
-
-    def without(self, hidden: Callable[[str], bool]) -> GitState:
-        def seen(change: GitChange) -> bool:
-            return not (hidden(change.path.rstrip("/")) or (change.origin and hidden(change.origin)))
-
-        shown = replace(self, changes=tuple(filter(seen, self.changes)))
-        return replace(shown, hidden=self.paths - shown.paths)
+    def listed(self) -> list[str]:
+        return _capped(self.rows)
 
     @property
-    def lists(self) -> dict[str, list[str]]:
-        conflicts = [change for change in self.changes if "U" in change.codes or change.codes in ("AA", "DD")]
-        rest = [change for change in self.changes if change not in conflicts]
-        titled = {
-            "conflicts": [change.row(change.codes) for change in conflicts],
-            "staged": [change.row(change.codes[0]) for change in rest if change.codes[0] not in " ?"],
-            "changed, not staged": [
-                replace(change, origin="").row(change.codes[1]) for change in rest if change.codes[1] not in " ?"
-            ],
-            "untracked": [change.row("") for change in rest if change.codes == "??"],
-        }
-        return {title: rows for title, rows in titled.items() if rows}
-
-    @property
-    def rows(self) -> list[str]:
-        return [row for title, rows in self.lists.items() for row in _listed(title, rows)]
+    def staged(self) -> list[str]:
+        return _capped([row for row in self.rows if row[0] not in " ?"])
 
 
 class Git:
@@ -122,10 +93,10 @@ class Git:
     def __init__(self, sandbox: GetSandbox, author: tuple[str, str]) -> None:
         self._sandbox = sandbox
         self._author = author
-        self.notes = list[str]()
+        self.notes = dict[str, None]()  # in their order, each once
 
     async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> GitResult:
-        """Run git and return the result, unless there is no repository or no git.
+        """Run git and return the result, if it came to its end.
 
         With `read`, the command takes no lock; `settings` are more `key=value` settings.
         Raises SandboxError or ToolError.
@@ -143,22 +114,18 @@ class Git:
 
         running = await sandbox.start(Exec(("git", *locks, *options, *arguments), env=env, timeout=TIMEOUT), take)
         end = await running.wait()
-        self.notes += [note for note in end.notes if note not in self.notes]
-        done = GitResult(end, bytes(out), printable(errors.decode("utf-8", "replace")).replace(_LITERAL, "").strip())
-        if not done.ok:
-            _require_repository(arguments[0], done)
-        return done
+        self.notes |= {f"[{one_line(note, 500)}]": None for note in end.notes}
+        if end.code == 127:
+            raise ToolError("There is no git where commands run.", data={"code": "no_git"})
+        if end.reason != "exit":
+            raise ToolError(f"git {arguments[0]} was killed: {end.reason}.", data={"code": end.reason})
+        return GitResult(end, bytes(out), printable(errors.decode("utf-8", "replace")).replace(_LITERAL, "").strip())
 
     async def run(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> GitResult:
         """Run git and return the result; a failure is an error for the model. Raises SandboxError or ToolError."""
         done = await self.ask(*arguments, read=read, settings=settings)
         if not done.ok:
-            errors = [line for line in done.errors.split("\n") if not line.startswith("hint:")]
-            why = "\n".join(errors).removeprefix("fatal: ").removeprefix("error: ").strip()[:2000]
-            raise ToolError(
-                f"git {arguments[0]} failed: {why or f'exit code {done.end.code}'}",
-                data={"code": "git", "exit_code": done.end.code},
-            )
+            raise failed(arguments[0], done)
         return done
 
     async def paths(self, *arguments: str) -> list[str]:
@@ -168,15 +135,19 @@ class Git:
             raise ToolError("There are too many paths to list. Name fewer.", data={"code": "too_many"})
         return out.decode("utf-8", "surrogateescape").split("\0")
 
-    async def status(self, *pathspecs: str, every: bool = False) -> GitState:
+    async def status(self, ctx: ToolContext, *pathspecs: str, every: bool = False) -> GitState:
         """Return the status, as git-status(1) has it in porcelain format 1; `every` lists all untracked files."""
         untracked = f"--untracked-files={'all' if every else 'normal'}"
         records = iter(await self.paths("status", "--porcelain", "--branch", "-z", untracked, "--", *pathspecs))
-        branch, changes = next(records).removeprefix("## "), list[GitChange]()
+        state = GitState(next(records).removeprefix("## "), [], set())
         for record in filter(None, records):
-            codes = record[:2]
-            changes.append(GitChange(codes, record[3:], next(records) if set(codes) & set("RC") else ""))
-        return GitState(branch, tuple(changes))
+            codes, path = record[:2], record[3:]
+            renamed = [next(records)] if set(codes) & set("RC") else []
+            if any(ctx.hidden(each.rstrip("/")) for each in (path, *renamed)):
+                state.hidden.update((path, *renamed))
+            else:
+                state.rows.append(f"{codes} {' -> '.join(map(name, (*renamed, path)))}")
+        return state
 
     async def identity(self) -> list[str]:
         """Return the settings for a commit's author, if the repository has none."""
@@ -184,6 +155,19 @@ class Git:
         known = {entry.split(b"\n", 1)[0].decode().lower() for entry in found.split(b"\0") if entry}
         mine = dict(zip(("user.name", "user.email"), self._author, strict=True))
         return [f"{key}={value}" for key, value in mine.items() if key not in known]
+
+
+def failed(command: str, done: GitResult) -> ToolError:
+    """Return the error of a command that failed, in git's own words."""
+    lines = [line for line in done.errors.split("\n") if not line.startswith("hint:")]
+    why = "\n".join(lines).removeprefix("fatal: ").removeprefix("error: ").strip()[:2000]
+    if "not a git repository" in done.errors.lower():  # git diff answers with its whole usage
+        where = why.partition("not a git repository")[2].split("\n")[0]
+        why = f"not a git repository{where}\nWithout a repository around the workspace, git init makes one."
+    return ToolError(
+        f"git {command} failed: {why or f'exit code {done.end.code}'}",
+        data={"code": "git", "exit_code": done.end.code},
+    )
 
 
 GitCall = Callable[[Git, Any, ToolContext], Awaitable[ToolOutput]]
@@ -194,20 +178,15 @@ async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -
     try:
         output = await call(git, arguments, ctx)
     except ToolError as refusal:
-        raise ToolError("\n".join([refusal.message, *_notes(git)]), data=refusal.data) from None
-    notes = _notes(git)
-    return replace(output, content="\n".join([output.content, *notes]), data={**output.data, "notes": notes})
-
-
-def _notes(git: Git) -> list[str]:
-    return [f"[{one_line(note, 500)}]" for note in git.notes]
+        raise ToolError("\n".join([refusal.message, *git.notes]), data=refusal.data) from None
+    content = "\n".join([output.content, *git.notes])
+    return replace(output, content=content, data={**output.data, "notes": list(git.notes)})
 
 
 async def _status(git: Git, _: GitStatus, ctx: ToolContext) -> ToolOutput:
-    status = (await git.status()).without(ctx.hidden)
-    clean = ", clean" if not status.changes and not status.hidden else ""
-    rows = [f"branch {name(status.branch)}{clean}", *status.rows, *_withheld(len(status.hidden), "()")]
-    return ToolOutput("\n".join(rows), {title: len(found) for title, found in status.lists.items()})
+    state = await git.status(ctx)
+    clean = "" if state.rows or state.hidden else ", clean"
+    return ToolOutput("\n".join([f"branch {name(state.branch)}{clean}", *state.listed, *_withheld(state.hidden)]))
 
 
 async def _diff(git: Git, arguments: GitDiff, ctx: ToolContext) -> ToolOutput:
@@ -217,15 +196,15 @@ async def _diff(git: Git, arguments: GitDiff, ctx: ToolContext) -> ToolOutput:
     paths = list(dict.fromkeys(filter(None, paths)))
     hidden = list(filter(ctx.hidden, paths))
     if len(hidden) == len(paths):
-        status = (await git.status(where, every=bool(arguments.path))).without(ctx.hidden)
+        state = await git.status(ctx, where, every=bool(arguments.path))
         label = f" in {one_line(arguments.path, 300)}" if arguments.path else ""
         said = f"No {'staged' if arguments.staged else 'unstaged'} changes{label}. {withheld(len(hidden))}"
-        return ToolOutput("\n".join([said.strip(), *status.rows]), {"files": 0})
+        return ToolOutput("\n".join([said.strip(), *state.listed]), {"files": 0})
     # Standard prefixes, whatever the repository's setting: programs that read diffs expect them.
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
     done = await git.run(*_DIFF, *staged, *prefixes, "--", where, *_excluding(hidden))
     notes = [f"[cut after {SHOWN:,} bytes; name a path]"] if len(done.out) > SHOWN else []
-    rows = [_diff_text(done.out[:SHOWN]).rstrip("\n"), *notes, *_withheld(len(hidden), "[]")]
+    rows = [_diff_text(done.out[:SHOWN]).rstrip("\n"), *notes, *_withheld(hidden)]
     return ToolOutput("\n".join(rows), {"files": len(paths) - len(hidden)})
 
 
@@ -233,13 +212,12 @@ async def _add(git: Git, arguments: GitAdd, ctx: ToolContext) -> ToolOutput:
     if not arguments.paths:
         raise ToolError('Name what to stage; "." is everything.', data=_INVALID)
     wanted = [_pathspec(path, ctx, write=True) for path in arguments.paths]
-    hidden = sorted((await git.status(*wanted, every=True)).without(ctx.hidden).hidden)
-    done = await git.run("add", "--", *wanted, *_excluding([".lmagent", *hidden]), read=False)
+    hidden = (await git.status(ctx, *wanted, every=True)).hidden
+    done = await git.run("add", "--", *wanted, *_excluding([".lmagent", *sorted(hidden)]), read=False)
     warnings = [f"[{one_line(line, 300)}]" for line in done.errors.split("\n") if line.startswith("warning: ")][:5]
-    status = (await git.status()).without(ctx.hidden)
-    staged = status.lists.get("staged")
-    rows = _listed("staged", staged) if staged else ["Nothing is staged."]
-    return ToolOutput("\n".join([*rows, *_withheld(len(hidden), "[]"), *warnings]))
+    staged = (await git.status(ctx)).staged
+    rows = ["staged:", *staged] if staged else ["Nothing is staged."]
+    return ToolOutput("\n".join([*rows, *_withheld(hidden), *warnings]))
 
 
 async def _commit(git: Git, arguments: GitCommit, ctx: ToolContext) -> ToolOutput:
@@ -248,19 +226,15 @@ async def _commit(git: Git, arguments: GitCommit, ctx: ToolContext) -> ToolOutpu
     if len(arguments.message.encode("utf-8", "replace")) > LONGEST_MESSAGE:
         raise ToolError(f"The message is longer than {LONGEST_MESSAGE:,} bytes.", data=_INVALID)
     _require_text("message", arguments.message)
-    status = (await git.status()).without(ctx.hidden)
-    if "conflicts" in status.lists:
-        said = "There are unmerged paths, so nothing was committed. Resolve and git_add them first."
-        raise ToolError("\n".join([said, *status.rows]), data={"code": "conflict"})
     flags = ("--no-verify", "--no-gpg-sign", "--cleanup=whitespace")
     empty = ("--allow-empty",) if arguments.allow_empty else ()
     settings = await git.identity()
     done = await git.ask("commit", *flags, *empty, "-m", arguments.message, read=False, settings=settings)
     if not done.ok and not done.errors:  # git lists on its output why there is nothing to commit
         said = "Nothing is staged, so nothing was committed. git_add first; allow_empty=true makes an empty commit."
-        raise ToolError("\n".join([said, *status.rows]), data={"code": "nothing_to_commit"})
+        raise ToolError("\n".join([said, *(await git.status(ctx)).listed]), data={"code": "nothing_to_commit"})
     if not done.ok:
-        raise ToolError(f"git commit failed: {done.errors[:2000]}", data={"code": "git"})
+        raise failed("commit", done)
     summary = printable(done.out.decode("utf-8", "replace")).split("\n")[:2]  # later lines name paths
     return ToolOutput("Committed " + "\n".join(line.strip() for line in summary).rstrip())
 
@@ -270,8 +244,7 @@ async def _branch(git: Git, arguments: GitBranch, ctx: ToolContext) -> ToolOutpu
     if not wanted and not arguments.create and not arguments.switch:
         listing = await git.run("branch", "--list", "--verbose", "--sort=-committerdate", "--no-color")
         rows = printable(listing.out.decode("utf-8", "replace")).splitlines()
-        rest = [f"… and {len(rows) - MOST} more"] if len(rows) > MOST else []
-        return ToolOutput("\n".join(rows[:MOST] + rest) or f"{(await git.status()).branch}")
+        return ToolOutput("\n".join(_capped(rows)) or (await git.status(ctx)).branch)
     _require_text("name", wanted)
     if wanted.startswith("-") or not (await git.ask("check-ref-format", "--branch", wanted)).ok:
         raise ToolError(f"{one_line(wanted)!r} cannot be a branch's name.", data=_INVALID)
@@ -283,27 +256,6 @@ async def _branch(git: Git, arguments: GitBranch, ctx: ToolContext) -> ToolOutpu
         raise ToolError("create=true creates the branch, switch=true switches to it.", data=_INVALID)
     await git.run("branch", "--no-track", wanted, read=False)
     return ToolOutput(f"Created branch {label}; switch=true switches to it.")
-
-
-def _require_repository(command: str, done: GitResult) -> None:
-    if done.end.code == 127:
-        raise ToolError("There is no git where commands run.", data={"code": "no_git"})
-    if done.end.reason != "exit":
-        why = {"timeout": f"took more than {TIMEOUT:.0f} s", "memory": "ran out of memory"}
-        raise ToolError(f"git {command} {why.get(done.end.reason, 'was killed')}.", data={"code": done.end.reason})
-    if "not a git repository" in done.errors.lower():
-        where = done.errors.partition("not a git repository: ")[2].split("\n")[0]
-        why = (
-            f"its .git points to {one_line(where, 300)}, which commands cannot see"
-            if where
-            else "git init makes one, unless the workspace is a part of one: then work in that one's top folder"
-        )
-        raise ToolError(f"The workspace is not a git repository: {why}.", data={"code": "no_repository"})
-    if "index.lock" in done.errors and "File exists" in done.errors:
-        raise ToolError(
-            "Another git is at work here: .git/index.lock exists. Try again; if it stays, remove it.",
-            data={"code": "locked"},
-        )
 
 
 def name(path: str) -> str:
@@ -324,13 +276,12 @@ def _diff_text(raw: bytes) -> str:
     return printable(text)
 
 
-def _listed(title: str, rows: Sequence[str]) -> list[str]:
-    more = [f"  … and {len(rows) - MOST} more"] if len(rows) > MOST else []
-    return [f"{title} ({len(rows)}):", *(f"  {row}" for row in rows[:MOST]), *more]
+def _capped(rows: list[str]) -> list[str]:
+    return [*rows[:MOST], f"… and {len(rows) - MOST} more"] if len(rows) > MOST else rows
 
 
-def _withheld(count: int, brackets: str) -> list[str]:
-    return [f"{brackets[0]}{withheld(count)}{brackets[1]}"] if count else []
+def _withheld(hidden: Sized) -> list[str]:
+    return [f"({withheld(len(hidden))})"] if hidden else []
 
 
 def _pathspec(path: str, ctx: ToolContext, *, write: bool = False) -> str:
@@ -347,13 +298,8 @@ def _excluding(paths: Sequence[str]) -> list[str]:
 
 
 def _require_text(noun: str, text: str) -> None:
-    """Refuse text that no argument of a command can hold."""
-    if "\0" in text:
-        raise ToolError(f"The {noun} holds a NUL character. Write it without.", data=_INVALID)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ToolError(f"The {noun} holds half a character.", data=_INVALID) from None
+    if "\0" in text or text != text.encode("utf-8", "replace").decode():
+        raise ToolError(f"The {noun} holds a NUL or half a character, which no command can take.", data=_INVALID)
 
 
 CALLS: Mapping[str, GitCall] = {

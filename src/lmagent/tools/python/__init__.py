@@ -7,8 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from lmagent.core.sandbox import Exit, GetSandbox, Limits
+from lmagent.core.sandbox import Exit, GetSandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.engine.intake import shorten
+from lmagent.tools.page import BYTES, paged, size
 from lmagent.tools.python.kernel import Kernels, Outcome
 from lmagent.tools.read import REMARKS
 from lmagent.tools.sanitize import one_line, printable
@@ -30,19 +32,15 @@ class Python(Struct, frozen=True):
     timeout: Annotated[float, Meta(description="seconds, at most 600")] = 120
 
 
-def python_tool(sandbox: GetSandbox, kernels: Kernels, *, memory_mb: int = Limits().memory_mb) -> Tool:
-    """Return the tool, which calls `sandbox` at every call.
-
-    The caller closes `kernels`. `memory_mb` is the
-    sandbox's limit, for the message when it was hit.
-    """
+def python_tool(sandbox: GetSandbox, kernels: Kernels) -> Tool:
+    """Return the tool, which calls `sandbox` at every call; the caller closes `kernels`."""
 
     async def run(arguments: Python, ctx: ToolContext) -> ToolOutput:
         timeout = min(max(arguments.timeout, SHORTEST), LONGEST)
         outcome = await kernels.run(
             ctx.session, await sandbox(), arguments.code, reset=arguments.reset, timeout=timeout, emit=ctx.emit
         )
-        return _output(outcome, timeout, memory_mb)
+        return _output(outcome, timeout)
 
     return Tool(
         name="python",
@@ -57,15 +55,21 @@ def python_tool(sandbox: GetSandbox, kernels: Kernels, *, memory_mb: int = Limit
     )
 
 
-def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
-    before = "[a new Python: the earlier variables are gone]" if outcome.fresh else ""
-    printed = outcome.output.text()
-    if outcome.end is not None:  # if Python crashed, its report has the cell's frames and then the kernel's
-        printed = "\n".join(line for line in printed.split("\n") if not line.startswith(_OWN_FRAMES))
-    remarks = _remarks(outcome, timeout, memory_mb)
-    notes = [note for note in (before, *remarks) if note]
-    facts = {"status": _status(outcome), "bytes": outcome.output.total, "notes": notes}
-    return ToolOutput("\n".join(filter(None, (before, printed.rstrip("\n"), _result(outcome), *remarks))), facts)
+def _output(outcome: Outcome, timeout: float) -> ToolOutput:
+    before = ["[a new Python: the earlier variables are gone]"] if outcome.fresh else []
+    output, remarks = outcome.output, _remarks(outcome, timeout)
+    facts = {"status": _status(outcome), "bytes": output.total, "notes": [*before, *remarks]}
+
+    def shown(room: int) -> ToolOutput:
+        result = _result(outcome)
+        if output.file is not None:
+            result = shorten(result, room // 2)
+        printed = output.text(room - size([*before, result, *remarks])).rstrip("\n")
+        if outcome.end is not None:  # if Python crashed, its report has the cell's frames and then the kernel's
+            printed = "\n".join(line for line in printed.split("\n") if not line.startswith(_OWN_FRAMES))
+        return ToolOutput("\n".join(filter(None, (*before, printed, result, *remarks))), facts, file=output.file)
+
+    return shown(BYTES) if output.file is None else paged(shown)
 
 
 def _result(outcome: Outcome) -> str:
@@ -77,7 +81,7 @@ def _result(outcome: Outcome) -> str:
     return "" if reply.value is None else f"=> {printable(reply.value)}"
 
 
-def _remarks(outcome: Outcome, timeout: float, memory_mb: int) -> list[str]:
+def _remarks(outcome: Outcome, timeout: float) -> list[str]:
     remarks = list[str]()
     reply, end = outcome.reply, outcome.end
     if reply is not None and reply.exit is not None:
@@ -86,7 +90,7 @@ def _remarks(outcome: Outcome, timeout: float, memory_mb: int) -> list[str]:
     if outcome.late:
         remarks.append(f"[timed out after {timeout:g} s: {_how_stopped(outcome)}]")
     elif end is not None:
-        remarks.append(f"[{_how_ended(outcome, end, memory_mb)}; all variables are gone]")
+        remarks.append(f"[Python {_how_ended(outcome, end)}; all variables are gone]")
     return remarks + [f"[{one_line(note, 500)}]" for note in outcome.notes]
 
 
@@ -98,20 +102,15 @@ def _how_stopped(outcome: Outcome) -> str:
     return f"{why}, so Python was killed; all variables are gone"
 
 
-def _how_ended(outcome: Outcome, end: Exit, memory_mb: int) -> str:
+def _how_ended(outcome: Outcome, end: Exit) -> str:
     if outcome.broken:
-        return f"Python was killed: {outcome.broken}"
-    if end.reason == "memory":
-        return f"Python was killed: out of memory, limit {memory_mb} MiB"
+        return f"was killed: {outcome.broken}"
     if end.reason != "exit":
-        return "Python was killed"
+        return f"was killed{': it used more memory than the sandbox allows' if end.reason == 'memory' else ''}"
     if end.code == _CLOSED:
-        return "Python ended: the code closed its channel"
-    if end.code > 128:
-        number = end.code - 128
-        known = {each.value: each.name for each in signal.Signals}
-        return f"Python died of {known.get(number, f'signal {number}')}"
-    return f"Python ended with exit code {end.code}"
+        return "ended: the code closed its channel"
+    signals = {128 + each.value: each.name for each in signal.Signals}
+    return f"died of {signals[end.code]}" if end.code in signals else f"ended with exit code {end.code}"
 
 
 def _status(outcome: Outcome) -> str:

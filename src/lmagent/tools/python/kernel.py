@@ -18,57 +18,16 @@ from msgspec.structs import replace
 from lmagent.core.decoding import convert
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
-from lmagent.tools.sanitize import printable
-from lmagent.tools.shell.collect import clean
+from lmagent.tools.shell.collect import Collector
 
 GRACE = 1.0
 """Seconds from the interrupt of a cell to the end of its kernel."""
-
-SHOWN = 256 * 1024
-"""Bytes of a cell's output that are shown live."""
-
-HALF = 512 * 1024
-"""Bytes that are kept of the beginning of a cell's output, and as many of its end."""
 
 _UP_WITHIN = 60.0  # seconds; it takes 50 ms, but not on a machine that swaps
 _LONGEST_LINE = 4 << 20
 _MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but arrives by another way
 _BOOT = "import sys; exec(compile(sys.argv.pop(), '<lmagent>', 'exec'))"
 _BROKEN = "it wrote something else to its channel"
-
-
-class Output:
-    """The beginning and the end of a stream of bytes of any length."""
-
-    def __init__(self, start: bytes = b"") -> None:
-        self.total = len(start)
-        self._head = b""
-        self._data = bytearray(start)
-
-    def add(self, piece: bytes) -> None:
-        self.total += len(piece)
-        self._data += piece
-        if len(self._data) > 4 * HALF:
-            self._head = self._head or bytes(self._data[:HALF])
-            del self._data[: -2 * HALF]
-
-    def cut(self, marker: bytes, within: int) -> bytes | None:
-        """Cut the output at a marker that ends within its last bytes; return the bytes after it."""
-        at = self._data.find(marker, max(0, len(self._data) - within - len(marker)))
-        if at < 0:
-            return None
-        rest = bytes(self._data[at + len(marker) :])
-        self.total -= len(self._data) - at
-        del self._data[at:]
-        return rest
-
-    def text(self) -> str:
-        """Return the kept output, without terminal escapes and overdrawn lines."""
-        left_out = self.total - 2 * HALF
-        if left_out <= 0:
-            return clean(bytes(self._data))
-        head = self._head or bytes(self._data[:HALF])
-        return f"{clean(head)}\n[… {left_out} bytes left out …]\n{clean(bytes(self._data[-HALF:]))}"
 
 
 class KernelReply(Struct, frozen=True):
@@ -96,7 +55,7 @@ class Outcome(Struct, frozen=True):
         broken: why the kernel had to be ended, if it broke the protocol.
     """
 
-    output: Output
+    output: Collector
     reply: KernelReply | None = None
     late: bool = False
     fresh: bool = False
@@ -106,29 +65,22 @@ class Outcome(Struct, frozen=True):
 
 
 class _Call:
-    def __init__(self, id: int, emit: Callable[[str], None]) -> None:
+    def __init__(self, id: int) -> None:
         self.id = id
-        self.emit = emit
         # Unknown to a cell, so no output of a cell can be taken for its end.
         self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
-        self.output: Output | None = None
+        self.output: Collector | None = None
         self.reply: KernelReply | None = None
         self.replied = anyio.Event()
         self.seen = anyio.Event()
-        self.shown = 0
-
-    def show(self, piece: bytes) -> None:
-        if piece and self.shown < SHOWN:
-            self.shown += len(piece)
-            more = "\n[… more is not shown live …]\n" if self.shown >= SHOWN else ""
-            self.emit(printable(piece[:SHOWN].decode("utf-8", "replace")) + more)
 
 
 class Kernel:
     """One process, made by `start`; `fresh` until the model knows that it replaces an earlier one."""
 
-    def __init__(self, sandbox: Sandbox, grace: float) -> None:
+    def __init__(self, sandbox: Sandbox, spill: Path, grace: float) -> None:
         self.sandbox = sandbox
+        self._spill = spill
         self.ready = anyio.Event()
         self.fresh = False
         self.ended = anyio.Event()
@@ -137,7 +89,9 @@ class Kernel:
         self._end: Exit | None = None
         self._failure: SandboxError | None = None
         self._broken = ""
-        self._output = Output()
+        self._emit = _nowhere
+        self._output = self._collector()
+        self._held = b""  # output that may be the beginning of the marker
         self._call: _Call | None = None
         self._calls = 0
         self._line = bytearray()
@@ -145,12 +99,12 @@ class Kernel:
         self._task: asyncio.Task[None]
 
     @classmethod
-    async def start(cls, sandbox: Sandbox, grace: float, session: str) -> Kernel:
+    async def start(cls, sandbox: Sandbox, spill: Path, grace: float, session: str) -> Kernel:
         """Start a kernel, and wait until it is up or has ended; it shares /tmp and home of the session.
 
         Raises SandboxError or, without Python, ToolError.
         """
-        kernel = cls(sandbox, grace)
+        kernel = cls(sandbox, spill, grace)
         source = Path(__file__).with_name("kernel_main.py").read_text(encoding="utf-8")
         argv = ("python3", "-I", "-c", _BOOT, source)
         command = Exec(argv, timeout=None, channel=True, merge=True, session=session)
@@ -174,7 +128,8 @@ class Kernel:
         """
         self._calls += 1
         self._running.mark()
-        call = self._call = _Call(self._calls, emit)
+        call = self._call = _Call(self._calls)
+        self._emit = emit
         try:
             with anyio.move_on_after(timeout):
                 await self._send({"id": call.id, "code": code, "marker": call.marker.decode()})
@@ -186,20 +141,25 @@ class Kernel:
                 await call.seen.wait()
         except BaseException:
             await self._stop(call)
+            self._taken(call).discard()
             raise
         finally:
-            self._call = None
-            if call.output is None:
-                call.output, self._output = self._output, Output()
+            output = self._taken(call)
+            self._call, self._emit = None, _nowhere
         if self._failure is not None:
+            output.discard()
             raise self._failure
         notes = self._end.notes if self._end is not None else self._running.inspect()
-        return Outcome(call.output, call.reply, late, end=self._end, broken=self._broken, notes=notes)
+        return Outcome(output, call.reply, late, end=self._end, broken=self._broken, notes=notes)
 
     async def kill(self) -> None:
         with anyio.CancelScope(shield=True):
             self._running.kill()
             await self.ended.wait()
+
+    async def close(self) -> None:
+        await self.kill()
+        self._output.discard()
 
     async def _live(self) -> None:
         try:
@@ -238,17 +198,34 @@ class Kernel:
         if stream == "channel":
             self._take_lines(piece)
             return
-        self._output.add(piece)
-        call = self._call
-        if call is None or call.seen.is_set():
-            return  # a thread or a process that an earlier cell left
-        rest = self._output.cut(call.marker, len(piece))
-        if rest is None:
-            call.show(piece)
-        else:
-            call.show(piece[: max(0, len(piece) - len(rest) - len(call.marker))])
-            call.output, self._output = self._output, Output(rest)
+        call, piece = self._call, self._held + piece
+        if call is None or call.seen.is_set():  # a thread or a process that an earlier cell left
+            self._output.feed(piece)
+            return
+        before, marker, after = piece.partition(call.marker)
+        if marker:
+            self._output.feed(before)
+            self._held = b""
+            self._taken(call)
+            self._output.feed(after)
             call.seen.set()
+            return
+        at = before.find(b"\0", max(0, len(before) - len(call.marker)))
+        at = len(before) if at < 0 else at
+        self._held = before[at:]
+        self._output.feed(before[:at])
+
+    def _taken(self, call: _Call) -> Collector:
+        """Return the output of a call, which ends here if it has not ended."""
+        if call.output is None:
+            self._output.feed(self._held)
+            self._output.close()
+            self._held = b""
+            call.output, self._output = self._output, self._collector()
+        return call.output
+
+    def _collector(self) -> Collector:
+        return Collector(self._spill, lambda text: self._emit(text))
 
     def _take_lines(self, piece: bytes) -> None:
         import json  # see _send
@@ -281,9 +258,10 @@ class Kernel:
 
 
 class Kernels:
-    """The kernels of all sessions, which end with their session."""
+    """The kernels of all sessions, which end with their session; `spill` is the folder for long outputs."""
 
-    def __init__(self, *, grace: float = GRACE) -> None:
+    def __init__(self, spill: Path, *, grace: float = GRACE) -> None:
+        self._spill = spill
         self._grace = grace
         self._kernels: dict[str, Kernel] = {}
         self._locks: dict[str, anyio.Lock] = {}
@@ -300,8 +278,8 @@ class Kernels:
             kernel = self._kernels.get(session)
             if kernel is None or reset or kernel.ended.is_set() or kernel.sandbox is not sandbox:
                 if old := kernel:
-                    await old.kill()
-                kernel = self._kernels[session] = await Kernel.start(sandbox, self._grace, session)
+                    await old.close()
+                kernel = self._kernels[session] = await Kernel.start(sandbox, self._spill, self._grace, session)
                 kernel.fresh = old is not None and not reset
             outcome = await kernel.run(code, timeout, emit)
             fresh, kernel.fresh = kernel.fresh, False
@@ -311,14 +289,18 @@ class Kernels:
         self._locks.pop(session, None)
         kernel = self._kernels.pop(session, None)
         if kernel is not None:
-            await kernel.kill()
+            await kernel.close()
 
     async def aclose(self) -> None:
         for session in list(self._kernels):
             await self.close(session)
 
 
-def _no_python(end: Exit | None, output: Output) -> ToolError:
+def _nowhere(_: str) -> None:
+    """Show nothing: no call is running."""
+
+
+def _no_python(end: Exit | None, output: Collector) -> ToolError:
     code = end.code if end else 0
     if code == 127:
         return ToolError("There is no python3 where commands run, so nothing was run. Use shell.")

@@ -192,10 +192,6 @@ class CellRunner:
         try:
             return self._loop.run_until_complete(task)
         except KeyboardInterrupt:
-            if task.done():
-                if not task.cancelled():
-                    task.exception()  # otherwise asyncio logs that its exception was never retrieved
-                raise
             task.cancel()
             try:
                 return self._loop.run_until_complete(task)

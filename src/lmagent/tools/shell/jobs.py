@@ -38,7 +38,7 @@ PIECE = 1 << 20
 """Bytes that are searched at once; more than these without a line end count as a line."""
 
 _CODE: dict[str, object] = {"code": "pattern"}
-_CATCH_UP = 5.0  # seconds after its timeout that a wait may take for output that was there before
+_CATCH_UP = 5.0  # seconds after its timeout that a wait may take for output that was not searched before
 _PAUSE = 0.1  # seconds between two searches, each of which costs a process
 
 
@@ -243,7 +243,7 @@ async def _line(job: Job, until: str, seconds: float) -> str:
     """
     if "\n" in until:
         raise ToolError("wait looks at single lines: the regex must not have a line break.", data=_CODE)
-    deadline, target = time.monotonic() + seconds, job.collector.total
+    deadline = time.monotonic() + seconds
     while True:
         changed, over, at = job.changed, job.over, job.searched.get(until, 0)
         begin, piece = job.collector.read(at, PIECE)
@@ -252,13 +252,14 @@ async def _line(job: Job, until: str, seconds: float) -> str:
         job.searched[until] = max(reached, job.searched.get(until, 0))  # several callers may wait at once
         if found is not None:
             return f"a line matches: {one_line(found, 200)}"
-        late = time.monotonic() - deadline
-        if reached == at and (over or late >= 0):
+        left = deadline - time.monotonic()
+        if reached > at:
+            if left < -_CATCH_UP:
+                return ""
+        elif over or left <= 0:
             return ""
-        if late >= 0 and (late >= _CATCH_UP or (reached >= target and not over)):
-            return ""
-        if reached == at:
-            with anyio.move_on_after(-late):
+        else:
+            with anyio.move_on_after(left):
                 await changed.wait()
                 await anyio.sleep(_PAUSE)
 
