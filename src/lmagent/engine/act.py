@@ -82,12 +82,11 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
                 for call in batch:
                     tasks.start_soon(one, call)
         await _record_large(session, large, room, guard, alarms)
+    if (alarm := guard.step_done()) is not None:
+        alarms.append(alarm)
     if hints := dict.fromkeys(alarm.text for alarm in alarms if alarm.action == "hint"):
         await session.record(MessageAdded(message=user("\n".join(hints)), origin="nudge"))
-    alarms = [alarm for alarm in alarms if alarm.action != "hint"]
-    if (stale := guard.step_done()) is not None:
-        alarms.append(stale)
-    return alarms[0] if alarms else None
+    return next((alarm for alarm in alarms if alarm.action != "hint"), None)
 
 
 def _is_read(session: Session, call: ToolCall) -> bool:

@@ -74,7 +74,8 @@ def append_lines(path: Path, content: bytes) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS, FILE_MODE)
     try:
         size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":
+        os.lseek(fd, max(0, size - 1), os.SEEK_SET)
+        if size and os.read(fd, 1) != b"\n":
             content = b"\n" + content  # the writer of the last line was killed in the middle of it
         write_whole(fd, content)
         sync_file(fd)
