@@ -30,7 +30,7 @@ from lmagent.core.commands import Submit
 from lmagent.core.events import Event, StepFinished
 from lmagent.core.messages import user
 from lmagent.core.model import ModelReply
-from lmagent.engine.aside import ask_aside
+from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.testing.loopback import Received

@@ -36,14 +36,14 @@ NEVER = {"httpx", "starlette", "mcp", "rich", "prompt_toolkit", "openai", "pydan
 LATER = {
     # what only a person types, or decides at a terminal
     *("lmagent.app.commands",),
-    *("lmagent.app.slash", "lmagent.app.subagents.nested", "lmagent.core.view", "lmagent.engine.aside"),
+    *("lmagent.app.slash", "lmagent.app.subagents.nested", "lmagent.core.view", "lmagent.engine.context.aside"),
     *("lmagent.headless.asker", "lmagent.headless.schema", "lmagent.terminal"),
     # what reads a reply: it is loaded while the server works on one
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),
     "lmagent.engine.endings",
     # what some turns need
-    *("lmagent.engine.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
+    *("lmagent.engine.context.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
     *("lmagent.tools.git.calls", "lmagent.tools.vision"),
     *("dotenv", "tomlkit", "lmagent.config.compat", "lmagent.store.fork", "lmagent.store.follow"),
     # slow ones of the standard library

@@ -12,7 +12,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.commands import Interrupt, Submit
 from lmagent.core.events import PrefillProgress, StepFinished
 from lmagent.core.messages import user
-from lmagent.engine.aside import ask_aside
+from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.providers.cache_slot import IDLE

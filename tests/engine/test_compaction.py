@@ -8,8 +8,8 @@ from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.commands import Compact
 from lmagent.core.errors import ContextOverflow, ServerFailure, Unreachable
-from lmagent.engine import compaction
 from lmagent.engine.budget import tokens_spent
+from lmagent.engine.context import compaction
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.state import message_bytes
 

@@ -6,8 +6,8 @@ from kit import Bench, bench, call, faults, opening_of, say
 
 from lmagent.core import events as ev
 from lmagent.core.ports import ModelTraits
-from lmagent.engine.aside import ask_aside
 from lmagent.engine.constrain import FREE_NOTE, GOOD_CALLS, NOTE
+from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.turn import NUDGE_ACT
 

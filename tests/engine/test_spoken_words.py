@@ -9,8 +9,8 @@ from lmagent.core.commands import Steer
 from lmagent.core.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from lmagent.core.model import ModelReply, ModelRequest
 from lmagent.core.ports import ModelTraits
-from lmagent.engine.aside import ask_aside
-from lmagent.engine.intake import escaped
+from lmagent.engine.context.aside import ask_aside
+from lmagent.engine.context.intake import escaped
 from lmagent.engine.state import SessionState
 from lmagent.providers.retry import joined
 

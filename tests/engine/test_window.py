@@ -7,8 +7,8 @@ from kit import Bench, bench, call, say
 from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.model import ModelReply, ModelRequest, Usage
+from lmagent.engine.context.window import learn_window
 from lmagent.engine.state import BYTES_PER_TOKEN
-from lmagent.engine.window import learn_window
 
 
 def counting(made: Bench, ratio: float, reply: ModelReply | None = None):

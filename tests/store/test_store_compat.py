@@ -126,11 +126,11 @@ def test_a_session_of_agent_computer_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "my-session.tasks.json").write_text("[]")
     imported = _read(path)
     assert imported.session == "my-session"
-    assert imported.taken == ("2 user messages", "2 replies", "1 tool result", "2 token counts")
-    assert imported.left == ("the task list my-session.tasks.json",)
+    assert imported.taken == ("2 user messages", "2 replies", "1 tool result")
+    assert imported.left == ("2 token counts", "the task list my-session.tasks.json")
     state = _fold(imported)
     _assert_valid(state)
-    assert (state.usage.prompt_tokens, state.usage.completion_tokens, state.turn) == (120, 10, 2)
+    assert (state.usage.prompt_tokens, state.usage.completion_tokens, state.turn) == (0, 0, 2)
     assert state.prompt_tokens == 0  # their count says nothing about our prompt
     assert state.last_outcome == "interrupted"
     assert imported.events[-1].ts == 1.7e9 + 100

@@ -24,7 +24,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.work import Brief, ChildResult
 from lmagent.engine.session import Session
 from lmagent.policy import gate, paths
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
+from lmagent.store.files import make_private, replace_whole
 
 FOLDER = ".lmagent/agents"
 
@@ -192,12 +192,6 @@ def _write(workspace: Path, child: str, name: str, content: bytes) -> None:
                     f"{place} is a link", fix="remove it: links in a checkout must not redirect the agent's files"
                 )
         make_private(folder / "scope")
-        fresh = folder / f".{name}.{os.getpid()}"
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
-        try:
-            write_whole(fd, msgspec.json.format(content, indent=1) + b"\n")
-        finally:
-            os.close(fd)
-        os.replace(fresh, folder / name)
+        replace_whole(folder / name, folder / f".{name}.{os.getpid()}", msgspec.json.format(content, indent=1) + b"\n")
     except OSError as error:
         raise StoreError(f"{folder / name} could not be written: {error.strerror}", fix="make room there") from error

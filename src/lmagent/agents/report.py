@@ -22,7 +22,7 @@ from lmagent.core.events import FilesChanged, ResultReported, SessionCreated
 from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolOutput
 from lmagent.core.work import Brief, ChildResult, Deliverable
-from lmagent.engine.budget import steps_made, tokens_spent
+from lmagent.engine.budget import over
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.undo import changes_of, is_shared
@@ -38,6 +38,9 @@ TOLD = "deliverable"
 
 LARGEST = 20_000_000
 """Bytes of a file up to which its content is looked at."""
+
+UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
+"""Errors of the parsers on content that does not follow its format."""
 
 Touched = Callable[[str], bool]
 """Whether the sub-agent has changed the file at a path."""
@@ -116,35 +119,10 @@ def at_end(child: Session, ending: Ending, answer: str) -> End | Again | None:
 def overspent(session: Session | None) -> str:
     """Return why a session and its sub-agents may spend no more; empty while something is left."""
     while session is not None:
-        if reason := _overspent(session):
-            return reason
+        if (end := over(session, steps=0)) is not None:
+            return end.reason
         session = session.above
     return ""
-
-
-def _overspent(session: Session) -> str:
-    bounds, work = session.agent.limits, session.state.work
-    tokens, steps = _tokens(session), _steps(session)
-    seconds = session.wiring.clock.monotonic() - session.turn_began
-    calls = plural(work.budget.steps or 0, "step")
-    budgets = (
-        ("the session's budget of {} tokens", bounds.session_tokens, tokens),
-        ("the budget of {:,} tokens for this work", work.budget.tokens, tokens - work.spent_before),
-        (f"the budget of {calls} for this work", work.budget.steps, steps - work.steps_before),
-        ("the turn's budget of {} tokens", bounds.turn_tokens, tokens - session.turn_tokens_before),
-        ("the turn's budget of {:g} seconds", bounds.turn_seconds, seconds),
-    )
-    return next(
-        (f"{text.format(most)} is spent" for text, most, spent in budgets if most is not None and spent >= most), ""
-    )
-
-
-def _tokens(session: Session) -> int:
-    return tokens_spent(session.state) + sum(map(_tokens, session.children.values()))
-
-
-def _steps(session: Session) -> int:
-    return steps_made(session.state) + sum(map(_steps, session.children.values()))
 
 
 # --- the files and the data that were ordered -------------------------------------------------------------------------
@@ -241,7 +219,7 @@ def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
         return f"{path} is empty"
     try:
         value = _read(content, form)
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+    except UNREADABLE as fault:
         return f"{path} is no valid {form}: {fault}"
     return _schema_fault(path, wanted.schema, value) if wanted.schema is not None and form == "json" else ""
 
@@ -296,7 +274,7 @@ def _data_faults(wanted: Deliverable, data: Any) -> list[str]:
     if isinstance(data, str) and wanted.format:
         try:
             value = _read(data.encode("utf-8", "replace"), wanted.format.lower())
-        except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+        except UNREADABLE as fault:
             return [f"data is no valid {wanted.format}: {fault}"]
         data = data if value is None else value
     fault = _schema_fault("data", wanted.schema, data) if wanted.schema is not None else ""

@@ -150,13 +150,7 @@ class ChildRunner:
         self, parent: Session, started: ev.SubagentStarted, child: Session, result: ChildResult
     ) -> ChildResult:
         await _take_over_changes(parent, started.call_id, child)
-        own, below = child.state.usage, child.state.work.child_usage
-        usage = Usage(
-            own.prompt_tokens + below.prompt_tokens,
-            own.completion_tokens + below.completion_tokens,
-            own.cached_tokens + below.cached_tokens,
-            own.estimated or below.estimated,
-        )
+        usage = child.state.usage + child.state.work.child_usage
         return await self._record(parent, started, result, usage, steps_made(child.state))
 
     async def _record(
@@ -177,9 +171,7 @@ class ChildRunner:
             write()
         except StoreError as trouble:
             text = f"a sub-agent's brief or result was not kept as a file: {trouble.message}"
-            await parent.record(
-                ev.Notice(level="warning", code="brief_not_kept", text=text, fix=trouble.fix, terminal=trouble.terminal)
-            )
+            await parent.notify("warning", "brief_not_kept", text, trouble)
 
     async def _unopened(self, parent: Session, started: ev.SubagentStarted, trouble: LmagentError) -> ChildResult:
         result = ChildResult(agent_id=started.child, status="error", summary="", error=trouble.message)

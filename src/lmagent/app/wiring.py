@@ -41,8 +41,6 @@ from lmagent.core.work import Budget
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.planning.feature import Choices, Planning
-from lmagent.planning.notes import BATCH, STEPS
-from lmagent.planning.proposing import fence
 from lmagent.policy.gate import Rules, check_rule
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
@@ -200,10 +198,10 @@ def tasks_and_plans(registry: Registry) -> None:
     planning = Planning(registry.session, registry.events, choices)
     for tool in planning.tools:
         registry.tool(tool)
-    registry.hides.append(lambda _: {*STEPS, *BATCH})
+    registry.hides.append(lambda _: set(planning.hidden))
     registry.session_notes += planning.notes
     registry.reviews.append(planning)
-    registry.fences.append(fence)
+    registry.fences.append(planning.fence)
     registry.orders.update(planning.orders)
     registry.openers.append(planning.opened)
 

@@ -20,12 +20,13 @@ from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode,
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
-from lmagent.engine import constrain, intake
+from lmagent.engine import constrain
+from lmagent.engine.context import intake
+from lmagent.engine.context.window import Room, room_for
 from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
 from lmagent.engine.session import Session, ask
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
-from lmagent.engine.window import Room, room_for
 from lmagent.policy import gate, paths
 
 CUT_OFF = (
@@ -81,12 +82,11 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
                 for call in batch:
                     tasks.start_soon(one, call)
         await _record_large(session, large, room, guard, alarms)
+    if (alarm := guard.step_done()) is not None:
+        alarms.append(alarm)
     if hints := dict.fromkeys(alarm.text for alarm in alarms if alarm.action == "hint"):
         await session.record(MessageAdded(message=user("\n".join(hints)), origin="nudge"))
-    alarms = [alarm for alarm in alarms if alarm.action != "hint"]
-    if (stale := guard.step_done()) is not None:
-        alarms.append(stale)
-    return alarms[0] if alarms else None
+    return next((alarm for alarm in alarms if alarm.action != "hint"), None)
 
 
 def _is_read(session: Session, call: ToolCall) -> bool:
@@ -219,7 +219,7 @@ async def _run(session: Session, invocation: Invocation, request: gate.Request) 
     try:
         watch = await keep_before(session, invocation)
     except ToolError as refusal:
-        return Result(tool.name, "error", ToolOutput(refusal.message, refusal.data))
+        return _refused(tool.name, refusal)
     await session.record(started, sync=durable)
     clock = session.wiring.clock
     begun = clock.monotonic()

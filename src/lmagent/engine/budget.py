@@ -43,10 +43,21 @@ def used(state: SessionState) -> Budget:
     return Budget(steps_made(state) - work.steps_before, tokens_spent(state) - work.spent_before)
 
 
+def at_work(session: Session) -> tuple[int, int]:
+    """Return steps and tokens so far of the sub-agents that run now."""
+    steps = tokens = 0
+    for child in session.children.values():
+        below = at_work(child)
+        steps += steps_made(child.state) + below[0]
+        tokens += tokens_spent(child.state) + below[1]
+    return steps, tokens
+
+
 def over(session: Session, *, steps: int) -> End | None:
     """Return the turn's end if a limit is reached; `steps` are the turn's model calls so far."""
-    bounds, spent = limits(session), tokens_spent(session.state)
-    if (end := over_total(session.state)) is not None:
+    bounds, below = limits(session), at_work(session)
+    spent = tokens_spent(session.state) + below[1]
+    if (end := over_total(session.state, *below)) is not None:
         return end
     if steps >= bounds.steps:
         reason = f"the limit of {plural(bounds.steps, 'step')} is reached"
@@ -62,12 +73,17 @@ def over(session: Session, *, steps: int) -> End | None:
     return None
 
 
-def over_total(state: SessionState) -> End | None:
-    """Return the turn's end if the budget of the whole work, over all its turns, is spent."""
-    total, spent = state.work.budget, used(state)
+def over_total(state: SessionState, steps_below: int = 0, tokens_below: int = 0) -> End | None:
+    """Return the turn's end if the budget of the whole work, over all its turns, is spent.
+
+    `steps_below` and `tokens_below` are those of sub-agents at work.
+    """
+    work = state.work
+    total, steps = work.budget, steps_made(state) - work.steps_before + steps_below
+    tokens = tokens_spent(state) - work.spent_before + tokens_below
     fix = "give it more with /deep more, or end this way of working with /work normal"
     if total.tokens is not None:
-        left, following = total.tokens - (spent.tokens or 0), state.estimate_tokens()
+        left, following = total.tokens - tokens, state.estimate_tokens()
         if left <= 0:
             return End("limit", "tokens", f"the budget of {total.tokens:,} tokens for this work is spent", fix=fix)
         if following > left:
@@ -75,7 +91,7 @@ def over_total(state: SessionState) -> End | None:
                 f"{left:,} of the {total.tokens:,} tokens for this work are left, and the next call takes {following:,}"
             )
             return End("limit", "tokens", reason, fix=fix)
-    if total.steps is not None and (spent.steps or 0) >= total.steps:
+    if total.steps is not None and steps >= total.steps:
         reason = f"the budget of {plural(total.steps, 'step')} for this work is spent"
         return End("limit", "iterations", reason, fix=fix)
     return None

@@ -104,7 +104,6 @@ class LoopGuard(Struct):
     targets: set[str] = field(default_factory=set[str])
     news: int = 0
     heard: dict[str, int] = field(default_factory=dict[str, int])
-    hint: str = ""
     errors: int = 0
     outcomes: set[str] = field(default_factory=set[str])
     counted: set[str] = field(default_factory=set[str])
@@ -157,9 +156,7 @@ class LoopGuard(Struct):
         repeated = None
         if self.attempts[key] == self.limits.repeats:
             repeated = _hint(f"You have made this same call {self.attempts[key]} times with the same result.")
-        hint, self.hint = (_hint(self.hint) if self.hint else None), ""
-        found = [alarm for alarm in (hint, repeated, same) if alarm is not None]
-        return next((alarm for alarm in found if alarm.action == "stop"), found[0] if found else None)
+        return repeated if repeated is not None and (same is None or same.action == "hint") else same
 
     def step_done(self) -> Alarm | None:
         self.counted.clear()
@@ -260,7 +257,7 @@ class LoopGuard(Struct):
             return None
         self.cycling += 1
         if self.cycling == 1:
-            self.hint = "You go round in a circle: the same calls with the same results, again and again."
+            return _hint("You go round in a circle: the same calls with the same results, again and again.")
         if self.cycling > self.limits.repeats * 2:
             return Alarm("stop", "loop", "the same calls came round and round with the same results")
         return None

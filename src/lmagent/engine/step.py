@@ -9,9 +9,9 @@ from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, ModelReply, Progress, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import constrain
+from lmagent.engine.context.window import learn_window, refuse_hopeless
 from lmagent.engine.outage import ask_patiently, was_waited_for
 from lmagent.engine.session import Session
-from lmagent.engine.window import learn_window, refuse_hopeless
 
 STREAM_RETRIES = 2
 """Repeated requests after a broken stream. Its connection is gone, so the server no longer works on it."""
@@ -34,7 +34,7 @@ async def take_step(session: Session) -> ModelReply:
             overflowed = True
             if overflow.silent:
                 await session.notify("warning", "prompt_cut", overflow.message, overflow)
-            from lmagent.engine.compaction import compact  # few sessions fill their window
+            from lmagent.engine.context.compaction import compact  # few sessions fill their window
 
             learn_window(session, overflow.window)
             await compact(session, "overflow")

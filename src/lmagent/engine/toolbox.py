@@ -131,21 +131,18 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
         return {}
     try:
         value = decode_json(raw.encode("utf-8", "surrogatepass"), object)
+        why = f"must be a JSON object, not {type(value).__name__}"
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         from lmagent.core.loosejson import fault_in  # few models need it
 
-        raise ToolError(
-            f"The arguments of {call.name} are not valid JSON: {fault_in(raw)}. Nothing was run. "
-            f"They came as:\n{raw}\nSend the call again with valid JSON.",
-            data={"code": "malformed_arguments"},
-        ) from None
-    if not isinstance(value, dict):
-        raise ToolError(
-            f"The arguments of {call.name} must be a JSON object, not {type(value).__name__}. Nothing was run. "
-            f"They came as:\n{raw}",
-            data={"code": "malformed_arguments"},
-        )
-    return value  # type: ignore[reportUnknownVariableType]
+        value, why = None, f"are not valid JSON: {fault_in(raw)}"
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    raise ToolError(
+        f"The arguments of {call.name} {why}. Nothing was run. They came as:\n{raw}\n"
+        "Send the call again with valid JSON.",
+        data={"code": "malformed_arguments"},
+    )
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -18,13 +18,14 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
-from lmagent.engine import budget, constrain, intake, recovery
+from lmagent.engine import budget, constrain, recovery
 from lmagent.engine.act import act, perform
+from lmagent.engine.context import intake
+from lmagent.engine.context.window import compact_if_needed
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.review import Again, End, Perform
 from lmagent.engine.session import Session
 from lmagent.engine.step import take_step
-from lmagent.engine.window import compact_if_needed
 
 NUDGE_ACT = (
     "You announced what you will do but called no tool. Call the tool now. "
@@ -104,7 +105,7 @@ async def _fitted(session: Session, message: Message) -> Message:
 
 async def compact_only(session: Session) -> None:
     """Compact at the user's request. Open calls are closed first: after the cut their results would have no call."""
-    from lmagent.engine.compaction import compact
+    from lmagent.engine.context.compaction import compact
 
     await recovery.close_calls(session)
     await compact(session, "command")

@@ -1,13 +1,10 @@
-"""Batch: the task state, the progress of a long run over many items, and its own condition for the end, the gate.
+"""Batch: the task state, the progress of a long run over many items, and its condition for the end, the gate.
 
-The gate compares processed, total, remaining and numbers: `processed == total and remaining == 0`. Any other text is
-kept and shown, and cannot be checked.
+Whatever its text, a gate is met when the queue is empty and as many items are processed as there are in total.
 """
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Sequence
 
 from msgspec import UNSET, to_builtins
@@ -125,31 +122,16 @@ def _changed(work: WorkState, state: TaskState) -> TasksChanged:
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
-_SIDE = r"(processed|completed|done|total|all|remaining|queue|left|\d{1,15})"
-_CONDITION = re.compile(rf"{_SIDE} ?(>=|<=|>|<|=+|equals|is) ?{_SIDE}")
-_EMPTY = re.compile(r"(empty|no) (remaining|queue)|(remaining|queue) (is |=+ )?empty")
-_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-
 
 def unmet(state: TaskState) -> str:
-    """Return why the gate is not met; empty if it is met, absent, or cannot be checked."""
-    for condition in _conditions(state.completion_gate):
-        if (found := _CONDITION.fullmatch(condition)) is None:
-            continue
-        left, sign, right = found.groups()
-        one, other = _value(left, state), _value(right, state)
-        if one is None or other is None:
-            return "total_count is not set, so completion cannot be checked"
-        if not _SIGNS.get(sign, operator.eq)(one, other):
-            if state.remaining_queue and {left, right} & {"remaining", "queue", "left"}:
-                return f"{len(state.remaining_queue)} left in the queue: {_listed(state.remaining_queue, 10)}"
-            return f"{condition} does not hold: {one} against {other}"
+    """Return why the gate is not met; empty if it is met or absent."""
+    if not state.completion_gate.strip():
+        return ""
+    if state.remaining_queue:
+        return f"{len(state.remaining_queue)} left in the queue: {_listed(state.remaining_queue, 10)}"
+    if state.total_count is not None and state.processed_count < state.total_count:
+        return f"{state.processed_count} of {state.total_count} are processed"
     return ""
-
-
-def is_checkable(gate: str) -> bool:
-    conditions = _conditions(gate)
-    return bool(conditions) and all(map(_CONDITION.fullmatch, conditions))
 
 
 def standing(state: TaskState) -> str:
@@ -157,21 +139,4 @@ def standing(state: TaskState) -> str:
     counted = f"{state.processed_count} of {total} processed, {len(state.remaining_queue)} in the queue."
     if not state.completion_gate.strip():
         return counted
-    if not is_checkable(state.completion_gate):
-        return f"{counted} The gate cannot be checked: write processed == total, or remaining == 0."
     return f"{counted} The gate is {'not met' if unmet(state) else 'met'}."
-
-
-def _conditions(gate: str) -> list[str]:
-    """Return the conditions that are joined by `and`, in one spelling."""
-    text = re.sub(r"_count\b|(?<=remaining)[_ ]queue\b|\blen\b|[()`'\"]|(?<=\d),(?=\d{3}\b)", "", gate.lower())
-    parts = (" ".join(part.split()).rstrip(".") for part in re.split(r"\band\b|&&|,", text))
-    return [_EMPTY.sub("remaining == 0", part) for part in parts if part]
-
-
-def _value(side: str, state: TaskState) -> int | None:
-    if side.isdigit():
-        return int(side)
-    if side in ("processed", "completed", "done"):
-        return state.processed_count
-    return state.total_count if side in ("total", "all") else len(state.remaining_queue)

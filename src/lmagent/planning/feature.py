@@ -36,7 +36,12 @@ class Choices(Struct, frozen=True):
 
 
 class Planning(Review):
-    """The tools, notes, review and orders of planning."""
+    """The tools, notes, review, fence and orders of planning."""
+
+    hidden = (*notes.STEPS, *notes.BATCH)
+    """Tools that the catalogue leaves out: a note lists them once they are of use."""
+
+    fence = staticmethod(proposing.fence)
 
     def __init__(
         self,

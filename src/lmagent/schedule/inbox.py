@@ -20,7 +20,7 @@ from msgspec import Struct
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id, new_session_id
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart, written
-from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_folder, write_new
+from lmagent.store.files import make_private, read_regular, store_error, sync_folder, write_new
 
 SUFFIX = ".task"
 CLAIMED, FAILED = "claimed", "failed"
@@ -180,11 +180,7 @@ class Inbox:
 
 def _text_of(path: Path) -> str:
     """Return the text of a task. Raise ValueError if the file cannot be one, with the reason."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("it is no regular file")
-        content = file.read(LARGEST + 1)
+    content = read_regular(path, LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"it has more than {LARGEST:,} bytes")
     try:

@@ -20,16 +20,7 @@ from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy, StoreError
-from lmagent.store.files import (
-    FILE_MODE,
-    OPEN_FLAGS,
-    make_private,
-    replace_whole,
-    store_error,
-    sync_file,
-    sync_folder,
-    write_whole,
-)
+from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, replace_whole, store_error
 from lmagent.store.lock import hold
 
 HISTORY = 500  # times of a job that are remembered; older ones are covered by the horizon
@@ -193,18 +184,7 @@ class Ledger:
     def _write(self, entries: Sequence[LedgerEntry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
-            made = make_private(self.path.parent)
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
-            try:
-                size = os.fstat(fd).st_size
-                if size and os.pread(fd, 1, size - 1) != b"\n":
-                    lines = b"\n" + lines  # the writer of the last line was killed in the middle of it
-                write_whole(fd, lines)
-                sync_file(fd)
-            finally:
-                os.close(fd)
-            for folder in {*made, *([self.path.parent] if not size else [])}:
-                sync_folder(folder)
+            append_lines(self.path, lines)
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be written", self.path) from error
         self.read()

@@ -2,7 +2,8 @@
 
 LMAgent keeps `.lmagent/sessions/<id>.json`: {"metadata": {id, task, created, updated, …}, "messages": [OpenAI-shaped]}.
 agent_computer keeps `sessions/<id>.jsonl`, a line {role, content, timestamp, tool_call_id, tool_name} each; the content
-of an assistant line is its text or the whole OpenAI-shaped message, and `meta` lines hold {"usage": {…}}.
+of an assistant line is its text or the whole OpenAI-shaped message. `meta` lines hold token counts, which are left out:
+they say nothing about our prompts.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ RESULT_CAP = 8000
 """Characters of an imported tool result: about the 2,000 tokens to which results are capped at intake."""
 
 NO_BEGINNING = "[The beginning of this conversation is missing: it was not in the imported file.]"
+ORPHANS = "tool result(s) that belong to no call"
+SHORTENED = f"the middle of tool result(s) longer than {RESULT_CAP} characters"
+UNANSWERED = "call(s) without a result: reported to the model as interrupted"
 NO_RESULT = "Interrupted: the imported session holds no result of this call. It may have acted, fully or in part."
 
-_OWN_ID = re.compile(r"(\d{8})_(\d{6})_[0-9a-f]{6}")
+_NOT_TAKEN = {"system": "system or injected message", "developer": "system or injected message", "meta": "token count"}
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
@@ -54,7 +58,6 @@ class _Said(Struct, frozen=True):
     call_id: str = ""
     name: str = ""
     at: float = 0.0
-    usage: Usage | None = None
 
 
 def read_session(path: Path, opening: ev.SessionCreated, now: float) -> ImportedSession:
@@ -80,7 +83,7 @@ def read_session(path: Path, opening: ev.SessionCreated, now: float) -> Imported
     if path.with_suffix(".tasks.json").exists():
         left.append(f"the task list {path.stem}.tasks.json")
     first_at = next((item.at for item in said if item.at), 0.0)
-    started = _time(metadata.get("created")) or first_at or _time_of_id(session) or now
+    started = _time(metadata.get("created")) or first_at or now
     log = _Rebuilt(replace(opening, session=session, imported_from=str(path)), started)
     for item in said:
         log.add(item)
@@ -146,9 +149,7 @@ def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[_Said]:
     dropped: Counter[str] = Counter()
     for entry in raw:
         role, at = entry["role"], _time(entry.get("timestamp"))
-        if role == "meta":
-            _note_usage(said, entry)
-        elif role in ("user", "assistant"):
+        if role in ("user", "assistant"):
             parts = (*_thought(entry, role), *_parts(entry.get("content"), dropped))
             calls = tuple(_calls(entry)) if role == "assistant" else ()
             if parts or calls:
@@ -160,7 +161,7 @@ def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[_Said]:
             parts = _parts(entry.get("content"), dropped)
             said.append(_Said("tool", parts, (), _text(entry, "tool_call_id"), name, at))
         else:
-            dropped["system or injected message" if role in ("system", "developer") else f"{role!r} message"] += 1
+            dropped[_NOT_TAKEN.get(str(role), f"{role!r} message")] += 1
     left.extend(plural(count, what) for what, count in dropped.items())
     return said
 
@@ -210,19 +211,6 @@ def _text(entry: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _note_usage(said: list[_Said], entry: dict[str, Any]) -> None:
-    """Add the usage to the reply before it. It counts as estimated: another prompt was counted."""
-    counts = _object(_object(entry.get("content")).get("usage"))
-    prompt, completion = (
-        value if isinstance(value := counts.get(key), int) else 0 for key in ("prompt_tokens", "completion_tokens")
-    )
-    for position in range(len(said) - 1, -1, -1):
-        if said[position].role == "assistant":
-            usage = (said[position].usage or Usage()) + Usage(prompt, completion, estimated=True)
-            said[position] = replace(said[position], usage=usage)
-            return
-
-
 def _time(value: Any) -> float:
     """Convert a number or an ISO time (naive ones are local) to Unix seconds; 0 for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11:
@@ -233,11 +221,6 @@ def _time(value: Any) -> float:
         except (ValueError, OSError, OverflowError):
             return 0.0
     return 0.0
-
-
-def _time_of_id(session: str) -> float:
-    match = _OWN_ID.fullmatch(session)
-    return _time(f"{match.group(1)}T{match.group(2)}") if match else 0.0
 
 
 # --- events -------------------------------------------------------------------------------------------------------
@@ -269,16 +252,13 @@ class _Rebuilt:
         elif item.role == "user":
             self.end_turn()
             self._begin_turn(Message("user", item.parts), "input")
-            self._counts["users"] += 1
+            self._counts["user message"] += 1
         else:
             if self._held is not None:  # chat templates insist on alternation
                 between = (Text("\n\n"),) if self._held.parts and item.parts else ()
-                parts, usage = (*self._held.parts, *between, *item.parts), self._held.usage or item.usage
-                if self._held.usage and item.usage:
-                    usage = self._held.usage + item.usage
-                item = replace(item, parts=parts, usage=usage)
+                item = replace(item, parts=(*self._held.parts, *between, *item.parts))
             self._held = item
-            self._counts["replies"] += 1
+            self._counts["reply"] += 1
             if item.calls:
                 self._flush()
 
@@ -294,11 +274,10 @@ class _Rebuilt:
         message = Message("assistant", (*item.parts, *calls))
         self._put(ev.StepStarted(step=self._step, model="", prompt_bytes=0, prompt_tokens=0))
         self._put(ev.MessageAdded(message=message, origin="model"))
-        usage, reason = item.usage or Usage(estimated=True), "tool_calls" if calls else "stop"
+        usage, reason = Usage(estimated=True), "tool_calls" if calls else "stop"
         self._put(ev.StepFinished(step=self._step, usage=usage, finish_reason=reason, first_token_s=0.0, total_s=0.0))
         self._open = {call.id: (call, given.id) for call, given in zip(calls, item.calls, strict=True)}
         self._answer = None if calls else message.text
-        self._counts["measured"] += item.usage is not None
 
     def _unique(self, call: ToolCall) -> ToolCall:
         id = f"call_{new_id()}" if call.id in self._used or not call.id else call.id
@@ -320,17 +299,17 @@ class _Rebuilt:
             if (given == item.call_id if item.call_id else item.name in ("", call.name))
         )
         if (call := next(fitting, None)) is None:
-            self._counts["orphans"] += 1
+            self._counts[ORPHANS] += 1
             return
         content = "".join(part.text for part in item.parts if isinstance(part, Text))
         size, half = len(content.encode("utf-8", "replace")), RESULT_CAP // 2
         if len(content) > RESULT_CAP:
-            self._counts["shortened"] += 1
+            self._counts[SHORTENED] += 1
             cut = len(content) - 2 * half
             content = f"{content[:half]}\n[… {cut} characters left out at import …]\n{content[-half:]}"
         head = content[:200].replace(" ", "")  # both systems answer a failed call with a JSON object that says so
         self._finish(call, "error" if head.startswith(('{"success":false', '{"error":')) else "ok", content, size)
-        self._counts["results"] += 1
+        self._counts["tool result"] += 1
 
     def _finish(self, call: ToolCall, status: ToolStatus, content: str, size: int) -> None:
         del self._open[call.id]
@@ -338,7 +317,7 @@ class _Rebuilt:
 
     def _close_calls(self) -> None:
         for call, _ in list(self._open.values()):
-            self._counts["unanswered"] += 1
+            self._counts[UNANSWERED] += 1
             self._finish(call, "interrupted", NO_RESULT, len(NO_RESULT))
 
     def end_turn(self) -> None:
@@ -350,16 +329,8 @@ class _Rebuilt:
             self._in_turn = False
 
     def taken(self) -> tuple[str, ...]:
-        nouns = {"users": "user message", "replies": "reply", "results": "tool result", "measured": "token count"}
-        many = {"replies": "replies"}
-        return tuple(
-            plural(self._counts[name], noun, many.get(name, "")) for name, noun in nouns.items() if self._counts[name]
-        )
+        nouns = ("user message", "user messages"), ("reply", "replies"), ("tool result", "tool results")
+        return tuple(plural(self._counts[one], one, many) for one, many in nouns if self._counts[one])
 
     def left(self) -> list[str]:
-        words = {
-            "orphans": "tool result(s) that belong to no call",
-            "shortened": f"the middle of tool result(s) longer than {RESULT_CAP} characters",
-            "unanswered": "call(s) without a result: reported to the model as interrupted",
-        }
-        return [f"{self._counts[name]} {what}" for name, what in words.items() if self._counts[name]]
+        return [f"{count} {what}" for what in (ORPHANS, SHORTENED, UNANSWERED) if (count := self._counts[what])]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Literal
 
 import msgspec
@@ -34,6 +36,9 @@ _ORIGINS = {
 }
 
 
+Kind = Literal["user", "assistant", "thinking", "tool", "note"]
+
+
 class TranscriptEntry(Struct, frozen=True):
     """One message, call or note.
 
@@ -45,7 +50,7 @@ class TranscriptEntry(Struct, frozen=True):
         for_model: a note that only the model reads.
     """
 
-    kind: Literal["user", "assistant", "thinking", "tool", "note"]
+    kind: Kind
     text: str = ""
     label: str = ""
     arguments: str = ""
@@ -64,8 +69,7 @@ class Transcript(Struct):
     created: float = 0.0
     turns: int = 0
     steps: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Usage = Usage()
     entries: list[TranscriptEntry] = []
 
 
@@ -77,7 +81,7 @@ class _TranscriptWriter:
         self._calls: dict[str, int] = {}
         self._inputs: dict[str, ev.InputReceived] = {}
 
-    def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
+    def put(self, kind: Kind, text: str, **facts: object) -> None:
         self.transcript.entries.append(msgspec.structs.replace(TranscriptEntry(kind, plain(text)), **facts))
 
     def note(self, label: str, text: str = "", status: str = "ok") -> None:
@@ -88,9 +92,7 @@ class _TranscriptWriter:
             case ev.MessageAdded():
                 self._message(event)
             case ev.ToolStarted() if event.call_id.startswith(ev.OWN_CALL):
-                self._calls[event.call_id] = len(self.transcript.entries)
-                shown = plain(event.summary)
-                self.put("tool", "", label=plain(event.tool), arguments=shown, status="pending", ts=event.ts)
+                self._call(event.call_id, event.tool, event.summary, event.ts)
             case ev.ToolFinished():
                 self._result(event)
             case ev.StepFinished():
@@ -162,10 +164,13 @@ class _TranscriptWriter:
                 case Text(text=text) if text.strip():
                     self.put("assistant", text, ts=ts)
                 case ToolCall(id=call, name=name, arguments=arguments):
-                    self._calls[call] = len(self.transcript.entries)
-                    self.put("tool", "", label=plain(name), arguments=plain(arguments), status="pending", ts=ts)
+                    self._call(call, name, arguments, ts)
                 case _:
                     pass
+
+    def _call(self, call: str, tool: str, arguments: str, ts: float) -> None:
+        self._calls[call] = len(self.transcript.entries)
+        self.put("tool", "", label=plain(tool), arguments=plain(arguments), status="pending", ts=ts)
 
     def _result(self, event: ev.ToolFinished) -> None:
         position = self._calls.get(event.call_id)
@@ -183,10 +188,8 @@ class _TranscriptWriter:
         self.note(f"{answer.capitalize()} by {event.by or 'the user'}{rule}", event.feedback)
 
     def _count(self, usage: Usage) -> None:
-        transcript = self.transcript
-        transcript.steps += 1
-        transcript.prompt_tokens += usage.prompt_tokens
-        transcript.completion_tokens += usage.completion_tokens
+        self.transcript.steps += 1
+        self.transcript.usage += usage
 
     def _end(self, event: ev.TurnFinished) -> None:
         self.transcript.turns += 1
@@ -220,44 +223,21 @@ def plain(text: str) -> str:
 
 # --- the three forms ---------------------------------------------------------------------------------------------
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #d0d0d8; --soft: #f4f4f7; --text: #1c1c22; --page: #fff; --dim: #5c5c68;
-  --bad: #b3261e; --user: #e8eefc; }
-@media (prefers-color-scheme: dark) { :root { --line: #3a3a44; --soft: #22222a; --text: #e8e8ee; --page: #16161b;
-  --dim: #a0a0ae; --bad: #ff8a80; --user: #1f2a44; } }
-body { max-width: 52rem; margin: 2rem auto; padding: 0 1rem; background: var(--page); color: var(--text);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-header, footer, .dim { color: var(--dim); font-size: .875rem; }
-section { margin: 1rem 0; }
-.text { white-space: pre-wrap; margin: 0; }
-.user { background: var(--user); border-radius: .5rem; padding: .75rem 1rem; }
-.bad { color: var(--bad); }
-details { border: 1px solid var(--line); border-radius: .5rem; padding: .25rem .75rem; margin: .5rem 0; }
-summary { cursor: pointer; font-family: ui-monospace, monospace; font-size: .875rem; }
-pre { white-space: pre-wrap; background: var(--soft); padding: .75rem; border-radius: .25rem; font-size: .8125rem; }
-img { max-width: 100%; }
-"""
-
 
 def to_jsonl(events: Iterable[ev.DurableEvent]) -> str:
     return "".join(f"{ev.encode(event).decode()}\n" for event in events)
 
 
-def to_markdown(events: Iterable[ev.DurableEvent]) -> str:
-    """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
-    return _as_markdown(transcript_of(events))
-
-
 def to_talk(events: Iterable[ev.DurableEvent]) -> str:
     """Format the session as Markdown, without the notes that only the model reads."""
+    return to_markdown(events, for_model=False)
+
+
+def to_markdown(events: Iterable[ev.DurableEvent], *, for_model: bool = True) -> str:
+    """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
     transcript = transcript_of(events)
-    transcript.entries = [entry for entry in transcript.entries if not entry.for_model]
-    return _as_markdown(transcript)
-
-
-def _as_markdown(transcript: Transcript) -> str:
     blocks = [f"# {transcript.title or transcript.session}", "  \n".join(_facts(transcript))]
-    blocks += [_markdown(entry) for entry in transcript.entries]
+    blocks += [_markdown(entry) for entry in transcript.entries if for_model or not entry.for_model]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -304,18 +284,12 @@ def _longest_run(text: str) -> int:
 def to_html(events: Iterable[ev.DurableEvent]) -> str:
     """Format the session as one HTML page: no scripts, nothing from outside, everything escaped."""
     transcript = transcript_of(events)
-    title = escape(transcript.title or transcript.session)
-    facts = "<br>".join(map(escape, _facts(transcript)))
     system = _details("System text", transcript.system) if transcript.system else ""
-    body = "\n".join(map(_html, transcript.entries))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        'img-src data:">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<header>\n<h1>{title}</h1>\n<p>{facts}</p>\n</header>\n<main>\n{system}\n{body}\n</main>\n"
-        "<footer><p>Exported by lmagent</p></footer>\n</body>\n</html>\n"
+    page = Template(files("lmagent.store").joinpath("export.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        title=escape(transcript.title or transcript.session),
+        facts="<br>".join(map(escape, _facts(transcript))),
+        body="\n".join((system, *map(_html, transcript.entries))),
     )
 
 
@@ -360,7 +334,7 @@ def _facts(transcript: Transcript) -> list[str]:
         facts.append(f"Model {transcript.model}")
     if transcript.workspace:
         facts.append(f"Workspace {transcript.workspace}")
-    tokens = f"{transcript.prompt_tokens:,} prompt and {transcript.completion_tokens:,} reply tokens"
+    tokens = f"{transcript.usage.prompt_tokens:,} prompt and {transcript.usage.completion_tokens:,} reply tokens"
     facts.append(f"{plural(transcript.turns, 'turn')}, {plural(transcript.steps, 'model call')}, {tokens}")
     return facts
 

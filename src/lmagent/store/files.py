@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +57,32 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """Return the content of a file, or its first `most` bytes. Raises OSError, also for a link or a pipe."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(most)
+
+
+def append_lines(path: Path, content: bytes) -> None:
+    """Append lines to a private file, which is made if it is missing; they are on the disk when this returns."""
+    made = make_private(path.parent)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS, FILE_MODE)
+    try:
+        size = os.fstat(fd).st_size
+        os.lseek(fd, max(0, size - 1), os.SEEK_SET)
+        if size and os.read(fd, 1) != b"\n":
+            content = b"\n" + content  # the writer of the last line was killed in the middle of it
+        write_whole(fd, content)
+        sync_file(fd)
+    finally:
+        os.close(fd)
+    for folder in {*made, *([path.parent] if not size else [])}:
+        sync_folder(folder)
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -113,14 +140,10 @@ def store_error(error: OSError, what: str, path: Path) -> StoreError:
 
 
 def _free_space(path: Path) -> str:
-    """Return the free space for an ordinary user on the file system of the nearest existing parent, as text."""
-    if not hasattr(os, "statvfs"):
-        return "almost nothing"
-    for folder in (path, *path.parents):
-        try:
-            found = os.statvfs(folder)
-        except OSError:
-            continue
-        free = found.f_bavail * found.f_frsize
+    """Return the free space for an ordinary user on the file system of a path, as text."""
+    import shutil  # not light
+
+    with suppress(OSError):
+        free = shutil.disk_usage(path.parent).free
         return f"{free / 1e6:.1f} MB" if free >= 1e6 else f"{free // 1024} kB"
     return "almost nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -18,10 +19,6 @@ POLL = 0.05
 
 BATCH = 256
 """Events read at a time, so that a slow watcher does not keep the file open."""
-
-
-END = 65_536
-"""Bytes at the end of a log that usually hold its last event."""
 
 
 class LogMark(NamedTuple):
@@ -89,21 +86,12 @@ class LogTail:
 
 
 def last_seq(path: Path) -> int:
-    """Return the `seq` of a log's last event, read from its end; 0 for an empty log."""
-    reach, (_, size, _) = END, _facts(path)
-    while True:
-        start = max(0, size - reach)
-        try:
-            with path.open("rb") as stream:
-                stream.seek(start)
-                if start:
-                    stream.readline()  # the rest of a line
-                found = [line.seq for line in lines(stream) if line.event is not None and line.whole]
-        except FileNotFoundError:
-            return 0
-        if found or not start:
-            return found[-1] if found else 0
-        reach *= 16
+    """Return the `seq` of a log's last event; 0 for an empty or missing log."""
+    last = 0
+    with suppress(FileNotFoundError), path.open("rb") as stream:
+        for line in lines(stream):
+            last = line.seq if line.event is not None and line.whole else last
+    return last
 
 
 async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:

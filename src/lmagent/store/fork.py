@@ -24,7 +24,9 @@ from lmagent.store.blobs import link_blobs
 from lmagent.store.files import (
     FILE_MODE,
     OPEN_FLAGS,
+    append_lines,
     make_private,
+    read_regular,
     replace_whole,
     store_error,
     sync_file,
@@ -41,9 +43,6 @@ _NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
 
 HIGHEST = 2**48
 """Higher numbers are ignored: the file can come with a checkout, and a page counts exactly up to 2^53 only."""
-
-_FLAGS = OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0)
-"""Opening a pipe in the file's place must not block."""
 
 
 def fork_log(
@@ -154,19 +153,13 @@ class DeletedSession(Struct, frozen=True):
 
 def note_gone(root: Path, session: str, seq: int) -> None:
     """Record that a session with this last event is about to be deleted; raises OSError."""
-    fd = os.open(root.parent / GONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, FILE_MODE)
-    try:
-        write_whole(fd, msgspec.json.encode(DeletedSession(session, seq)) + b"\n")
-        sync_file(fd)
-    finally:
-        os.close(fd)
+    append_lines(root.parent / GONE, msgspec.json.encode(DeletedSession(session, seq)) + b"\n")
 
 
 def last_gone(root: Path, session: str) -> int:
     """Return the last event number of deleted sessions with this name; 0 if none was deleted."""
     try:
-        with open(os.open(root.parent / GONE, os.O_RDONLY | _FLAGS), "rb") as stream:
-            content = stream.read() or b""
+        content = read_regular(root.parent / GONE)
     except OSError:
         return 0
     last, named = 0, f'"{session}"'.encode()

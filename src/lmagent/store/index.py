@@ -25,7 +25,7 @@ from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.scan import LogLine, ends_with, in_order, lines
-from lmagent.store.spent import Spending, UsageRows, count_usage, spending, store_usage
+from lmagent.store.spent import Spending, UsageRow, count_usage, spending, store_usage
 from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class _Gained(Struct):
 
     tally: Tally
     place: tuple[int, int] = (0, 0)
-    usage: UsageRows = field(default_factory=UsageRows)
+    usage: list[UsageRow] = field(default_factory=list[UsageRow])
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[EventRow] = field(default_factory=list[EventRow])

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, read_regular, write_whole
 
 ATTEMPTS, PAUSE = 8, 0.005
 """A lock without a living owner is being released, or inspected for a list: so it is retried, after pauses in seconds.
@@ -152,11 +152,7 @@ def _busy(session: str, owner: Owner | None) -> SessionBusy:
 def read_owner(path: Path) -> Owner | None:
     """Return the owner that a lock file names; None if it is free or the note cannot be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))  # a pipe would not answer
-        try:
-            return decode_json(os.read(fd, NOTE), Owner)
-        finally:
-            os.close(fd)
+        return decode_json(read_regular(path, NOTE), Owner)
     except (OSError, ValueError):
         return None
 

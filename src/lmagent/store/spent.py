@@ -45,29 +45,27 @@ class Spending(Struct, frozen=True):
     by_session: tuple[UsageSums, ...]
 
 
-UsageRows = dict[tuple[str, str], list[int]]
-"""Steps, prompt, reply and cached tokens, by day and model."""
+UsageRow = tuple[str, str, int, int, int, int]
+"""Day, model, steps, prompt, reply and cached tokens."""
 
 
-def count_usage(rows: UsageRows, event: DurableEvent, model: str) -> None:
+def count_usage(rows: list[UsageRow], event: DurableEvent, model: str) -> None:
     match event:
-        case StepFinished() | CompactionDone(usage=Usage()):
-            assert event.usage is not None
-            row, usage = rows.setdefault((day_of(event.ts), model), [0, 0, 0, 0]), event.usage
-            counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-            row[:] = [old + more for old, more in zip(row, counts, strict=True)]
+        case StepFinished(usage=usage) | CompactionDone(usage=Usage() as usage):
+            day = day_of(event.ts)
+            rows.append((day, model, 1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens))
         case SessionForked() if event.at_seq:
             rows.clear()  # the session that it is a copy of spent these
         case _:
             pass
 
 
-def store_usage(database: sqlite3.Connection, session: str, rows: UsageRows) -> None:
+def store_usage(database: sqlite3.Connection, session: str, rows: Sequence[UsageRow]) -> None:
     """Add usage, in an open transaction."""
     counts = ("steps", "prompt_tokens", "completion_tokens", "cached_tokens")
     added = ", ".join(f"{name} = {name} + excluded.{name}" for name in counts)
     query = f"INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, day, model) DO UPDATE SET {added}"
-    database.executemany(query, [(session, day, model, *row) for (day, model), row in rows.items()])
+    database.executemany(query, [(session, *row) for row in rows])
 
 
 def day_of(ts: float) -> str:

@@ -34,7 +34,7 @@ from lmagent.core.model import ModelReply, TextChunk
 from lmagent.core.plurals import age
 from lmagent.core.titles import title_of
 from lmagent.core.view import TextBlock, View, reduce
-from lmagent.engine.aside import ask_aside
+from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.undo import by_weight, chosen, diff, shared_with
 from lmagent.providers.concealed import shown

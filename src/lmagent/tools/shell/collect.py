@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
-from lmagent.engine.intake import ends
+from lmagent.engine.context.intake import ends
 from lmagent.tools.page import BYTES
 from lmagent.tools.sanitize import printable
 

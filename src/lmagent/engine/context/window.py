@@ -34,7 +34,7 @@ async def compact_if_needed(session: Session) -> None:
     await _ask_window(session)
     asked = session.wants_compaction is not None
     if asked or (session.state.estimate_tokens() > session.window.trigger and not _just_compacted(session.state)):
-        from lmagent.engine.compaction import compact  # few sessions fill their window
+        from lmagent.engine.context.compaction import compact  # few sessions fill their window
 
         await compact(session, "command" if asked else "window")
 

@@ -52,21 +52,7 @@ def shorten(text: str, size: int) -> str:
     if len(raw) <= size:
         return text
     head, tail, gap, _ = ends(raw, raw, (len(raw), lines_of(raw)), size)
-    note = _page_gap(head, tail) or f"{gap} left out for want of room; recall finds them"
-    return f"{head}\n[… {note} …]\n{tail}"
-
-
-def _page_gap(head: str, tail: str) -> str:
-    """Return the gap in the middle of a page of `read`, in the file's own line numbers."""
-    page = re.match(r"\[(.+?): lines \d+-\d+ of \d+", head)
-    before, after = (re.findall(r"^ *(\d+)\t", part, re.MULTILINE) for part in (head, tail))
-    if page is None or not before or not after:
-        return ""
-    import json  # few pages are ever shortened
-
-    first, last = int(before[-1]) + 1, int(after[0]) - 1
-    call = f"read(path={json.dumps(page[1], ensure_ascii=False)}, offset={first}, limit={last - first + 1})"
-    return f"lines {first}-{last} of the file left out for want of room; {call} shows them"
+    return f"{head}\n[… {gap} left out for want of room; recall finds them …]\n{tail}"
 
 
 def lines_of(raw: bytes) -> int:

@@ -20,9 +20,10 @@ from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unr
 from lmagent.core.events import CompactionDone
 from lmagent.core.messages import NO_WORDS, Message, Part, Text, ToolCall, ToolResult, user
 from lmagent.core.model import ModelReply, ModelRequest, Usage
-from lmagent.engine import constrain, intake, ledger, worktext
-from lmagent.engine.aside import aside
-from lmagent.engine.intake import fitted, level
+from lmagent.engine import constrain, worktext
+from lmagent.engine.context import intake, ledger
+from lmagent.engine.context.aside import aside
+from lmagent.engine.context.intake import fitted, level, size_of
 from lmagent.engine.outage import ask_patiently
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
@@ -91,21 +92,17 @@ def _gains(state: SessionState, messages: Sequence[Message]) -> bool:
 async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[Message]) -> None:
     """Notify the user how much of their own text the model no longer sees whole; again when it doubles."""
     sent = "\n".join(message.text for message in messages if message.role == "user")
-    lost = sum(_size(text) for text in texts if text not in sent)
+    lost = sum(size_of(text) for text in texts if text not in sent)
     told = f"task_cut {lost.bit_length()}"
     if lost < WORTH_TELLING or told in session.warned:
         return
     session.warned.add(told)
     text = (
-        f"{lost:,} of the {sum(map(_size, texts)):,} bytes that you wrote yourself were shortened or left out, so that "
-        f"the conversation fits the window of {session.window.tokens:,} tokens"
+        f"{lost:,} of the {sum(map(size_of, texts)):,} bytes that you wrote yourself were shortened or left out, so "
+        f"that the conversation fits the window of {session.window.tokens:,} tokens"
     )
     fix = "load the model with a larger context, or put long input into a file of the workspace"
     await session.notify("warning", "task_cut", text, fix)
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
 
 
 class CompactionBudget(Struct, frozen=True):
@@ -120,7 +117,7 @@ class CompactionBudget(Struct, frozen=True):
 def _budget(session: Session, trigger: Trigger) -> CompactionBudget:
     window = session.window
     share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
-    notes = sum(map(_size, session.state.notes.values()))
+    notes = sum(map(size_of, session.state.notes.values()))
     kept = session.state.fixed_bytes + notes + worktext.least(session.state.work)
     room = max(400, window.trigger - session.state.tokens(kept))
     return CompactionBudget(
@@ -158,7 +155,7 @@ def _head(state: SessionState, budget: CompactionBudget) -> tuple[Part, ...]:
         parts = first.parts[: state.head]
     else:
         parts = first.parts if first.role == "user" and state.user_at[:1] == [0] else ()
-    notes = sum(map(_size, state.notes.values()))
+    notes = sum(map(size_of, state.notes.values()))
     return parts if message_bytes(Message("user", parts)) <= state.bytes(budget.user) + notes else ()
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from lmagent.core.changes import is_byproduct
 from lmagent.core.messages import NO_WORDS, Message
-from lmagent.engine import intake, worktext
+from lmagent.engine import worktext
+from lmagent.engine.context.intake import SHORTENED, shorten, size_of
 from lmagent.engine.state import SessionState
 
 RULES_SHARE = 4
@@ -51,10 +52,10 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
         sizes: bytes to keep; of the user's texts, the first (the task) and the latest ones stay longest.
         goes_on: whether no message follows, so that the text must ask the model to continue.
     """
-    parts = [intake.SHORTENED]
+    parts = [SHORTENED]
     user_texts = gone.user_texts
     if user_texts:
-        rules = sizes.user // RULES_SHARE if sum(map(_size, user_texts)) > sizes.user else 0
+        rules = sizes.user // RULES_SHARE if sum(map(size_of, user_texts)) > sizes.user else 0
         said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, sizes.user - rules))
         parts.append(f"What {'else ' if gone.still else ''}the user said, in order:\n{said}")
         parts.append(_rules(user_texts, said, rules) if rules else "")
@@ -65,7 +66,7 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
     if summary:
         parts.append(f"Your own summary:\n{summary}")
     elif state.summary:
-        parts.append(f"Your summary of the earlier conversation:\n{_shorten(state.summary, sizes.notes)}")
+        parts.append(f"Your summary of the earlier conversation:\n{shorten(state.summary, sizes.notes)}")
     parts.append("The full conversation is kept: recall searches it. Files on disk are the truth.")
     if goes_on:
         parts.append("Go on with the task.")
@@ -74,16 +75,16 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
 
 def _within(texts: Sequence[str], budget: int) -> list[str]:
     """Return the first and the latest texts within the budget, in order, with a line for each gap."""
-    if sum(map(_size, texts)) <= budget:
+    if sum(map(size_of, texts)) <= budget:
         return list(texts)
-    kept: dict[int, str] = {0: _shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
+    kept: dict[int, str] = {0: shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
     left = budget - len(kept[0].encode())
     for position in range(len(texts) - 1, 0, -1):
         text = texts[position]
         size = len(text.encode())
         if size > left:
             if not any(index > position for index in kept):
-                kept[position] = _shorten(text, left)
+                kept[position] = shorten(text, left)
             break
         kept[position] = text
         left -= size
@@ -107,11 +108,11 @@ def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
             continue
         for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
             line = sentence.strip(" \t-*•")
-            if 0 < _size(line) <= LONGEST_RULE and line not in kept and re.search(_RULE, line, re.IGNORECASE):
+            if 0 < size_of(line) <= LONGEST_RULE and line not in kept and re.search(_RULE, line, re.IGNORECASE):
                 found[line] = None
     chosen: set[str] = set()
     for line in sorted(found, key=lambda line: -len(re.findall(_RULE, line, re.IGNORECASE)) / len(line)):
-        size = _size(line) + 3
+        size = size_of(line) + 3
         if size <= budget:
             budget -= size
             chosen.add(line)
@@ -119,23 +120,10 @@ def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
     return "\n".join(["These rules from the omitted text must hold:", *rows]) if rows else ""
 
 
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _shorten(text: str, budget: int) -> str:
-    raw = text.encode()
-    if len(raw) <= budget:
-        return text
-    half = max(budget // 2, 100)
-    head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
-    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
-
-
 def _own_notes(messages: Sequence[Message], size: int) -> str:
     """Return the model's own texts of the cut part, each once."""
     texts = (message.text.strip() for message in messages if message.role == "assistant")
-    said = dict.fromkeys(_shorten(text, LONGEST_NOTE) for text in texts if text and text != NO_WORDS)
+    said = dict.fromkeys(shorten(text, LONGEST_NOTE) for text in texts if text and text != NO_WORDS)
     return _latest("What you said on the way:", [f"- {text}" for text in said], size)
 
 
