@@ -121,16 +121,13 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         finally:
             self._waiter = None
 
-    async def rest(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> None:
         """Leave arriving data to the system for a while: a wake-up for each arrival costs more."""
         if self._transport is None or self._held:
             return
         self._transport.pause_reading()
-        try:
-            now = self._loop.time()
-            await asyncio.sleep(round((now + seconds) / TURN) * TURN - now)
-        finally:
-            self._transport.resume_reading()
+        until = round((self._loop.time() + seconds) / TURN) * TURN
+        self._loop.call_at(until, self._transport.resume_reading)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -334,7 +331,7 @@ async def body_of(
             now = time.monotonic()
             begun, limit = begun or now, limits[1]
             if now - begun > SETTLED and not chunks.ended and (seconds := pause()):
-                await wire.rest(seconds)
+                wire.rest(seconds)
     wire.give_back(_LAST_CHUNK)
     async for _ in answer.aiter_stream():
         pass
