@@ -25,8 +25,8 @@ KEPT = 32
 """Idle connections that are kept. The library checks all idle ones at each request: with five hundred that end
 together, the checks would take longer than the transfers."""
 
-PAUSE = 0.05
-"""Seconds between two reads of one stream: faster text is shown 20 times a second, which looks the same."""
+PAUSE = 0.065
+"""Seconds between two reads of one stream: faster text is shown 15 times a second, which looks the same."""
 
 READS = 2500
 """Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""

@@ -279,17 +279,18 @@ class Chunks:
             if end < 0:
                 self._line = data[at:]
                 break
-            self._read_line(data[at:end].strip())
+            if (line := data[at:end].strip()) or self._is_last:
+                self._read_line(line)
             at = end + 1
         if len(self._line) > LONGEST_LINE:
             raise httpcore.RemoteProtocolError("a line between two chunks of the answer does not end")
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _read_line(self, line: bytes) -> None:
-        """Read the size of a chunk, the end of the previous one, or the trailer."""
-        if not line:
-            self.ended = self._is_last
-        elif not self._is_last:
+        """Read the size of a chunk, or a line of the trailer, which an empty line ends."""
+        if self._is_last:
+            self.ended = not line
+        else:
             size = _SIZE.fullmatch(line.partition(b";")[0].rstrip())
             if size is None:
                 raise httpcore.RemoteProtocolError("the answer is not in chunks")
