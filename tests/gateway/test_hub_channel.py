@@ -172,7 +172,6 @@ async def _play(root, actions) -> None:
     async with anyio.create_task_group() as tasks:
         stage = Stage(root, tasks)
         await stage.begin()
-        tasks.start_soon(stage.pulse.run)
         for action in actions:
             await stage.do(action)
         await stage.join("9")
@@ -191,7 +190,6 @@ async def _said_to(root, actions, letters: int) -> list[Seen]:
     async with anyio.create_task_group() as tasks:
         stage = Stage(root, tasks)
         await stage.begin()
-        tasks.start_soon(stage.pulse.run)
         await stage.open()
         for action in actions:
             await stage.do(action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
@@ -18,7 +19,6 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.decoding import convert, decoder
 from lmagent.core.errors import LmagentError, SessionNotFound, ShuttingDown, StoreError, ungrouped
-from lmagent.gateway.broadcast.stream import Frame
 from lmagent.gateway.http.errors import Refusal
 
 if TYPE_CHECKING:
@@ -79,10 +79,8 @@ async def followed(
     turn, ends = 0, dict[str, float]()  # the waiting approvals
     async with gateway.broadcast.watch(session, input.seq) as watching:
         while True:
-            frames: list[Frame] | None = None
-            left = max(0.0, min(ends.values(), default=BEAT + time.monotonic()) - time.monotonic())
-            with anyio.move_on_after(min(BEAT, left)):
-                frames = await watching.take()
+            left = max(0.0, min(ends.values(), default=math.inf) - time.monotonic())
+            frames = await watching.take(min(BEAT, left))
             for approval in [id for id, end in ends.items() if end <= time.monotonic()]:
                 del ends[approval]
                 words = f"no answer within {patience:g} seconds"

@@ -121,16 +121,13 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         finally:
             self._waiter = None
 
-    async def rest(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> None:
         """Leave arriving data to the system for a while: a wake-up for each arrival costs more."""
         if self._transport is None or self._held:
             return
         self._transport.pause_reading()
-        try:
-            now = self._loop.time()
-            await asyncio.sleep(round((now + seconds) / TURN) * TURN - now)
-        finally:
-            self._transport.resume_reading()
+        until = round((self._loop.time() + seconds) / TURN) * TURN
+        self._loop.call_at(until, self._transport.resume_reading)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -282,17 +279,18 @@ class Chunks:
             if end < 0:
                 self._line = data[at:]
                 break
-            self._read_line(data[at:end].strip())
+            if (line := data[at:end].strip()) or self._is_last:
+                self._read_line(line)
             at = end + 1
         if len(self._line) > LONGEST_LINE:
             raise httpcore.RemoteProtocolError("a line between two chunks of the answer does not end")
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _read_line(self, line: bytes) -> None:
-        """Read the size of a chunk, the end of the previous one, or the trailer."""
-        if not line:
-            self.ended = self._is_last
-        elif not self._is_last:
+        """Read the size of a chunk, or a line of the trailer, which an empty line ends."""
+        if self._is_last:
+            self.ended = not line
+        else:
             size = _SIZE.fullmatch(line.partition(b";")[0].rstrip())
             if size is None:
                 raise httpcore.RemoteProtocolError("the answer is not in chunks")
@@ -334,7 +332,7 @@ async def body_of(
             now = time.monotonic()
             begun, limit = begun or now, limits[1]
             if now - begun > SETTLED and not chunks.ended and (seconds := pause()):
-                await wire.rest(seconds)
+                wire.rest(seconds)
     wire.give_back(_LAST_CHUNK)
     async for _ in answer.aiter_stream():
         pass

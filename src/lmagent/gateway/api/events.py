@@ -83,9 +83,7 @@ async def _pieces(watched: AbstractAsyncContextManager[Watcher]) -> AsyncGenerat
     async with watched as watching:
         yield RETRY
         while True:
-            frames: list[Frame] | None = None
-            with anyio.move_on_after(BEAT):
-                frames = await watching.take()
+            frames = await watching.take(BEAT)
             if frames == []:
                 return
             yield b"".join(map(_event, frames)) if frames else b": \n\n"

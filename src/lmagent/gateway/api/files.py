@@ -377,26 +377,18 @@ def _listed(files: Beneath, path: str) -> tuple[str, list[tuple[str, str]]]:
     return "" if here == "." else shown(here), sorted(found)
 
 
-class _Sink:
-    """Buffers the ZIP writer's output until it is taken."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._at = 0
+class _Sink(list[bytes]):
+    """Keeps the ZIP writer's output until it is taken."""
 
     def write(self, data: bytes) -> int:
-        self._pieces.append(bytes(data))
-        self._at += len(data)
+        self.append(bytes(data))
         return len(data)
-
-    def tell(self) -> int:
-        return self._at
 
     def flush(self) -> None: ...
 
     def taken(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
+        data = b"".join(self)
+        self.clear()
         return data
 
 

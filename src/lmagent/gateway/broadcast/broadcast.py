@@ -37,7 +37,6 @@ class Broadcast:
 
     async def run(self) -> None:
         async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._flusher.run)
             self._tasks.start_soon(self.feed.run)
 
     def end_all(self) -> None:

@@ -6,7 +6,8 @@ the check that it has caught up and the first frame, so there is no gap; frames 
 
 from __future__ import annotations
 
-import time
+import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -73,10 +74,16 @@ class Watcher:
         self._queue: list[Frame] = []
         self._size = 0
         self._live = False
-        self._news = anyio.Event()
+        self._news = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
 
-    async def take(self) -> list[Frame]:
-        """Return all available frames after waiting for the first; empty at the end, or if it was cut off."""
+    async def take(self, within: float = math.inf) -> list[Frame] | None:
+        """Return all available frames after waiting for the first; empty at the end, or if it was cut off.
+
+        Return None after a silence of so many seconds.
+        """
+        clock = asyncio.get_running_loop()
+        until = clock.time() + within
         while True:
             if self._queue:
                 frames, self._queue, self._size = self._queue, [], 0
@@ -84,10 +91,21 @@ class Watcher:
             if self.lagged or self._stream.is_over:
                 return []
             if self._live:
-                self._news = anyio.Event()
+                if clock.time() >= until:
+                    return None
+                self._news.clear()
+                # One timer serves many calls: most calls end long before their silence does.
+                if until < math.inf and (self._alarm is None or not clock.time() < self._alarm.when() <= until):
+                    self.leave()
+                    self._alarm = clock.call_at(until, self._news.set)
                 await self._news.wait()
             elif frames := await self._catch_up():
                 return frames
+
+    def leave(self) -> None:
+        """Cancel the timer."""
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     async def _catch_up(self) -> list[Frame]:
         there = self._stream.last
@@ -167,6 +185,7 @@ class Stream(ABC):
             yield watcher
         finally:
             self.watchers.discard(watcher)
+            watcher.leave()
 
 
 # --- the stream of one session ----------------------------------------------------------------------------------------
@@ -197,23 +216,19 @@ class Flusher:
 
     def __init__(self) -> None:
         self._ready: list[SessionStream] = []
-        self._news = anyio.Event()
         self._beaten = 0.0
 
     def wants(self, stream: SessionStream) -> None:
-        """Flush a stream with the next beat."""
+        """Flush a stream with the next beat: at once after a silence."""
+        if not self._ready:
+            asyncio.get_running_loop().call_at(self._beaten + BEAT, self._beat)
         self._ready.append(stream)
-        self._news.set()
 
-    async def run(self) -> None:
-        """Flush until cancelled: at once after a silence, then with a pause between two beats."""
-        while True:
-            await self._news.wait()
-            await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
-            self._beaten = time.monotonic()
-            self._news, ready, self._ready = anyio.Event(), self._ready, []
-            for stream in ready:
-                stream.flush()
+    def _beat(self) -> None:
+        self._beaten = asyncio.get_running_loop().time()
+        ready, self._ready = self._ready, []
+        for stream in ready:
+            stream.flush()
 
 
 class SessionStream(Stream):
