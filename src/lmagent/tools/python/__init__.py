@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from lmagent.core.sandbox import Exit, GetSandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.engine.intake import shorten
+from lmagent.engine.context.intake import shorten
 from lmagent.tools.page import BYTES, paged, size
 from lmagent.tools.python.kernel import Kernels, Outcome
 from lmagent.tools.read import REMARKS
