@@ -22,7 +22,7 @@ from lmagent.engine.session import Session, holder
 from lmagent.headless.printer import Questions
 from lmagent.planning import editing
 from lmagent.planning.plans import plan_text
-from lmagent.terminal.question import PLAN, LineReader, approval, decision
+from lmagent.terminal.question import PLAN, TypedLines, approval, decision
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import style_of
 from lmagent.tools.sanitize import visible
@@ -85,7 +85,7 @@ class Asker:
         self._questions.ask("".join(details).rstrip("\n"), approval(visible(request.tool), request.grant))
         line = ""
         with anyio.CancelScope() as self._scope:
-            line = await LineReader(sys.stdin.fileno()).line()
+            line = await TypedLines(sys.stdin.fileno()).line()
         if self._scope.cancelled_caught:
             return
         self._asked = None
@@ -119,7 +119,7 @@ async def _decide(session: Session, questions: Questions, details: str) -> Decid
     while True:
         forget_typed()
         questions.ask(details, PLAN)
-        line = await LineReader(sys.stdin.fileno()).line()
+        line = await TypedLines(sys.stdin.fileno()).line()
         questions.answered(entered=line.endswith("\n"))
         if not line:
             return None

@@ -10,7 +10,7 @@ from lmagent.app.slash import Choice
 from lmagent.core.lines import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
-from lmagent.terminal.question import LineReader
+from lmagent.terminal.question import TypedLines
 from lmagent.terminal.style import PlainStyle
 
 
@@ -52,7 +52,7 @@ class PlainSurface:
 
         Lines are also read while the agent works: they steer, and answer its questions.
         """
-        read = LineReader(sys.stdin.fileno())
+        read = TypedLines(sys.stdin.fileno())
         while True:
             self.write(_prompt(conversation))
             line = await read.line()

@@ -30,7 +30,7 @@ def decision(approval: str, grant: str, answer: str, by: str) -> Approve:
     return Approve(approval=approval, approved=always or word in ("y", "yes"), scope=scope, feedback=feedback, by=by)
 
 
-class LineReader:
+class TypedLines:
     """Reads lines without a thread, which would keep the program from ending while it waits for one."""
 
     def __init__(self, descriptor: int) -> None:
