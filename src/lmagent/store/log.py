@@ -3,7 +3,8 @@
 `append` never gives up control between stamping an event and having it in the file: two tasks that append at once
 cannot change places, and a cancelled task has either written its event or not begun. The sync is inside as well: it
 takes 0.1 ms on a solid-state disk and a few on a slow one, and a worker thread would add 0.1 ms and a moment in which
-an event is on disk while the program does not know it.
+an event is on disk while the program does not know it. Only the new folders of a session are synced in a thread, from
+its beginning on; the first sync waits for them.
 """
 
 from __future__ import annotations
