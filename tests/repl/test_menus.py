@@ -7,7 +7,8 @@ import re
 import pytest
 from terminal import Terminal
 
-from lmagent.terminal.style import RichStyle, resolved_theme
+from lmagent.terminal.rich_style import RichStyle
+from lmagent.terminal.style import resolved_theme
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 

@@ -5,8 +5,9 @@ from lmagent.core.messages import STOPPED, Message, Text, Thinking, assistant
 from lmagent.core.model import Usage
 from lmagent.core.view import Pace, Pending, Totals, View
 from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
+from lmagent.terminal.rich_style import RichStyle
 from lmagent.terminal.status import status_line
-from lmagent.terminal.style import PlainStyle, RichStyle
+from lmagent.terminal.style import PlainStyle
 
 
 def shown(*events: ev.Event, style=None) -> str:

@@ -9,7 +9,8 @@ from lmagent.core import events as ev
 from lmagent.core.messages import assistant
 from lmagent.headless.life import LiveRows
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import PlainStyle, RichStyle, fitted, wrapped
+from lmagent.terminal.rich_style import RichStyle, fitted, wrapped
+from lmagent.terminal.style import PlainStyle
 
 ANSWER = """Here is what I found.
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Sandbox, SandboxReport
-
-if TYPE_CHECKING:
-    from lmagent.sandbox.environment import SandboxRequest
+from lmagent.sandbox.environment import SandboxRequest
 
 
 class Confined:
@@ -60,7 +57,6 @@ class Confined:
 
 
 def request(settings: Settings, workspace: Path) -> SandboxRequest:
-    from lmagent.sandbox.environment import SandboxRequest
     from lmagent.sandbox.scratch import scratch_root
 
     data = settings.agent_data_dir

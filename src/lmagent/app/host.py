@@ -21,7 +21,7 @@ from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
-from lmagent.core.errors import ProviderError, SessionBusy
+from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound
 from lmagent.core.events import PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
@@ -260,6 +260,11 @@ class Host(Struct):
                 break
             latest = parent.session
         return latest
+
+    def require_latest(self) -> str:
+        if session := self.latest():
+            return session
+        raise SessionNotFound("there is no session here to continue", fix="lmagent starts one")
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session

@@ -45,7 +45,8 @@ def _load(path: Path, kind: type[T]) -> T | None:
 
 def _save(path: Path, value: object) -> None:
     with suppress(OSError, ConfigError):
-        write_private(path, msgspec.json.format(msgspec.json.encode(value)).decode())
+        # The first request of a session waits for this: a slow disk takes several milliseconds for a sync.
+        write_private(path, msgspec.json.format(msgspec.json.encode(value)).decode(), sync=False)
 
 
 class Traits(msgspec.Struct, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -123,8 +124,6 @@ class WorkspaceRecords(Struct, frozen=True):
             forget_scratch(self.data, self.workspace, member)
             folder = self.workspace / ".lmagent" / "agents" / member
             if folder.is_dir() and not any(one.is_symlink() for one in (folder, folder.parent, folder.parent.parent)):
-                import shutil  # rare, and not light
-
                 shutil.rmtree(folder, ignore_errors=True)
         return session
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
+from lmagent.app.records import WorkspaceRecords
 from lmagent.app.upkeep import Upkeep
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import (
@@ -338,8 +339,6 @@ class Runner:
 
     async def _delete_family(self, session: str) -> None:
         await self.end_work(session)
-        from lmagent.app.records import WorkspaceRecords  # rare, and not light
-
         records = WorkspaceRecords(self.host.workspace, self.host.store, self.host.settings.agent_data_dir)
         family = await anyio.to_thread.run_sync(records.family, session)
         for member in family[:-1]:

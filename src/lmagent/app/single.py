@@ -26,6 +26,7 @@ from lmagent.core.tool import FileMark, ToolContext
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Request, judge, sight
 from lmagent.policy.paths import located, through_links
+from lmagent.sandbox.choose import reports
 
 Ask = Callable[[str], bool]  # asks the user whether a call may run; receives the call and the reason for the question
 
@@ -100,8 +101,6 @@ def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: 
 
 async def probe_all(options: HostOptions) -> list[SandboxReport]:
     """Return the probe's report of each sandbox that the settings allow."""
-    from lmagent.sandbox.choose import reports
-
     loaded = load_settings(options)
     workspace = open_workspace(loaded.workspace).path
     return await reports(workspace, request(loaded.settings, workspace))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+import anyio
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from lmagent.app.records import open_records
 from lmagent.cli.main import rewrite
 from lmagent.cli.shared import WORKSPACE, loaded_settings
 from lmagent.core.errors import LmagentError
+from lmagent.providers.transport import HttpTransport
 
 VARIABLE = "_LMAGENT_COMPLETE"
 """The variable by which a shell's script asks: `bash_source` for the script, `bash_complete` for an answer."""
@@ -63,8 +66,6 @@ def answer(root: click.Group, instruction: str) -> int:
 
 
 def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from lmagent.app.records import open_records
-
     with suppress(LmagentError, OSError):
         rows = open_records(context.meta.get(WORKSPACE)).rows(MOST, "")
         return [CompletionItem(row.id, help=row.title) for row in rows if row.id.startswith(incomplete)]
@@ -77,10 +78,7 @@ def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def _served(context: click.Context) -> Sequence[str]:
-    import anyio
-
     from lmagent.providers.discovery import models
-    from lmagent.providers.transport import HttpTransport
 
     async def ask(url: str, key: str) -> Sequence[str]:
         transport = HttpTransport()

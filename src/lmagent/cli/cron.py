@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmagent.app.runner import Runner
 from lmagent.cli import shared
 from lmagent.cli.scheduler import allow_option
+from lmagent.headless.oneshot import exit_code
 from lmagent.schedule.crontab import cron_history, cron_list, history_text, list_text
 from lmagent.schedule.jobs import add_job, find_job, remove_job, set_enabled
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
@@ -74,7 +77,6 @@ def add(workspace: Path | None, disabled: bool, name: str, **given: Any) -> None
 @click.pass_obj
 def remove(workspace: Path | None, id: str) -> None:
     """Remove a job; its sessions and its history stay."""
-
     remove_job(shared.workspace_folder(workspace), id)
     click.echo(f"removed {id}")
 
@@ -84,7 +86,6 @@ def remove(workspace: Path | None, id: str) -> None:
 @click.pass_obj
 def toggle(workspace: Path | None, id: str) -> None:
     """Switch a job off, or on again; times that it misses while off are not made up for."""
-
     folder = shared.workspace_folder(workspace)
     job = set_enabled(folder, id, not find_job(folder, id).enabled)
     click.echo(f"{id} is switched {'on' if job.enabled else 'off'}")
@@ -117,9 +118,6 @@ def history(workspace: Path | None, id: str, limit: int, as_json: bool) -> None:
 @click.pass_obj
 def run(workspace: Path | None, id: str, **options: Any) -> int:
     """Run a job now, and wait for its end; exit codes as for a task."""
-    from lmagent.app.runner import Runner
-    from lmagent.headless.oneshot import exit_code
-    from lmagent.schedule.scheduler import Scheduler
 
     async def do(host: Host) -> int:
         finished = await Scheduler(Runner(host, shared.say, resumable=False), single=True).run_to_its_end(id)

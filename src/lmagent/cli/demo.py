@@ -12,13 +12,16 @@ import anyio
 import click
 from msgspec.structs import replace
 
+from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.cli.shared import loaded_settings, say
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.tool import ToolOutput
 from lmagent.demo import model_path
 from lmagent.engine.toolbox import Toolbox
+from lmagent.headless.oneshot import TaskRequest, run_task
 from lmagent.modelserver.engine.devices import ask_engine
+from lmagent.modelserver.opening import DEMO
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -62,7 +65,6 @@ UNCONFINED = "no sandbox here\n[exit code 126]"
 @click.option("--keep", is_flag=True, help="Keep the demo's folder, to look at its files.")
 def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
-
     engine = ask_engine()
     if engine.problem:
         raise ConfigError(engine.problem, fix=engine.fix)
@@ -90,9 +92,6 @@ def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
 
 async def _show(folder: Path, task: str | None) -> int:
     """Run the chores, or the one task; returns the exit code of the first that failed."""
-    from lmagent.app.servers.ownserver import OwnServer
-    from lmagent.modelserver.opening import DEMO
-
     click.echo(ABOUT.format(folder=folder, size=model_path().stat().st_size / 1e6))
     async with OwnServer(loaded_settings().settings.agent_data_dir / "models") as server:
         flags = {
@@ -119,7 +118,6 @@ async def _show(folder: Path, task: str | None) -> int:
 
 async def _missing_sandbox(host: Host) -> str:
     """Return how to get a sandbox; empty if commands run."""
-
     try:
         await host.registry.confined.get()
     except SandboxError as refusal:
@@ -138,8 +136,6 @@ def _without_commands(host: Host) -> None:
 
 
 async def _chore(host: Host, task: str) -> int:
-    from lmagent.headless.oneshot import TaskRequest, run_task
-
     click.secho(f'$ lmagent "{task}"', bold=True)
     code = await run_task(host, TaskRequest(task))
     click.echo()

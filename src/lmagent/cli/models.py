@@ -8,13 +8,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 import msgspec
 
 from lmagent.cli import shared
 from lmagent.cli.server import print_running, server_folder
 from lmagent.core.errors import LmagentError
+from lmagent.modelserver.engine.devices import ask_engine
+from lmagent.modelserver.http.control import Control
+from lmagent.modelserver.library.download import Ports
+from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
+from lmagent.modelserver.library.hub import ModelHub
+from lmagent.modelserver.library.library import NO_MODELS, Library
+from lmagent.modelserver.library.memory import estimate_gpu_layers, usable
+from lmagent.modelserver.library.names import is_name_of
+from lmagent.modelserver.library.pull import Puller
+from lmagent.modelserver.library.suggestions import NOTE, SUGGESTIONS, recommended
+from lmagent.modelserver.library.taking import removable, remove, take
 from lmagent.modelserver.pool.machine import Memory, machine_memory
+from lmagent.modelserver.spec import ModelServerError
+from lmagent.providers.transport import HttpTransport
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
@@ -22,7 +36,7 @@ if TYPE_CHECKING:
 
     from lmagent.modelserver.engine.devices import EngineReport
     from lmagent.modelserver.library.download import DownloadProgress
-    from lmagent.modelserver.library.library import Details, Library
+    from lmagent.modelserver.library.library import Details
     from lmagent.modelserver.library.pull import PulledModel
 
 ALIASES = {
@@ -60,8 +74,6 @@ def models() -> None:
 
 
 def open_library(workspace: Path | None) -> Library:
-    from lmagent.modelserver.library.library import Library
-
     return Library(shared.loaded_settings(workspace).settings.agent_data_dir / "models", os.environ)
 
 
@@ -123,8 +135,6 @@ def show(workspace: Path | None, name: str, as_json: bool) -> int:
 @click.pass_obj
 def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
     """Remove models from the library, with their settings. Models of LM Studio and Ollama are never touched."""
-    from lmagent.modelserver.library.taking import removable, remove
-
     library = open_library(workspace)
     ask = not yes and sys.stdin.isatty()
     meant = {details.entry.name: details for details in [_meant(library, name, guess=ask) for name in names]}
@@ -147,9 +157,6 @@ def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool)
 
 def _meant(library: Library, name: str, *, guess: bool) -> Details:
     """Return the model to remove. A part of its name is enough only if the user is asked before."""
-    from lmagent.modelserver.library.names import is_name_of
-    from lmagent.modelserver.spec import ModelServerError
-
     details = library.details(name)
     if guess or is_name_of(name, details.entry):
         return details
@@ -167,8 +174,6 @@ def _print_broken(mark: str, details: Details) -> None:
 
 def _fits(details: Details, memory: Memory) -> bool | None:
     """Whether a model fits into the memory that is free now; None if unknown."""
-    from lmagent.modelserver.library.memory import usable
-
     known = details.entry.needed and memory.total
     return details.entry.needed <= usable(memory.free) if known else None
 
@@ -279,9 +284,6 @@ def pull(workspace: Path | None, name: str, with_mmproj: bool, quiet: bool, as_j
 @click.pass_obj
 def import_(workspace: Path | None, path: Path, way: Any, name: str, as_json: bool) -> int:
     """Take a GGUF file into the library; of a model in parts, name any."""
-    from lmagent.modelserver.library.library import NO_MODELS
-    from lmagent.modelserver.library.taking import take
-
     library = open_library(workspace)
     facts, paths = take(path.absolute(), library.folder, way or "copy", name)
     _print_added(library, paths, "imported", facts.kind, as_json, is_model=facts.kind not in NO_MODELS)
@@ -322,8 +324,6 @@ def _print_added(
 
 def download(library: Library, name: str) -> str:
     """Fetch a model and return its name in the library. Raises LmagentError if it cannot be fetched or loaded."""
-    from lmagent.modelserver.spec import ModelServerError
-
     details = _at(library, _fetched(library, name).paths[0])
     if details is None or details.entry.broken:
         why = details.entry.broken if details is not None else "it is no model"
@@ -332,8 +332,6 @@ def download(library: Library, name: str) -> str:
 
 
 def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: bool = False) -> PulledModel:
-    import anyio
-
     shown = Quiet() if quiet else Bar() if sys.stderr.isatty() else ProgressLines()
     try:
         return anyio.run(_fetch, library.folder, name, with_mmproj, shown)
@@ -346,11 +344,6 @@ def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: b
 
 
 async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: DownloadProgress) -> PulledModel:
-    from lmagent.modelserver.library.download import Ports
-    from lmagent.modelserver.library.hub import ModelHub
-    from lmagent.modelserver.library.pull import Puller
-    from lmagent.providers.transport import HttpTransport
-
     transport = HttpTransport()
     try:
         return await Puller(ModelHub(transport, os.environ), folder, Ports(shown)).pull(name, with_mmproj=with_mmproj)
@@ -441,8 +434,6 @@ class Bar(Quiet):
 @click.pass_obj
 def recommend(workspace: Path | None, as_json: bool) -> int:
     """Say which models fit the memory of this machine: of those that are there, and of well-known ones."""
-    from lmagent.modelserver.library.suggestions import NOTE, SUGGESTIONS, recommended
-
     memory = machine_memory()
     good = recommended(memory.total)
     there = open_library(workspace).all()
@@ -474,8 +465,6 @@ def recommend(workspace: Path | None, as_json: bool) -> int:
 @click.pass_obj
 def doctor(workspace: Path | None, as_json: bool) -> int:
     """Check the engine, its devices, the memory and the folders of models."""
-    from lmagent.modelserver.engine.devices import ask_engine
-
     library = open_library(workspace)
     memory, engine, there = machine_memory(), ask_engine(), library.all()
     layers, folders = _layers(there, engine), _folders(library)
@@ -521,8 +510,6 @@ def _print_engine(engine: EngineReport) -> None:
 
 def _layers(there: Sequence[Details], engine: EngineReport) -> list[tuple[str, int, int]]:
     """Return model, layers that fit the graphics cards, and all its layers."""
-    from lmagent.modelserver.library.memory import estimate_gpu_layers
-
     free = [device.free for device in engine.gpus]
     return [
         (item.entry.name, estimate_gpu_layers(item.facts, item.entry.settings, free), item.facts.layers + 1)
@@ -533,7 +520,6 @@ def _layers(there: Sequence[Details], engine: EngineReport) -> list[tuple[str, i
 
 def _folders(library: Library) -> list[tuple[str, str, int]]:
     """Return the owner of each folder, its path, and its number of models."""
-    from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
 
     def count(*sources: str) -> int:
         return sum(entry.source in sources for entry in library.entries())
@@ -551,8 +537,6 @@ def _folders(library: Library) -> list[tuple[str, str, int]]:
 @shared.json_lines_option
 def ps(as_json: bool) -> int:
     """Show the models that are loaded."""
-    from lmagent.modelserver.http.control import Control
-
     running = Control(server_folder()).get("/api/ps")["models"]
     if as_json:
         shared.print_json(*running)
@@ -580,8 +564,6 @@ def unload(name: str, as_json: bool) -> int:
 
 
 def _change(path: str, name: str, *, as_json: bool) -> int:
-    from lmagent.modelserver.http.control import Control
-
     model = Control(server_folder()).post(path, name)
     if as_json:
         shared.print_json(model)

@@ -15,6 +15,7 @@ from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.engine import worktext
 from lmagent.engine.state import SessionState
+from lmagent.headless.oneshot import TaskRequest, run_task
 from lmagent.planning.plans import Unusable, plan_json, plan_text, read_plan
 from lmagent.tools.sanitize import visible
 
@@ -40,7 +41,6 @@ def plan() -> None:
 @click.pass_obj
 def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
     """Show the plan that waits, or the one that was approved, and how far it is."""
-
     store = open_records(workspace).store
     state = _state(store, store.resolve(session) if session else _waiting(store))
     work = state.work
@@ -67,7 +67,6 @@ def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
 @click.pass_obj
 def approve(workspace: Path | None, session: str | None, file: Path | None, **options: Any) -> int:
     """Approve the plan, and carry it out."""
-
     found = None if file is None else read_plan(file.read_text(encoding="utf-8", errors="replace"))
     if isinstance(found, Unusable):
         raise ConfigError(f"{file} is no plan that can be followed: {found.words}", fix="nothing was decided")
@@ -83,7 +82,6 @@ def approve(workspace: Path | None, session: str | None, file: Path | None, **op
 @click.pass_obj
 def revise(workspace: Path | None, session: str, words: tuple[str, ...], **options: Any) -> int:
     """Say what should be otherwise, and have it planned anew."""
-
     command = DecidePlan(decision="revise", feedback=" ".join(words), by="cli")
     return _carry_out(workspace, session, command, options)
 
@@ -113,7 +111,6 @@ def _state(store: JsonlStore, session: str) -> SessionState:
 
 def _waiting(store: JsonlStore) -> str:
     """Return the only session whose plan waits."""
-
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
     if len(waiting) == 1:
         return waiting[0]
@@ -123,8 +120,6 @@ def _waiting(store: JsonlStore) -> str:
 
 
 def _carry_out(workspace: Path | None, session: str, command: DecidePlan, options: dict[str, Any]) -> int:
-    from lmagent.headless.oneshot import TaskRequest, run_task
-
     as_json = options.pop("as_json")
 
     async def do(host: Host) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ from lmagent.cli.streams import with_piped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.app.servers.found import StandIn
-    from lmagent.app.wiring import HostOptions
     from lmagent.config.settings import Settings
     from lmagent.core.commands import SetWork
     from lmagent.headless.oneshot import TaskRequest
@@ -74,7 +71,7 @@ def run(
         if options["plan"] or options["deep"]:
             raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
         if sys.stdin.isatty() and not (as_json or output_schema) and (sys.stdout.isatty() or not resumed):
-            return _chat(workspace, resume, options, latest=latest)
+            return _talk(workspace, resume, options, latest=latest)
         if not resumed:
             raise click.UsageError('no task given: lmagent "what to do"')
     if resume == shared.PICK:
@@ -92,7 +89,7 @@ def run(
 @shared.model_options
 def chat(workspace: Path | None, resume: str, latest: bool, plain: bool, **options: Any) -> int:
     """Talk with the agent in the terminal."""
-    return _chat(workspace, resume, options, latest=latest, plain=plain)
+    return _talk(workspace, resume, options, latest=latest, plain=plain)
 
 
 def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, Any], *, latest: bool) -> int:
@@ -102,10 +99,12 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
     attended = not request.json and sys.stdin.isatty() and sys.stderr.isatty()
     given = shared.host_options(workspace, options, attended=attended)
     if attended:
-        given = _with_answering_server(given)
+        from lmagent.cli.answering import with_answering_server
+
+        given = with_answering_server(given)
 
     async def do(host: Host) -> tuple[int, Settings]:
-        session = _latest(host) if latest else request.resume
+        session = host.require_latest() if latest else request.resume
         work = _work(options, planning=host.settings.deep_planning)
         return await run_task(host, replace(request, resume=session, work=work)), host.settings
 
@@ -113,8 +112,11 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
     if code == ERROR and given.replay is None:
         if not settings.given_endpoint and not split_name(settings.llm_model)[0]:
             shared.say(NO_SERVER)
-        elif not attended and (found := _stand_in(given)) is not None:
-            shared.say(f"lmagent: {found}\n  → {found.fix}")
+        elif not attended:
+            from lmagent.cli.answering import stand_in
+
+            if (found := stand_in(given)) is not None:
+                shared.say(f"lmagent: {found}\n  → {found.fix}")
     return code
 
 
@@ -136,82 +138,7 @@ def _work(options: dict[str, Any], *, planning: bool) -> SetWork | None:
     return SetWork(mode="deep", budget=budget, by="cli")
 
 
-def _latest(host: Host) -> str:
-    from lmagent.core.errors import SessionNotFound
+def _talk(workspace: Path | None, resume: str, options: dict[str, Any], **more: bool) -> int:
+    from lmagent.cli.talk import talk  # loads the terminal's library
 
-    if session := host.latest():
-        return session
-    raise SessionNotFound("there is no session here to continue", fix="lmagent starts one")
-
-
-def _chat(
-    workspace: Path | None, resume: str, options: dict[str, Any], *, latest: bool = False, plain: bool = False
-) -> int:
-    from lmagent.repl.app import run_repl
-
-    async def do(host: Host) -> int:
-        gc.freeze()  # loaded modules stay: no collection needs to look at them again
-        gc.enable()
-        name = "" if resume == shared.PICK else resume or (_latest(host) if latest else "")
-        return await run_repl(host, name, pick=resume == shared.PICK, plain=plain)
-
-    return shared.with_host(_greeted(shared.host_options(workspace, options, attended=True)), do)
-
-
-def _greeted(options: HostOptions) -> HostOptions:
-    """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
-    from lmagent.app.servers.firstrun import Person, first_run, is_first_run
-
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return options
-    if not is_first_run(options):
-        return _with_answering_server(options)
-    return first_run(
-        options,
-        Person(
-            ask=lambda question, default: str(click.prompt(question, default=default)),
-            confirm=lambda question: click.confirm(question, default=True),
-            say=click.echo,
-            download=lambda name: _download(options, name),
-            demo=_demo,
-        ),
-    )
-
-
-def _download(options: HostOptions, name: str) -> str:
-    from lmagent.cli.models import download, open_library
-
-    return download(open_library(options.workspace), name)
-
-
-def _demo() -> None:
-    from lmagent.cli.demo import demo
-
-    click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
-
-
-def _stand_in(options: HostOptions) -> StandIn | None:
-    from lmagent.app.wiring import load_settings
-    from lmagent.providers.transport import is_silent
-
-    loaded = load_settings(options)
-    url = loaded.settings.given_endpoint
-    if options.replay is not None or not url or not is_silent(url):
-        return None
-    import anyio
-
-    from lmagent.app.servers.found import stand_in
-
-    return anyio.run(stand_in, loaded)
-
-
-def _with_answering_server(options: HostOptions) -> HostOptions:
-    """Return the options with a server that answers, if the configured one does not and the user agrees."""
-    found = _stand_in(options)
-    if found is None or not click.confirm(f"{found}. Use it?", default=True, err=True):
-        return options
-    from lmagent.app.servers.found import keep
-    from lmagent.app.wiring import load_settings
-
-    shared.say(keep(load_settings(options), found))
-    return replace(options, flags={**options.flags, "llm_url": found.server.base_url})
+    return talk(workspace, resume, options, **more)

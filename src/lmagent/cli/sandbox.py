@@ -11,6 +11,7 @@ import click
 from lmagent.app.single import probe_all, run_command
 from lmagent.cli import shared
 from lmagent.core.errors import LmagentError
+from lmagent.sandbox.docker import build_local_image
 
 NO_SANDBOX, TIMED_OUT = 125, 124
 """Exit codes of `exec` besides the command's own, the same as of `timeout` and `docker run`."""
@@ -38,7 +39,6 @@ def sandbox() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one line a backend.")
 def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
     """Attack every sandbox of this machine from inside, and show what held; exit 1 if none works."""
-
     found = anyio.run(probe_all, shared.host_options(workspace, {"sandbox": sandbox}))
     for report in found:
         if as_json:
@@ -59,8 +59,6 @@ def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
 @click.argument("name", default="lmagent-sandbox")
 def image(name: str) -> None:
     """Build the docker sandbox's image from nothing: it shows this machine's /usr, read-only, and needs no registry."""
-    from lmagent.sandbox.docker import build_local_image
-
     click.echo(f"{name}: {build_local_image(name)}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from lmagent.app.runner import Runner
 from lmagent.app.signals import ending
 from lmagent.cli.shared import host_options, loaded_settings, model_options, with_host, workspace_option
 from lmagent.cli.streams import with_piped
@@ -24,6 +25,7 @@ from lmagent.schedule.crontab import cron_list, list_text
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import read_jobs
 from lmagent.schedule.rights import read_rights
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.lock import is_held
 from lmagent.tools.sanitize import printable
 
@@ -83,9 +85,6 @@ def scheduler(workspace: Path | None, **options: Any) -> int:
 
 
 async def _serve(host: Host) -> int:
-    from lmagent.app.runner import Runner
-    from lmagent.schedule.scheduler import Scheduler  # opens a database
-
     gc.freeze()
     gc.enable()
     jobs = len(read_jobs(host.workspace).jobs)

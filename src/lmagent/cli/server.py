@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+import anyio
 import click
 
+from lmagent import __version__
+from lmagent.app.clock import SystemClock
+from lmagent.app.logs import log_to
 from lmagent.cli import shared
-
-if TYPE_CHECKING:
-    from lmagent.modelserver.http.control import Control
+from lmagent.modelserver.errors import LOG_FILE
+from lmagent.modelserver.http import daemon as own_process
+from lmagent.modelserver.http.control import Control
+from lmagent.modelserver.http.daemon import KEY_VARIABLE, key_file, start_detached, state_of
+from lmagent.modelserver.http.listening import ServerError, Signals, listen, outward
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -25,8 +32,6 @@ def server_folder() -> Path:
 
 def control() -> Control:
     """Return a client of the server that runs."""
-    from lmagent.modelserver.http.control import Control  # slow to import
-
     return Control(server_folder())
 
 
@@ -63,9 +68,6 @@ def server() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print where it listens as JSON.")
 def start(as_json: bool, foreground: bool, **given: Any) -> int:
     """Start the server."""
-    from lmagent.modelserver.http.daemon import KEY_VARIABLE, start_detached, state_of
-    from lmagent.modelserver.http.listening import ServerError
-
     folder = server_folder()
     if foreground:
         return _run(folder, as_json=as_json, **given)
@@ -86,23 +88,13 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
 
 
 def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
-    import gc
-
-    import anyio
-
-    from lmagent import __version__
-    from lmagent.app.clock import SystemClock
-    from lmagent.app.logs import log_to
-    from lmagent.modelserver.errors import LOG_FILE
-    from lmagent.modelserver.http import daemon
-    from lmagent.modelserver.http.listening import Signals, listen
     from lmagent.modelserver.http.serving import ServerSettings, serve
     from lmagent.modelserver.opening import open_server
 
     gc.enable()
-    with daemon.holding(folder):
+    with own_process.holding(folder):
         log_to(folder / LOG_FILE, shared.loaded_settings().settings)
-        key, made = daemon.key_for(folder, given["bind"], given["api_key"])
+        key, made = own_process.key_for(folder, given["bind"], given["api_key"])
         listener = listen(given["bind"], given["port"])
         place = (folder, given["port"], given["bind"], given["cors"], given["cors_origin"])
         settings = ServerSettings(*place, key, given["models_dir"], given["memory"], given["ttl"])
@@ -110,7 +102,7 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
         async def main() -> None:
             async with open_server(settings, SystemClock()) as router:
                 port = int(listener.getsockname()[1])
-                state = daemon.announce(folder, given["bind"], port, __version__, guarded=bool(key))
+                state = own_process.announce(folder, given["bind"], port, __version__, guarded=bool(key))
                 _say_where(state, folder, as_json=as_json)
                 if made:
                     click.echo(f"a new API key was made: {key}", err=True)
@@ -125,18 +117,13 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
 
 def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
-    from lmagent.modelserver.http.daemon import key_file
-
     if as_json:
         shared.print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
-    if state.bind in ("0.0.0.0", "::"):
-        from lmagent.modelserver.http.listening import outward
-
-        if address := outward(state.bind):
-            host = f"[{address}]" if ":" in address else address
-            click.echo(f"other machines reach it at http://{host}:{state.port}/v1")
+    if state.bind in ("0.0.0.0", "::") and (address := outward(state.bind)):
+        host = f"[{address}]" if ":" in address else address
+        click.echo(f"other machines reach it at http://{host}:{state.port}/v1")
     if state.guarded:
         click.echo(f"requests need the API key that is kept in {key_file(folder)}")
 
@@ -145,9 +132,7 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
 @shared.json_option
 def stop(as_json: bool) -> int:
     """Stop the server; running requests may end first."""
-    from lmagent.modelserver.http import daemon
-
-    state = daemon.stop(server_folder())
+    state = own_process.stop(server_folder())
     if as_json:
         shared.print_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
     else:
@@ -159,9 +144,6 @@ def stop(as_json: bool) -> int:
 @shared.json_option
 def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
-    from lmagent.modelserver.http.daemon import state_of
-    from lmagent.modelserver.http.listening import ServerError
-
     folder = server_folder()
     state = state_of(folder)
     if state is None:

@@ -13,6 +13,7 @@ import click
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.records import depths, open_records
+from lmagent.app.watching import Tree
 from lmagent.cli import shared
 from lmagent.core.errors import LmagentError
 from lmagent.core.plurals import age
@@ -161,8 +162,6 @@ def watch(workspace: Path | None, session: str) -> None:
 
 async def _watch(store: JsonlStore, session: str) -> None:
     """Show the session until it is idle; one that has ended is shown once."""
-    from lmagent.app.watching import Tree
-
     tree = Tree(store, session)
     shown = _redrawn([], tree.lines())
     async for _ in tree.changes():

@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from lmagent.core.errors import LmagentError, ungrouped
 
@@ -122,8 +124,6 @@ def group_workspace_option(function: Function) -> Function:
 
 def _session_name(context: click.Context, option: click.Parameter, value: str) -> str:
     """Refuse an empty name: a script's variable that is empty must not start a new session."""
-    from click.core import ParameterSource
-
     given = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
     if given and not value.strip():
         raise click.BadParameter("the name of the session is empty; lmagent sessions list shows the names")
@@ -284,8 +284,6 @@ def say(text: str) -> None:
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; on a terminal a wider row ends with an ellipsis."""
-    from shutil import get_terminal_size
-
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     room = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     for row in (headings, *rows):

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import stat
 import sys
 from typing import Any, TextIO, cast
+
+from lmagent.core.errors import ConfigError
 
 LOST = "lmagent: standard output could not be written: {reason} (the work is kept: lmagent sessions list)\n"
 
@@ -132,8 +135,6 @@ def with_piped(task: str, *, needed: bool) -> str:
             _await_first(descriptor, needed=needed)
         piped = _text(_read(descriptor)).strip()
     except OSError as error:
-        from lmagent.core.errors import ConfigError
-
         raise ConfigError(f"standard input could not be read: {error.strerror}", fix=WITHOUT) from error
     return f"{task}\n\n{piped}".strip() if piped else task
 
@@ -144,8 +145,6 @@ def _await_first(descriptor: int, *, needed: bool) -> None:
     sys.stderr.write("waiting for piped input (</dev/null to skip)\n")
     sys.stderr.flush()
     if not _ready(descriptor, None if needed else PATIENCE):
-        from lmagent.core.errors import ConfigError
-
         raise ConfigError(
             f"standard input is a pipe that is open and gave nothing in {NOTICE_AFTER + PATIENCE:g} seconds, "
             "so nothing was done",
@@ -167,8 +166,6 @@ def _read(descriptor: int) -> bytes:
 
 
 def _ready(descriptor: int, seconds: float | None) -> bool:
-    import select
-
     ready, _, _ = select.select([descriptor], [], [], seconds)
     return bool(ready)
 

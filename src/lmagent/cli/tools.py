@@ -26,7 +26,6 @@ def tool() -> None:
 @click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
-
     tools = tuple(open_toolbox(workspace))
     if as_json:
         specs = ((msgspec.to_builtins(item.spec), item) for item in tools)

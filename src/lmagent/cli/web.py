@@ -6,21 +6,32 @@ import gc
 import os
 import re
 import sys
+import threading
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 from msgspec import Struct
 
+from lmagent import __version__
+from lmagent.app.signals import ending
+from lmagent.app.wiring import open_host
 from lmagent.cli.shared import host_options, loaded_settings, model_options, say, workspace_option
+from lmagent.core.errors import ConfigError
+from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+from lmagent.gateway.http.connections import tls_of
+from lmagent.gateway.http.guard import GuardRules
+from lmagent.gateway.http.lan import addresses, names, qr_text
+from lmagent.modelserver.http.guard import is_loopback
+from lmagent.modelserver.http.listening import Signals, listen
 
 if TYPE_CHECKING:
     import socket
     import ssl
 
     from lmagent.config.settings import Settings
-    from lmagent.gateway.http.access import Access
-    from lmagent.gateway.http.guard import GuardRules
 
 ANYWHERE = "0.0.0.0"
 
@@ -49,8 +60,6 @@ def web(port: str | None, port_option: int | None, workspace: Path | None, **giv
     and SIGTERM end it; running turns resume when it is started again.
     """
     if port == "token":
-        from lmagent.gateway.http.access import keys_in
-
         settings = loaded_settings(workspace).settings
         click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
         return 0
@@ -72,15 +81,10 @@ def _port(argument: str | None, option: int | None) -> int | None:
 
 
 def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -> None:
-    import anyio
-
-    from lmagent.app.signals import ending
-    from lmagent.app.wiring import open_host
     from lmagent.gateway.api.models import restore
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import GatewayApp
     from lmagent.gateway.http.serving import serve
-    from lmagent.modelserver.http.listening import Signals, listen
 
     async def main() -> None:
         host = await open_host(host_options(workspace, given, attended=True), say=say)
@@ -112,13 +116,6 @@ class _Front(Struct, frozen=True):
 
 
 def _front(settings: Settings, own: dict[str, Any]) -> _Front:
-    from lmagent.core.errors import ConfigError
-    from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
-    from lmagent.gateway.http.connections import tls_of
-    from lmagent.gateway.http.guard import GuardRules
-    from lmagent.gateway.http.lan import names
-    from lmagent.modelserver.http.guard import is_loopback
-
     bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])
     local = is_loopback(bind)
     if not local and 0 < len(settings.web_token) < WEAK:
@@ -144,8 +141,6 @@ def _front(settings: Settings, own: dict[str, Any]) -> _Front:
 
 def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
     """Return the address to listen on: one that others can reach only if the options ask for it."""
-    from lmagent.modelserver.http.guard import is_loopback
-
     if bind:
         return bind
     if lan:
@@ -158,9 +153,6 @@ def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
 
 def _announce(front: _Front, listener: socket.socket, workspace: Path, own: dict[str, Any]) -> None:
     """Print the address; on a desktop, open it."""
-    from lmagent import __version__
-    from lmagent.gateway.http.lan import addresses, qr_text
-
     port = int(listener.getsockname()[1])
     scheme = "https" if front.tls else "http"
     wild = front.bind in (ANYWHERE, "::")
@@ -179,9 +171,6 @@ def _announce(front: _Front, listener: socket.socket, workspace: Path, own: dict
         click.echo(f"  token of programs, printed this once: {front.access.token}")
     click.echo(f"  PIN {front.access.pin}")
     if not own["no_browser"] and _has_desktop():
-        import threading
-        import webbrowser
-
         link = f"{here}/open/{front.access.link()}"
         threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # some do not return at once
 

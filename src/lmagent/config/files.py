@@ -46,8 +46,10 @@ def read_agent_json(path: Path) -> bytes | None:
     return content if content is not None and re.search(rb'"agent"\s*:\s*\{', content) else None
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str, *, sync: bool = True) -> None:
     """Replace a file atomically; only its owner can read it. A link is followed, so that it stays a link.
+
+    Without `sync`, a failure of the machine may lose the new content and the old one.
 
     Raises ConfigError if it cannot be written; the old file is untouched.
     """
@@ -61,7 +63,8 @@ def write_private(path: Path, text: str) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(text.encode("utf-8", "surrogateescape"))
                 file.flush()
-                os.fsync(descriptor)
+                if sync:
+                    os.fsync(descriptor)
             os.replace(fresh, target)
         except OSError:
             fresh.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ the turn has made void, is taken back or never shown.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from contextlib import suppress
@@ -21,7 +20,9 @@ from lmagent.core.errors import ConfigError
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session, holder
 from lmagent.headless.printer import Questions
-from lmagent.terminal.question import PLAN, approval, decision
+from lmagent.planning import editing
+from lmagent.planning.plans import plan_text
+from lmagent.terminal.question import PLAN, TypedLines, approval, decision
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import style_of
 from lmagent.tools.sanitize import visible
@@ -84,7 +85,7 @@ class Asker:
         self._questions.ask("".join(details).rstrip("\n"), approval(visible(request.tool), request.grant))
         line = ""
         with anyio.CancelScope() as self._scope:
-            line = await read_line()
+            line = await TypedLines(sys.stdin.fileno()).line()
         if self._scope.cancelled_caught:
             return
         self._asked = None
@@ -96,8 +97,6 @@ async def settle_plans(
     session: Session, finished: ev.TurnFinished | None, questions: Questions
 ) -> ev.TurnFinished | None:
     """Have every plan decided on, and run the turns that follow; returns how the last turn ended."""
-    from lmagent.planning.plans import plan_text
-
     refused = ""
     while (proposal := session.state.work.proposal) is not None:
         command = await _decide(session, questions, visible(refused or plan_text(proposal.plan)))
@@ -117,17 +116,15 @@ async def settle_plans(
 
 async def _decide(session: Session, questions: Questions, details: str) -> DecidePlan | None:
     """Ask until there is an answer; the end of the input leaves the plan waiting."""
-    from lmagent.planning.editing import decision
-
     while True:
         forget_typed()
         questions.ask(details, PLAN)
-        line = await read_line()
+        line = await TypedLines(sys.stdin.fileno()).line()
         questions.answered(entered=line.endswith("\n"))
         if not line:
             return None
         try:
-            command = await decision(line.strip(), session, by="cli")
+            command = await editing.decision(line.strip(), session, by="cli")
         except ConfigError as wrong:
             details = visible(str(wrong))
             continue
@@ -144,21 +141,3 @@ def forget_typed() -> None:
 
     with suppress(OSError, termios.error):  # if the terminal is gone, reading says so
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-
-
-async def read_line() -> str:
-    """Return a line from the terminal; empty at its end (Ctrl+D, or the terminal is gone)."""
-    if sys.platform == "win32":
-        return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    # Not in a thread: the end of the program would wait for it, and so for the Enter key.
-    typed = b""
-    while not typed.endswith((b"\n", b"\r")):
-        await anyio.wait_readable(sys.stdin.fileno())
-        try:
-            piece = os.read(sys.stdin.fileno(), 4096)
-        except OSError:
-            piece = b""
-        if not piece:
-            break
-        typed += piece
-    return typed.decode("utf-8", "replace").replace("\r", "\n")

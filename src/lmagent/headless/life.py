@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 import anyio
+from rich.cells import cell_len
 
 from lmagent.core import events as ev
 from lmagent.core.ports import Clock
 from lmagent.core.view import ToolBlock, View, reduce
+from lmagent.terminal.rich_style import clipped
 from lmagent.terminal.status import FRAME, activity
-from lmagent.terminal.style import clipped, columns
+from lmagent.terminal.style import columns
 from lmagent.tools.sanitize import one_line
 
 
@@ -85,8 +87,6 @@ class LiveRows:
             self._drawn = []
 
     def _erasure(self) -> str:
-        from rich.cells import cell_len
-
         # A terminal that was made narrower since has broken the rows, and each takes several now.
         taken = sum(max(1, -(-cell_len(row) // max(1, self._width()))) for row in self._drawn)
         # Row by row: tmux keeps rows in its history that are cleared from the first row to the end of a screen.

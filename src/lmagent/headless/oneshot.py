@@ -23,6 +23,7 @@ from lmagent.core.messages import Message, user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.printer import JsonPrinter, TaskPrinter
+from lmagent.planning.proposing import begins_unread, waits
 
 if TYPE_CHECKING:
     from lmagent.headless.life import ActivityLine
@@ -138,8 +139,6 @@ def _life(host: Host) -> ActivityLine | None:
 
 def _task_printer(host: Host, session: Session, life: ActivityLine | None, *, answer: bool) -> TaskPrinter:
     def plans() -> bool:
-        from lmagent.planning.proposing import begins_unread
-
         asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
         return not asked or begins_unread(session.state)
 
@@ -151,8 +150,6 @@ def _still_waits(session: Session) -> ev.Notice | None:
     """Say again how to continue with a plan that waits; None if it was rejected."""
     if session.state.work.proposal is None:
         return None
-    from lmagent.planning.proposing import waits  # few runs have a plan
-
     end = waits(session, "")
     return ev.Notice(level="warning", code="plan", text=end.reason, terminal=end.terminal)
 

@@ -113,7 +113,8 @@ class TaskPrinter:
         return renderer
 
     def _growing(self) -> list[str]:
-        from lmagent.terminal.style import columns, last_rows
+        from lmagent.terminal.rich_style import last_rows
+        from lmagent.terminal.style import columns
 
         tail = last_rows(self._renderer.tail, columns(sys.stderr)) if self._answer else []
         return self._renderer.live_lines() + tail

@@ -17,6 +17,9 @@ from lmagent.planning.plans import Unusable, plan_json
 from lmagent.planning.proposing import usable
 from lmagent.store.files import make_private
 
+DECIDED = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
+UNDECIDED = "nothing was changed; the plan still waits"
+
 
 async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None:
     """Return the decision in a line: y, n, e for the editor, or an answer to the model; None for no decision."""

@@ -23,8 +23,10 @@ from lmagent.providers.urls import authority, server_root
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.plain import PlainSurface
 from lmagent.sandbox.scratch import forget_scratch
+from lmagent.schedule.rights import may_run_jobs, waiting_for_trust
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import fitted, resolved_theme
+from lmagent.terminal.rich_style import fitted
+from lmagent.terminal.style import resolved_theme
 from lmagent.tools.sanitize import one_line
 
 AT_ONCE = 1.0
@@ -115,8 +117,6 @@ async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.Can
     A cron job, a task or a waiting session may have come with a checkout. A user who only wants to talk about the
     checkout has asked for none of it.
     """
-    from lmagent.schedule.rights import may_run_jobs, waiting_for_trust
-
     if not host.settings.scheduler_in_chat or host.replay is not None:
         return
 

@@ -12,6 +12,7 @@ import anyio.abc
 
 from lmagent.app.attaching import with_attachments, without_attachments
 from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
 from lmagent.app.notifying import Attention
 from lmagent.app.open_session import wake_in_time
 from lmagent.app.registry import SlashCommand
@@ -22,6 +23,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.core.view import Pending, UserBlock, View, is_filler, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
+from lmagent.planning import editing
 from lmagent.repl.clipboard import copy
 from lmagent.repl.owncommands import OwnCommands, run_in_terminal
 from lmagent.terminal.question import decision
@@ -197,8 +199,6 @@ class ReplConversation:
         except LmagentError as failure:
             self.renderer.say(str(failure), "fault")
         except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
-            from lmagent.app.logs import unexpected  # rare
-
             back = f"continue here, or later with lmagent --resume {self.id}" if self.id else "continue here"
             self.renderer.say(str(unexpected(defect, self.host.workspace, self.host.settings, back)), "fault")
 
@@ -354,17 +354,14 @@ class ReplConversation:
 
     async def decide(self, words: str) -> None:
         """Decide on the plan: y, n, e (the editor), or text for the model."""
-        from lmagent.planning.editing import decision
-
         if self.plan is None or self.session is None:
             return
-        command = await decision(words, self.session, by=BY)
+        command = await editing.decision(words, self.session, by=BY)
         if command is None:
-            self.renderer.say("nothing was changed; the plan still waits", "quiet")
+            self.renderer.say(editing.UNDECIDED, "quiet")
             return
         await self.session.send(command)
-        told = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
-        self.renderer.say(told[command.decision], "quiet")
+        self.renderer.say(editing.DECIDED[command.decision], "quiet")
         self.work()
 
     # --- working ----------------------------------------------------------------------------------------------------

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-
-import anyio
+from contextlib import contextmanager
 
 from lmagent.app.slash import Choice
 from lmagent.core.lines import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.question import TypedLines
 from lmagent.terminal.style import PlainStyle
-
-PIECE = 65536
 
 
 class PlainSurface:
@@ -56,7 +52,7 @@ class PlainSurface:
 
         Lines are also read while the agent works: they steer, and answer its questions.
         """
-        read = _LineReader(sys.stdin.fileno())
+        read = TypedLines(sys.stdin.fileno())
         while True:
             self.write(_prompt(conversation))
             line = await read.line()
@@ -67,32 +63,6 @@ class PlainSurface:
                 return
             # The prompt must not appear in the middle of the output.
             await conversation.until(lambda: not conversation.busy or conversation.question is not None)
-
-
-class _LineReader:
-    """Reads lines without a thread, which would keep the program from ending while it waits for one."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._read = bytearray()
-
-    async def line(self) -> str:
-        """Return the next line with its end; an empty text at the end of the file."""
-        while b"\n" not in self._read and (piece := await self._piece()):
-            self._read += piece
-        line, end, rest = self._read.partition(b"\n")
-        self._read = rest
-        return (line + end).decode("utf-8", "replace")
-
-    async def _piece(self) -> bytes:
-        if sys.platform == "win32":
-            return await anyio.to_thread.run_sync(os.read, self._descriptor, PIECE, abandon_on_cancel=True)
-        with suppress(PermissionError):  # a regular file never blocks
-            await anyio.wait_readable(self._descriptor)
-        try:
-            return os.read(self._descriptor, PIECE)
-        except OSError:  # the terminal is gone
-            return b""
 
 
 def _prompt(conversation: ReplConversation) -> str:

@@ -34,8 +34,9 @@ from lmagent.repl.complete import ReplCompleter, opens_menu
 from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import PLAN, approval
+from lmagent.terminal.rich_style import RichStyle, clipped, last_rows
 from lmagent.terminal.status import FRAME, status_line
-from lmagent.terminal.style import RichStyle, clipped, last_rows, resolved_theme
+from lmagent.terminal.style import resolved_theme
 
 STYLE = Style.from_dict(
     {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from lmagent.core.errors import StoreError
 
@@ -83,6 +85,28 @@ def append_lines(path: Path, content: bytes) -> None:
         os.close(fd)
     for folder in {*made, *([path.parent] if not size else [])}:
         sync_folder(folder)
+
+
+class Syncing:
+    """Syncs the entries of folders in a thread, while the caller continues: a slow disk takes milliseconds for each."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._failure: OSError | None = None
+        self._thread = Thread(target=self._run, args=(folders,), daemon=True)
+        self._thread.start()
+
+    def _run(self, folders: Sequence[Path]) -> None:
+        try:
+            for folder in folders:
+                sync_folder(folder)
+        except OSError as failure:
+            self._failure = failure
+
+    def wait(self) -> None:
+        """Return when the folders are synced. Raise OSError if one could not be."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
 
 def write_new(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
 from lmagent.core.view import is_filler, proof_line, spoken
+from lmagent.planning.plans import plan_text
 from lmagent.planning.proposing import PlanWords
 from lmagent.terminal.style import PlainStyle
 from lmagent.tools.sanitize import one_line, printable, visible
@@ -124,8 +125,6 @@ class Renderer:
             self.previewed.add(request.call_id)
 
     def plan(self, proposal: ev.PlanProposed) -> None:
-        from lmagent.planning.plans import plan_text
-
         # Not as Markdown, which leaves out comments and the targets of links.
         for line in visible(plan_text(proposal.plan)).splitlines():
             self._write(self._style.line(line, "plain"))

@@ -8,6 +8,8 @@ from itertools import count
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from lmagent.app.commands.charts import DAYS, day_bars, tool_rows, window_map, window_parts
+from lmagent.app.records import export_session, session_rows
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import (
     CHANGES,
@@ -38,6 +40,8 @@ from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.undo import by_weight, chosen, diff, shared_with
 from lmagent.providers.concealed import shown
+from lmagent.store.index import SessionIndex
+from lmagent.store.spent import day_of
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -114,8 +118,6 @@ def _help_rows(usage: str, text: str) -> str:
 
 
 async def _sessions(context: SlashContext, words: str) -> SlashResult:
-    from lmagent.app.records import session_rows  # opens the index
-
     rows = [
         f"{row.id}  {age(context.host.clock.now() - row.updated):>6}  {row.status:<11}  {row.title}"
         for row in session_rows(context.host.store.root, 20, words, shelf="all" if words else "open")
@@ -139,8 +141,6 @@ async def _resume(context: SlashContext, name: str) -> SlashResult:
 
 
 def _offered_sessions(context: SlashContext) -> SlashResult:
-    from lmagent.app.records import session_rows  # opens the index
-
     now, here = context.host.clock.now(), context.session.state.session if context.session else ""
     choices = tuple(
         Choice(f"/resume {row.id}", f"{age(now - row.updated):>6}  {row.title or '(no title)'}")
@@ -272,18 +272,12 @@ async def _sandbox(host: Host) -> str:
 
 
 async def _context(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.commands.charts import window_map, window_parts
-
     session = need_session(context)
     state = session.state
     return SlashResult(window_map(window_parts(state), session.window, state.estimate_tokens(), state.compactions))
 
 
 async def _usage(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.commands.charts import DAYS, day_bars
-    from lmagent.store.index import SessionIndex
-    from lmagent.store.spent import day_of
-
     now = context.host.clock.now()
     with SessionIndex(context.host.store.root) as index:
         index.refresh()
@@ -320,8 +314,6 @@ async def _compact(context: SlashContext, focus: str) -> SlashResult:
 
 
 async def _tools(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.commands.charts import tool_rows
-
     return SlashResult("\n".join(tool_rows(context.host.toolbox, _HELP_WIDTH)))
 
 
@@ -339,8 +331,6 @@ async def _btw(context: SlashContext, question: str) -> SlashResult:
 
 
 async def _export(context: SlashContext, form: str) -> SlashResult:
-    from lmagent.app.records import export_session
-
     session = need_session(context).state.session
     text = export_session(context.host.store, session, form or "md")
     # A client may name a session README or AGENTS; the files of that name are not the session's to replace.

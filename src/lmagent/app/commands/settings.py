@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
+from lmagent.app.servers.table import full_name, provider_named, usable
+from lmagent.app.settings import changed_settings, save_theme
 from lmagent.app.slash import SETTINGS, Choice, SlashContext, SlashResult
 from lmagent.config.settings import BY_NAME
 from lmagent.config.show import shown
@@ -84,8 +86,6 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
 
 async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
     """Return the models of the usual server, or of the provider in `PROVIDER:`."""
-    from lmagent.app.servers.table import provider_named, usable
-
     host = context.host
     listed = await host.models(provider_named(prefix[:-1]) if prefix else "")
     current = (context.session.state.model if context.session else host.agent.model) or "(the loaded model)"
@@ -99,8 +99,6 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
 async def _full_name(host: Host, name: str) -> str:
     """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
     name."""
-    from lmagent.app.servers.table import full_name
-
     provider, slash, rest = name.partition("/")
     if slash and rest and provider in PROVIDER_NAMES:
         with suppress(ProviderError):
@@ -124,8 +122,6 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
 
 
 async def _theme(context: SlashContext, theme: str) -> SlashResult:
-    from lmagent.app.settings import save_theme  # reads the files again
-
     if not theme:
         current = context.host.settings.theme
         choices = (Choice(f"/theme {name}", f"{name:<8}{text}", name == current) for name, text in THEMES.items())
@@ -154,8 +150,6 @@ async def _permissions(context: SlashContext, _: str) -> SlashResult:
 
 
 async def _config(context: SlashContext, _: str) -> SlashResult:
-    from lmagent.app.settings import changed_settings  # reads the files again
-
     return SlashResult(changed_settings(context.host.workspace))
 
 

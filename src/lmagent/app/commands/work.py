@@ -12,13 +12,20 @@ from lmagent.app.slash import WORK, SlashContext, SlashResult, need_session
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget, Task, TaskState, WorkMode
+from lmagent.engine import budget, worktext
+from lmagent.planning import editing
+from lmagent.planning.plans import plan_text
+from lmagent.planning.tasks import fresh
+from lmagent.schedule.crontab import cron_history, cron_list, history_text, list_text
+from lmagent.schedule.jobs import find_job, set_enabled
+from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
 
 BY = "slash"
 
-DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
+DECISIONS = ("approve", "reject", "revise", "edit")
 TODO = "[add TEXT|done ID|open ID|drop ID|drop state]"
 PLAN = "[TASK|show|approve|edit|revise WORDS|reject]"
 CRON = "[run ID|toggle ID|history [ID]]"
@@ -49,8 +56,6 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
         fix = "/todo add TEXT, /todo done ID, /todo open ID, /todo drop ID, /todo drop state"
         raise ConfigError(f"/todo does not know {line!r}", fix=fix)
     if verb == "add":
-        from lmagent.planning.tasks import fresh
-
         task = Task(fresh(work, "todo"), "todo", rest)
         await session.send(ChangeTasks(items=(task,), by=BY))
         return SlashResult(f"{task.id}: {task.title}")
@@ -69,8 +74,6 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
 
 
 def _listed(session: Session | None) -> str:
-    from lmagent.engine import worktext
-
     if session is None:
         return "there are no tasks yet"
     work = session.state.work
@@ -100,9 +103,6 @@ async def _plan(context: SlashContext, line: str) -> SlashResult:
 
 
 def _shown(context: SlashContext) -> SlashResult:
-    from lmagent.planning.plans import plan_text
-    from lmagent.tools.sanitize import visible
-
     work = need_session(context).state.work
     plan = work.proposal.plan if work.proposal is not None else work.plan
     if plan is None:
@@ -112,22 +112,14 @@ def _shown(context: SlashContext) -> SlashResult:
 
 
 async def _decide(session: Session, verb: str, words: str) -> SlashResult:
-    match verb:
-        case "edit":
-            from lmagent.planning.editing import edited
-
-            plan = await edited(session)
-            if plan is None:
-                return SlashResult("nothing was changed; the plan still waits")
-            command, told = DecidePlan(decision="approved", plan=plan, by=BY), "approved; the work begins"
-        case "approve":
-            command, told = DecidePlan(decision="approved", by=BY), "approved; the work begins"
-        case "reject":
-            command, told = DecidePlan(decision="rejected", by=BY), "rejected"
-        case _:
-            command, told = DecidePlan(decision="revise", feedback=words, by=BY), "the model plans anew"
+    if verb == "revise":
+        command = DecidePlan(decision="revise", feedback=words, by=BY)
+    else:
+        command = await editing.decision({"approve": "y", "reject": "n", "edit": "e"}[verb], session, by=BY)
+    if command is None:
+        return SlashResult(editing.UNDECIDED)
     await session.send(command)
-    return SlashResult(told, run=command.decision != "rejected")
+    return SlashResult(editing.DECIDED[command.decision], run=command.decision != "rejected")
 
 
 # --- ways of working --------------------------------------------------------------------------------------------
@@ -178,8 +170,6 @@ async def _set(context: SlashContext, command: SetWork, task: str) -> SlashResul
 
 
 def _how(session: Session) -> str:
-    from lmagent.engine import budget
-
     work, used = session.state.work, budget.used(session.state)
     words = {
         "normal": "ordinary work",
@@ -199,9 +189,6 @@ def _how(session: Session) -> str:
 
 
 async def _cron(context: SlashContext, words: str) -> SlashResult:
-    from lmagent.schedule.crontab import cron_history, cron_list, history_text, list_text
-    from lmagent.schedule.jobs import find_job, set_enabled
-
     workspace = context.host.workspace
     verb, _, id = words.partition(" ")
     match verb, id.strip():

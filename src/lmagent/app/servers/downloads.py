@@ -17,6 +17,14 @@ from msgspec import Struct
 
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.ids import new_id
+from lmagent.modelserver.library.download import Ports, read_note
+from lmagent.modelserver.library.facts import split_of
+from lmagent.modelserver.library.hub import ModelHub
+from lmagent.modelserver.library.library import Library
+from lmagent.modelserver.library.pull import Puller, wanted
+from lmagent.modelserver.spec import ModelServerError
+from lmagent.providers.loading import pull
+from lmagent.providers.transport import HttpTransport
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -72,8 +80,6 @@ class Downloads:
             if row.state == "running" and (row.name, row.into, row.provider) == (name, into, provider):
                 return row
         if into == "library":
-            from lmagent.modelserver.library.pull import wanted
-
             wanted(name)
         if self._tasks is None:
             raise ConfigError("downloads are not ready", fix="try again in a moment")
@@ -115,13 +121,6 @@ class Downloads:
             del self._known[id]
 
     async def _into_library(self, row: Download) -> None:
-        from lmagent.modelserver.library.download import Ports
-        from lmagent.modelserver.library.hub import ModelHub
-        from lmagent.modelserver.library.library import Library
-        from lmagent.modelserver.library.pull import Puller
-        from lmagent.modelserver.spec import ModelServerError
-        from lmagent.providers.transport import HttpTransport
-
         transport = HttpTransport()
         try:
             pulled = await Puller(ModelHub(transport, os.environ), self.library, Ports(_Shown(row))).pull(row.name)
@@ -136,8 +135,6 @@ class Downloads:
         row.model = details.entry.name
 
     async def _into_server(self, row: Download) -> None:
-        from lmagent.providers.loading import pull
-
         prefix = f"{row.provider}:" if row.provider else ""
         endpoint, _ = self._host.served.at(prefix)
         dialect = (await self._host.served.facts(prefix)).dialect
@@ -169,9 +166,6 @@ class _Shown:
 
 
 def unfinished(library: Path) -> list[Download]:
-    from lmagent.modelserver.library.download import read_note
-    from lmagent.modelserver.library.facts import split_of
-
     found: list[Download] = []
     for part in sorted(library.glob(PARTS)):
         note, file = read_note(part.with_name(part.name + ".json")), part.name.removesuffix(".part")

@@ -17,6 +17,8 @@ from lmagent.config.loader import Loaded
 from lmagent.config.paths import expand_path
 from lmagent.config.settings import DEFAULT_URL
 from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.modelserver.library.suggestions import recommended
+from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.providers.concealed import shown
 from lmagent.providers.discovery import FoundServer
 from lmagent.providers.transport import listens
@@ -105,9 +107,6 @@ def _offers(person: Person, loaded: Loaded) -> list[Offer]:
     if not is_installed():
         person.say(f"To run models without another program, type: {install_command('local')}")
         return [look, address]
-
-    from lmagent.modelserver.library.suggestions import recommended
-    from lmagent.modelserver.pool.machine import machine_memory
 
     offers: list[Offer] = []
     if (here := best_here(loaded.settings)) is not None:

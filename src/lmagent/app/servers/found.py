@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.config.files import save_env
 from lmagent.config.layers import Origin
 from lmagent.config.loader import Loaded
 from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.providers.concealed import shown
-from lmagent.providers.transport import Transport
+from lmagent.providers.discovery import discover, usual
+from lmagent.providers.transport import HttpTransport, Transport
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -32,8 +34,6 @@ async def with_found_server(
     settings: Settings, transport: Transport, say: Callable[[str], None]
 ) -> tuple[Settings, OwnServer | None]:
     """Without a configured model server, use the first usual one that runs, else run our own."""
-    from lmagent.providers.discovery import discover, usual
-
     found = await discover(transport, usual(os.environ))
     chosen = preferred(found, settings.llm_model) if found else None
     if chosen is not None and (not settings.llm_model or lists(chosen, settings.llm_model) or not in_library(settings)):
@@ -160,8 +160,6 @@ def keep(loaded: Loaded, found: StandIn) -> str:
     """
     if found.origin.layer != "user .env":
         return f"Using {found.server.base_url} for this run. To keep it, change {found.origin}."
-    from lmagent.config.files import save_env
-
     try:
         save_env(loaded.env_file, {found.origin.name: found.server.base_url})
     except LmagentError as failure:
@@ -171,9 +169,6 @@ def keep(loaded: Loaded, found: StandIn) -> str:
 
 async def answering() -> list[FoundServer]:
     """Return the model servers that answer on the usual ports of this machine."""
-    from lmagent.providers.discovery import discover, usual
-    from lmagent.providers.transport import HttpTransport
-
     transport = HttpTransport()
     try:
         return await discover(transport, usual(os.environ))

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lmagent.app.servers.found import running_server
 from lmagent.config.settings import OPENROUTER_URL, PROVIDERS, Settings
 from lmagent.core.errors import AuthError, ConfigError, Unreachable
 from lmagent.core.model import PROVIDER_NAMES, split_name
+from lmagent.providers.discovery import usual
 from lmagent.providers.served import Endpoint
 from lmagent.providers.urls import api_root, is_near
 
@@ -36,8 +38,6 @@ TITLES = {
 def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.environ) -> Endpoint:
     """Return the address and the key of a provider."""
     if provider == "own":
-        from lmagent.app.servers.found import running_server  # reads its state
-
         running = running_server(replace(settings, llm_api_key=""))
         if running is None:
             raise Unreachable("lmagent's model server does not run", fix="start it", terminal="lmagent server start")
@@ -49,8 +49,6 @@ def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.e
                 fix="put OPENROUTER_API_KEY=… into the environment or ~/.config/lmagent/.env, then start lmagent anew",
             )
         return Endpoint(OPENROUTER_URL, settings.openrouter_api_key)
-    from lmagent.providers.discovery import usual
-
     usuals = {candidate.name: candidate.base_url for candidate in usual(env)}
     url = usuals.get(TITLES[provider], PROVIDERS[provider])
     # A key goes to the server that it was set for.
@@ -82,8 +80,6 @@ async def full_name(host: Host, provider: str, model: str) -> str:
 
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the providers to switch to: OpenRouter needs its key; of the local ones, only our own must run."""
-    from lmagent.app.servers.found import running_server
-
     ready = {"openrouter": bool(settings.openrouter_api_key), "own": running_server(settings) is not None}
     return tuple(name for name in PROVIDER_NAMES if ready.get(name, True))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from lmagent.core.messages import Message, ToolResult
 from lmagent.engine.state import message_bytes
@@ -150,12 +151,15 @@ _NOTES = (
     rf"<(?:tools|workspace|work|plan|budget|tasks|jobs|instructions)>{_BLANK}\n{_NUMBERED}[^<\s]",
 )
 """Other files have these tags too: only a tag followed by text is an imitation, and XML stays unchanged."""
-_FRAME = re.compile(
-    rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",
-    re.MULTILINE | re.IGNORECASE,
-)
+
+
+@cache
+def _frame() -> re.Pattern[str]:
+    """Compile the pattern with the first result: it takes a millisecond, and no first request needs it."""
+    openings = "|".join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))
+    return re.compile(rf"^({_NUMBERED})(?={openings})", re.MULTILINE | re.IGNORECASE)
 
 
 def escaped(content: str) -> str:
     """Put a backslash before each line that imitates a frame."""
-    return _FRAME.sub(r"\1\\", content) if "[" in content or "<" in content else content
+    return _frame().sub(r"\1\\", content) if "[" in content or "<" in content else content
