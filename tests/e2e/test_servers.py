@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.servers.base import DialectServer
+from testkit.servers.llamacpp import LlamaCppServer
+from testkit.servers.matrix import HONEST, LYING
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.base import DialectServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.matrix import HONEST, LYING
-from lmagent.testing.servers.ollama import OllamaServer
 
 STEPS = 30
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 import jsonschema
 import pytest
 from router_kit import HELLO, Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
+from testkit.engine import EngineServer
 
 from lmagent.modelserver.http.enforce import CallReader, calls_schema
 from lmagent.providers import jsontext
-from lmagent.testing.engine import EngineServer
 
 NESTED = {
     "type": "object",
