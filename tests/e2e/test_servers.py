@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
 from testkit.servers.base import DialectServer
 from testkit.servers.llamacpp import LlamaCppServer
 from testkit.servers.matrix import HONEST, LYING
@@ -57,7 +58,7 @@ def events_of(workspace: Path) -> list[ev.DurableEvent]:
     return list(store.read(session))
 
 
-@pytest.mark.parametrize("name", [*HONEST, *LYING])
+@pytest.mark.parametrize("name", mostly_long([*HONEST, *LYING], kept=7))
 def test_thirty_steps_are_done_on_every_server(name, workspace):
     with {**HONEST, **LYING}[name](script()) as server:
         ran = run(server, workspace)
