@@ -39,8 +39,11 @@ from lmagent.testing.loopback import Received
 from lmagent.testing.prefix import canonical
 from lmagent.testing.quirks import HARMLESS, LOSSY, Quirk
 from lmagent.testing.script import Behaviour, Counts, Reply, reply, tool
-from lmagent.testing.servers.matrix import HONEST, LYING
 from lmagent.testing.templates import TEMPLATES, Template
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from testkit.servers.matrix import HONEST, LYING
 
 BAR = 1.15
 BARRED = (16384, 32768)

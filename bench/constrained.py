@@ -29,8 +29,11 @@ from lmagent.core.model import ModelRequest, ToolSpec
 from lmagent.engine.lane import run_until_idle
 from lmagent.providers.constrain import schema_for
 from lmagent.providers.encode import BodyEncoder
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
 
 WORD = {"type": "string", "maxLength": 20}
 TOOLS = (

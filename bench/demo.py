@@ -22,9 +22,10 @@ from typing import Any
 
 import anyio
 
-from lmagent.testing.engine import EngineServer
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from testkit.engine import EngineServer
 
 BAR = 0.95
 REQUESTS = 400

@@ -60,10 +60,8 @@ class Server:
         self.log = folder / "requests.jsonl"
         folder.mkdir(parents=True)
         self.log.touch()
-        command = [sys.executable, "-m", "lmagent.testing", "--bench", "--model", MODEL, "--log", str(self.log)]
-        self._process = subprocess.Popen(
-            [*command, "--until-eof", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, str(ROOT / "bench" / "scripted.py"), "--model", MODEL, "--log", str(self.log)]
+        self._process = subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self.base_url = f"http://127.0.0.1:{int(self._process.stdout.readline())}/v1"
         self._read = 0
@@ -120,7 +118,7 @@ class Lab:
             (notes / f"note_{number:03d}.txt").write_text(text)
 
     def server(self, *arguments: str) -> Server:
-        """A server with the benchmark's script; `arguments` are those of `python -m lmagent.testing`."""
+        """A server with the benchmark's script; `arguments` are those of `bench/scripted.py`."""
         server = Server(self.folder / f"server-{len(self._servers)}", *arguments)
         self._servers.append(server)
         return server

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lab import TASK, Lab, Run, agent_command, agent_env
+from scripted import bench_script
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.prefix import canonical, common_prefix
-from lmagent.testing.serve import bench_script
 
 Figures = dict[str, Any]
 median = statistics.median

@@ -33,7 +33,10 @@ from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.modelserver.pool.pool import PoolOptions, WorkerPool, open_pool
 from lmagent.modelserver.pool.process import Processes
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings, ModelStatus, RunningModel
-from lmagent.testing.gguf import build_tiny_gguf
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from testkit.gguf import build_tiny_gguf
 
 READY_BAR = 1.0
 WAKE_BAR = 0.5

@@ -3,7 +3,7 @@
     python bench/slots.py [--quick]
 
 The server is the fake llama.cpp, which keeps prompts in its slots byte by byte as the real one does and counts what it
-reads (`lmagent.testing.servers`). The main conversation has 60 steps; every tenth is followed by a question on the side
+reads (`testkit.servers`). The main conversation has 60 steps; every tenth is followed by a question on the side
 and a turn of a second session, the thirtieth by a fork of it that works for a turn. `naive` is a client that begins
 each prompt with something that changes (the time), as many do: it is read whole at every call.
 
@@ -35,7 +35,10 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say
-from lmagent.testing.servers.llamacpp import LlamaCppServer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from testkit.servers.llamacpp import LlamaCppServer
 
 BAR = 10.0
 EVERY = 10

@@ -3,7 +3,7 @@
     python bench/subagents.py [--quick]
 
 The server is the fake llama.cpp, which keeps prompts in its slots byte by byte as the real one does and counts what it
-reads (`lmagent.testing.servers`). The main session reads files, has three tasks done by sub-agents (each reads files),
+reads (`testkit.servers`). The main session reads files, has three tasks done by sub-agents (each reads files),
 and reads on; so several times. `main_evicted` counts its requests for which something of its conversation had to be
 read again, `children_prefix` the tokens of the fixed part (system text and tool block) that sub-agents had read again,
 `ratio` what a client would read that keeps nothing (as one whose sub-agents begin with prompts of their own does, on
@@ -28,7 +28,10 @@ from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say
-from lmagent.testing.servers.llamacpp import LlamaCppServer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from testkit.servers.llamacpp import LlamaCppServer
 
 BAR = 5.0
 FILES = 60

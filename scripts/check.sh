@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every check and the tests, one after the other; all of them run, also after a failure. `make check` sets up before it.
+# Every check and the tests; all of them run, also after a failure. `make check` sets up before it.
 # With the argument `long` only the tests marked as long: crash matrices, random rounds, real engines and images.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -25,39 +25,65 @@ step() {
 "$bin/python" -c 'import platform, os; print("python", platform.python_version(), "on", platform.platform(), "·", os.cpu_count(), "cores")'
 
 scripts/ensure_programs
+# Hundreds of tests start Python: a machine that keeps no byte code would compile the program for each of them.
+unset PYTHONDONTWRITEBYTECODE
 long="${1:-}"
-checks() {
+marked="long"
+[ "$long" = long ] || marked="not long"
+workers=$(($(nproc 2>/dev/null || echo 2) * 2)) # tests wait for processes and browsers half of their time
+
+quick() {
     step "lock file" "$uv" lock --check --quiet
     step "ruff" "$bin/ruff" check .
     step "format" "$bin/ruff" format --check --quiet .
-    if "$bin/pyright" --version >/dev/null 2>&1; then
-        step "types" "$bin/pyright"
-    else
-        skipped+=("types: pyright could not be started (its first start fetches it from the npm registry)")
-    fi
     step "layers" "$bin/lint-imports"
     step "sizes" "$bin/python" scripts/check_sizes.py
     step "words" "$bin/python" scripts/check_words.py
     step "lines" "$bin/python" scripts/count_lines.py
-    scripts/check_web.sh >/dev/null 2>&1
-    if [ $? -eq 3 ]; then
-        skipped+=("types of the page: $(scripts/check_web.sh)")
-    else
-        step "types of the page" scripts/check_web.sh
+    step "docs" "$bin/python" scripts/generate_docs.py --check
+}
+
+# The checks that take long run beside the tests; the output of each is printed in one piece after them.
+types() {
+    "$bin/pyright" --version >/dev/null 2>&1 || { echo "pyright could not be started (its first start fetches it from the npm registry)"; return 3; }
+    "$bin/pyright"
+}
+
+outputs="$(mktemp -d)"
+report="$outputs/tests"
+trap 'rm -rf "$outputs"' EXIT
+
+# Start a step beside the others; `finish` waits for it and prints it. Exit code 3 means: it could not run here, and why.
+declare -A running
+begin() {
+    local name="$1"
+    shift
+    (
+        SECONDS=0
+        "$@" >"$outputs/$name" 2>&1
+        code=$?
+        echo "$SECONDS" >"$outputs/$name.seconds"
+        exit $code
+    ) &
+    running["$name"]=$!
+}
+finish() {
+    local name="$1" code=0
+    wait "${running[$name]}" || code=$?
+    if [ $code -eq 3 ]; then
+        skipped+=("$name: $(cat "$outputs/$name")")
+        return
     fi
-    if [ -f scripts/generate_docs.py ]; then
-        step "docs" "$bin/python" scripts/generate_docs.py --check
+    printf '\n== %s\n' "$name"
+    cat "$outputs/$name"
+    if [ $code -eq 0 ]; then
+        printf -- '-- %s: ok (%d s, beside the tests)\n' "$name" "$(cat "$outputs/$name.seconds")"
+    else
+        printf -- '-- %s: FAILED (%d s, beside the tests)\n' "$name" "$(cat "$outputs/$name.seconds")"
+        failed+=("$name")
     fi
 }
-marked="long"
-workers=$(($(nproc 2>/dev/null || echo 2) * 2)) # tests wait for processes and browsers half of their time
-if [ "$long" != long ]; then
-    checks
-    marked="not long"
-fi
 
-report="$(mktemp)"
-trap 'rm -f "$report"' EXIT
 # Thousands of tests drive real processes and browsers on a busy machine. Up to a dozen that fail are tried once more, alone:
 # what passes then is told apart in the summary, as a race to be found, in the program or in the test; what fails again has failed.
 # Property tests draw the same examples in each run here: what fails, fails on every machine. `make explore` draws new ones.
@@ -71,7 +97,16 @@ tests() {
     "$bin/pytest" -m "$marked" --last-failed --last-failed-no-failures none -q --hypothesis-profile=ci </dev/null || return 1
     unstable+=("${names[@]}")
 }
+if [ "$long" != long ]; then
+    begin "types" types
+    begin "types of the page" scripts/check_web.sh
+    quick
+fi
 step "tests ($marked)" tests
+if [ "$long" != long ]; then
+    finish "types"
+    finish "types of the page"
+fi
 while IFS= read -r line; do skipped+=("test: ${line#SKIPPED }"); done < <(grep '^SKIPPED ' "$report")
 
 printf '\n== summary\n'

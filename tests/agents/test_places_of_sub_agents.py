@@ -11,6 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from agents_kit import a_host, by_brief, chats, children_of, do, of_type, report, results_of, use
+from testkit.servers.compatible import VLLMServer
+from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Submit
@@ -19,8 +21,6 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 from lmagent.testing.prefix import canonical
 from lmagent.testing.script import call, hang, say
-from lmagent.testing.servers.compatible import VLLMServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "bench"))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from agents_kit import by_brief, report, use
 from crash_kit import careful, run
+from testkit.servers.compatible import VLLMServer
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.compatible import VLLMServer
 
 EVENTS = 76
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from testkit.gguf import build_tiny_gguf
 
 from lmagent.app.servers import found
 from lmagent.app.servers.found import best_of, builtin_server
@@ -23,7 +24,6 @@ from lmagent.modelserver.spec import ModelEntry, ModelSettings
 from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.probe import probe
 from lmagent.providers.transport import HttpTransport
-from lmagent.testing.gguf import build_tiny_gguf
 
 
 @pytest.fixture

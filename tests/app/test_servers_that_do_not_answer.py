@@ -15,10 +15,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.providers.discovery import DEFAULT, usual
 from lmagent.testing.script import say
-from lmagent.testing.servers.ollama import OllamaServer
 
 
 def listens(url: str) -> bool:

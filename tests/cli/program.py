@@ -57,9 +57,9 @@ class Program:
         return self.run("-w", str(self.workspace), "--base-url", server.base_url, *arguments, **more)
 
     def events(self) -> list[dict]:
-        """All recorded events."""
+        """All recorded events, but for one that is being written."""
         logs = sorted(self.workspace.glob(".lmagent/sessions/*/events.jsonl"))
-        return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        return [json.loads(line) for log in logs for line in log.read_bytes().split(b"\n")[:-1]]
 
 
 def clear(run: subprocess.CompletedProcess[str]) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from testkit.engine import EngineServer
 
 from lmagent import demo
 from lmagent.core.errors import LmagentError
-from lmagent.testing.engine import EngineServer
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 

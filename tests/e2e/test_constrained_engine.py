@@ -7,6 +7,8 @@ from http.client import HTTPConnection
 import anyio
 import jsonschema
 import pytest
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, user
@@ -15,8 +17,6 @@ from lmagent.providers.constrain import schema_for
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.transport import HttpTransport
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -16,18 +16,18 @@ from typing import Any
 
 import anyio
 import pytest
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
+from testkit.servers.base import Lies
+from testkit.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
+from testkit.servers.llamacpp import LlamaCppServer
+from testkit.servers.lmstudio import LMStudioServer
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.app.servers.doctor import examine
 from lmagent.app.wiring import HostOptions
 from lmagent.testing import faults
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import call, calls, hang, say, status, tool
-from lmagent.testing.servers.base import Lies
-from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.lmstudio import LMStudioServer
-from lmagent.testing.servers.ollama import OllamaServer
 
 
 def doctor(base_url: str, home: Path, *arguments: str) -> dict[str, dict]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
+from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.commands import Interrupt, Submit
@@ -16,11 +19,8 @@ from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.providers.cache_slot import IDLE
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say
-from lmagent.testing.servers.llamacpp import LlamaCppServer
 
 
 async def turn(session: Session, text: str) -> None:

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.engine import EngineServer
+from testkit.forced import ForcedAnswer, ForcedCalls, Option
+from testkit.gguf import build_tiny_gguf
 
 from lmagent.testing import ScriptedServer
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.forced import ForcedAnswer, ForcedCalls, Option
-from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import call, calls, say, tool
 
 pytestmark = pytest.mark.long

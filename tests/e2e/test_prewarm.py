@@ -7,6 +7,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
+from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.app.host import Host
 from lmagent.app.wiring import HostOptions, open_host
@@ -14,11 +17,8 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import say
 from lmagent.testing.server import ScriptedServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
 
 
 async def opened(workspace: Path, url: str, **flags: object) -> Host:

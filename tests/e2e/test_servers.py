@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
+from testkit.servers.base import DialectServer
+from testkit.servers.llamacpp import LlamaCppServer
+from testkit.servers.matrix import HONEST, LYING
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.base import DialectServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.matrix import HONEST, LYING
-from lmagent.testing.servers.ollama import OllamaServer
 
 STEPS = 30
 
@@ -57,7 +58,7 @@ def events_of(workspace: Path) -> list[ev.DurableEvent]:
     return list(store.read(session))
 
 
-@pytest.mark.parametrize("name", [*HONEST, *LYING])
+@pytest.mark.parametrize("name", mostly_long([*HONEST, *LYING], kept=7))
 def test_thirty_steps_are_done_on_every_server(name, workspace):
     with {**HONEST, **LYING}[name](script()) as server:
         ran = run(server, workspace)

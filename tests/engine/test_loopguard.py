@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import bench, call, say
+from testkit.amount import examples
 
 from lmagent.core import events as ev
 from lmagent.core.agent import TurnLimits
@@ -124,7 +125,7 @@ words = st.text(string.ascii_letters, min_size=1, max_size=6)
 runs = st.lists(st.lists(st.tuples(words, words), min_size=1, max_size=3), min_size=1, max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(runs)
 def test_a_run_in_which_every_result_is_new_is_never_stopped(run):
     guard = LoopGuard(TurnLimits())
@@ -139,7 +140,7 @@ def test_a_run_in_which_every_result_is_new_is_never_stopped(run):
         assert guard.step_done() is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(words, min_size=1, max_size=6, unique=True), st.integers(1, 3))
 def test_any_circle_of_calls_that_bring_nothing_new_comes_to_an_end(names, width):
     guard = LoopGuard(TurnLimits())

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.access import (
@@ -114,7 +115,7 @@ def test_a_cookie_of_another_data_folder_is_none(tmp_path, times):
     assert caller(Access(keys_in(tmp_path / "b"), PIN, clock=times), cookie) == "anyone"
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_no_changed_cookie_lets_in(tmp_path_factory, data):
     access = Access(keys_in(tmp_path_factory.getbasetemp() / "changed"), PIN)

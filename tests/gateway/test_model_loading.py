@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from gateway_kit import Running, gateway, until
+from testkit.servers.lmstudio import LMStudioServer
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.modelserver.http.daemon import state_of, stop
 from lmagent.testing.loopback import Drop, Hang
 from lmagent.testing.script import Reply
-from lmagent.testing.servers.lmstudio import LMStudioServer
-from lmagent.testing.servers.ollama import OllamaServer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "modelserver"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.tools.diff import LIMIT, counts, unified
 
@@ -47,7 +48,7 @@ def test_lines_that_look_like_headings_are_counted(counted):
     assert counted(unified("x.patch", "", "--- a\n+++ b\n@@ -1,9 +1,9 @@\n")) == (3, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TEXTS, TEXTS)
 def test_the_page_counts_what_the_tool_counts(counted, old, new):
     diff = unified("a file", old, new)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
+from testkit.amount import examples
 
 from lmagent.core import events as ev
 from lmagent.core.messages import user
@@ -120,7 +121,9 @@ EVENT = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.lists(EVENT, max_size=25))
 def test_any_events_look_the_same_on_the_page(page, events):
     assert page.views(events) == expected(events)
@@ -141,7 +144,7 @@ def step(tokens: int, seconds: float) -> ev.StepFinished:
     return ev.StepFinished(step=1, finish_reason="stop", usage=usage, first_token_s=0.0, total_s=seconds)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example([step(1, 4.0)])  # 0.25 and 0.75 lie exactly between tenths
 @example([step(3, 4.0)])
 @example([step(5, 4.0)])

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from testkit import gguf
 
 from lmagent.modelserver.http.guard import AccessRules
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import RouterServer, serve
 from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelState, ModelStatus, RunningModel
-from lmagent.testing import gguf
 
 WORD = {"type": "string", "maxLength": 8}
 HELLO = [{"role": "user", "content": "hi"}]

@@ -9,9 +9,9 @@ from contextlib import suppress
 import jsonschema
 import pytest
 from router_kit import HELLO, Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
+from testkit.engine import EngineServer
 
 from lmagent.modelserver.http.enforce import calls_in, calls_schema
-from lmagent.testing.engine import EngineServer
 
 NESTED = {
     "type": "object",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from madegguf import TENSORS, gguf, pairs, tensor, text
+from testkit.amount import examples
 
 from lmagent.modelserver.library.facts import read_facts
 from lmagent.modelserver.library.gguf import MAX_HEADER, read_header
@@ -107,7 +108,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
         read_facts(tmp_path / "none.gguf")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(junk=st.binary(max_size=400))
 @example(junk=b"")
 def test_no_bytes_behind_the_magic_raise_anything_else(tmp_path_factory, junk):
@@ -117,7 +118,7 @@ def test_no_bytes_behind_the_magic_raise_anything_else(tmp_path_factory, junk):
         read_facts(path)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(places=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=8))
 def test_flipped_bytes_are_read_or_refused_and_never_worse(tmp_path_factory, places):
     damaged = bytearray(GOOD)

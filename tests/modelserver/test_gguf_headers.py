@@ -94,7 +94,7 @@ def test_a_first_part_that_lost_its_name_is_noticed(tmp_path):
 
 def test_the_tiny_model_of_the_engine_tests_is_read_as_its_own_writer_reads_it(tmp_path):
     reader = pytest.importorskip("gguf", reason="the package gguf is missing: nothing to compare with")
-    from lmagent.testing.gguf import build_tiny_gguf
+    from testkit.gguf import build_tiny_gguf
 
     path = build_tiny_gguf(tmp_path / "tiny.gguf")
     facts, theirs = read_facts(path), reader.GGUFReader(path)

@@ -8,13 +8,13 @@ import urllib.request
 import anyio
 import pytest
 from fakehub import REPO, FakeHub
+from testkit.engine import EngineServer
 
 from lmagent.modelserver.library.download import Ports
 from lmagent.modelserver.library.hub import ModelHub
 from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.library.pull import Puller
 from lmagent.providers.transport import HttpTransport
-from lmagent.testing.engine import EngineServer
 
 
 class Nothing:
@@ -29,7 +29,7 @@ class Nothing:
 def test_a_pulled_model_is_found_loaded_and_answers(tmp_path):
     for package in ("xllamacpp", "gguf"):
         pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
-    from lmagent.testing.gguf import build_tiny_gguf
+    from testkit.gguf import build_tiny_gguf
 
     content = build_tiny_gguf(tmp_path / "tiny.gguf").read_bytes()
 

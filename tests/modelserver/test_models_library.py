@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from madegguf import TENSORS, chat_file, gguf, pairs
+from testkit.amount import examples
 
 from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
@@ -252,7 +253,7 @@ def test_files_that_are_nested_without_end_are_broken_and_nothing_worse(home, fo
     assert [bool(entry.broken) for entry in library.entries()] == [True, True]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk=st.binary(max_size=200), head=st.sampled_from([b"", b"context = ", b"{", b'{"layers": [', b"GGUF\3\0\0\0"]))
 def test_whatever_lies_in_the_folders_the_list_is_made(home, folder, junk, head):
     (folder / "deep").mkdir(exist_ok=True)

@@ -135,8 +135,8 @@ def test_the_real_engine_takes_no_more_than_was_estimated(tmp_path):
         pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
     if not os.path.isdir("/proc/self"):
         pytest.skip("memory of a process is read in /proc")
-    from lmagent.testing.engine import EngineServer
-    from lmagent.testing.gguf import build_tiny_gguf
+    from testkit.engine import EngineServer
+    from testkit.gguf import build_tiny_gguf
 
     path = build_tiny_gguf(tmp_path / "tiny.gguf", context=262_144)
     facts = read_facts(path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.modelserver.pool.admission import PoolSnapshot, ResidentModel, Want, decide
 
@@ -144,7 +145,7 @@ def play(world: World, steps) -> None:
 
 
 @given(STEPS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_no_history_breaks_the_budget_evicts_what_runs_or_leaves_anyone_waiting_for_ever(steps):
     world = World()
     play(world, steps)
@@ -158,7 +159,7 @@ def test_no_history_breaks_the_budget_evicts_what_runs_or_leaves_anyone_waiting_
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_second_look_at_the_same_state_finds_nothing_to_do(steps):
     world = World()
     play(world, steps)
@@ -169,7 +170,7 @@ def test_a_second_look_at_the_same_state_finds_nothing_to_do(steps):
 
 
 @given(STEPS, st.lists(st.sampled_from(["a", "b", "c", "e"]), min_size=40, max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_request_is_served_however_many_others_keep_coming(steps, crowd):
     world = World()
     play(world, steps)
@@ -186,7 +187,7 @@ def test_a_request_is_served_however_many_others_keep_coming(steps, crowd):
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_requests_of_one_model_run_in_the_order_of_their_coming(steps):
     world = World()
     names: dict[int, str] = {}

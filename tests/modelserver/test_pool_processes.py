@@ -68,14 +68,19 @@ async def lift(pool, name) -> None:
         await pool.load(name)
 
 
-async def kill_at_random(pool, chance, pids) -> None:
-    """Kill some worker again and again; lift every quarantine."""
+async def kill_at_random(pool, chance, pids, answers) -> None:
+    """Kill some worker again and again; lift every quarantine.
+
+    Before each kill the workers have answered something: on a slow machine none would live until it has loaded.
+    """
+    answered = 0
     async with anyio.create_task_group() as tasks:
         while True:
             await anyio.sleep(0.4)
             rows = [row for row in pool.statuses() if row.pid]
             pids.update(row.pid for row in rows)
-            if rows:
+            if rows and len(answers) > answered:
+                answered = len(answers)
                 os.kill(chance.choice(rows).pid, signal.SIGKILL)
             for row in pool.statuses():
                 if row.state == "quarantined":
@@ -99,7 +104,7 @@ def test_workers_killed_at_random_leave_no_request_without_an_answer_and_no_proc
         entries = [fake_entry(tmp_path, name) for name in ("a", "b", "c")]
         async with process_pool(tmp_path, RealClock(), *entries, budget=1 << 34) as pool:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(kill_at_random, pool, chance, pids)
+                tasks.start_soon(kill_at_random, pool, chance, pids, answers)
                 async with anyio.create_task_group() as clients:
                     for _ in range(20):
                         clients.start_soon(client, pool)
@@ -107,7 +112,7 @@ def test_workers_killed_at_random_leave_no_request_without_an_answer_and_no_proc
 
     anyio.run(main)
     assert len(answers) + len(errors) == 100
-    assert answers, errors[:6]  # none at all: the workers were killed before they could load
+    assert answers, errors[:6]
     assert all(isinstance(error, ModelServerError) for error in errors), errors
     assert all("[DONE]" in answer or '"content"' in answer for answer in answers)
     until(lambda: not any(group(pid) for pid in pids))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from router_kit import HELLO, Model, calling_gguf, chunks, joined_calls, lab, tool
+from testkit.engine import EngineServer
 
-from lmagent.testing.engine import EngineServer
 from lmagent.testing.loopback import LoopbackServer, Received, Response
 from lmagent.testing.script import status
 from lmagent.testing.wire import plain_response

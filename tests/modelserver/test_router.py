@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import openai
 import pytest
 from router_kit import HELLO, Lab, Model, calling_gguf, lab, tool
+from testkit.engine import EngineServer
 
 from lmagent.testing import ScriptedServer
-from lmagent.testing.engine import EngineServer
 from lmagent.testing.script import say
 
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from lmagent.testing.gguf import build_tiny_gguf
+from testkit.gguf import build_tiny_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERD = ROOT / "scripts" / "dockerd.sh"

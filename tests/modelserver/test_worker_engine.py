@@ -16,12 +16,12 @@ import anyio
 import msgspec
 import pytest
 from pool_kit import process_pool
+from testkit.gguf import build_tiny_gguf
 from worker_kit import alive, group, until
 
 from lmagent.modelserver.engine.cause import from_log
 from lmagent.modelserver.pool.process import program_of
 from lmagent.modelserver.spec import Hello, ModelEntry, ModelServerError, ModelSettings, WorkerSpec
-from lmagent.testing.gguf import build_tiny_gguf
 
 pytestmark = pytest.mark.engine
 

@@ -7,10 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from lmagent.modelserver.spec import ModelEntry, ModelSettings, WorkerSpec
-from lmagent.testing.fakeworker import FakeModel, write_model
+from testkit import fakeworker
+from testkit.fakeworker import FakeModel, write_model
 
-FAKE = (sys.executable, "-P", "-m", "lmagent.testing.fakeworker")
+from lmagent.modelserver.spec import ModelEntry, ModelSettings, WorkerSpec
+
+FAKE = (sys.executable, "-P", fakeworker.__file__)
 
 
 def fake_program(entry: ModelEntry) -> tuple[str, ...]:

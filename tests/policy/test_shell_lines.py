@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.policy.commands import Line, read
 from lmagent.policy.matching import allowed, denied, describe, grants
@@ -299,7 +300,7 @@ def test_words_of_ordinary_characters_are_always_understood(words):
 
 
 @given(st.one_of(st.text(), st.text("ab $(){}[]<>|&;'\"`\\\n#!=*?~E-")))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_no_text_makes_the_parser_or_the_rules_raise(text):
     line = read(text)
     allowed(line, [*WIDE, text])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
 
 from lmagent.policy.commands import read
 from lmagent.policy.matching import allowed, denied
@@ -118,7 +119,7 @@ PIECES = [
 
 
 @pytest.mark.skipif(BASH is None or sys.platform == "win32", reason="needs bash")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_long(range(4)))
 def test_bash_runs_no_denied_program_unseen(seed, tmp_path):
     """Random lines with a harmless program of that name: where bash runs it, the line is denied or told apart."""
     _stubs(tmp_path)

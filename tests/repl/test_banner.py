@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from terminal import Terminal
+from testkit.servers.lmstudio import LMStudioServer
 
 from lmagent.testing.script import say
-from lmagent.testing.servers.lmstudio import LMStudioServer
 
 HINT = "Type a task. /help lists the commands, Ctrl+C twice leaves."
 

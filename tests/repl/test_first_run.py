@@ -14,6 +14,7 @@ import pytest
 from fakehub import FakeHub
 from madegguf import TENSORS, gguf, pairs
 from terminal import Terminal
+from testkit.servers.ollama import OllamaServer
 
 from lmagent.modelserver.library.suggestions import recommended
 from lmagent.modelserver.pool.machine import machine_memory
@@ -21,7 +22,6 @@ from lmagent.providers.discovery import DEFAULT
 from lmagent.providers.transport import listens
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
-from lmagent.testing.servers.ollama import OllamaServer
 
 pytestmark = pytest.mark.skipif(
     any(listens(server.base_url, 0.2) for server in DEFAULT), reason="a model server of this machine would be found"

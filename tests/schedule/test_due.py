@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.core.errors import StoreError
 from lmagent.schedule import due as due_module
@@ -143,7 +144,7 @@ def test_a_clock_that_was_wrong_for_a_while_silences_no_job_and_repeats_none():
     assert not ran & set(seen)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(["every 7s", "every 90m", "daily 02:30", "*/10 * * * *", "0 3 * * MON"]),
     st.sampled_from(["once", "skip", "all"]),

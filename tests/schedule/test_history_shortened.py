@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples, mostly_long
 
 from lmagent.schedule import ledger as ledger_module
 from lmagent.schedule.ledger import HISTORY, LARGE, JobHistory, Ledger, LedgerEntry
@@ -40,6 +41,7 @@ def folded(entries) -> dict[str, JobHistory]:
     return jobs
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(ENTRIES, min_size=20, max_size=60))
 def test_the_shorter_history_says_the_same(entries):
     jobs = folded(entries)
@@ -180,7 +182,7 @@ ledger.note("job", "ran", at, outcome="done")
 """
 
 
-@pytest.mark.parametrize("half", ["half", "before"])
+@pytest.mark.parametrize("half", mostly_long(["half", "before"]))
 def test_who_is_killed_at_any_step_loses_nothing_and_repeats_nothing(tmp_path, half):
     home = tmp_path / "h"
     whole = a_large_one(home)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import NOW, created, store_in, write_all
+from testkit.amount import examples
 
 from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
@@ -282,7 +283,7 @@ _MESSAGE = st.one_of(
 def test_whatever_a_file_holds_it_becomes_a_valid_conversation(
     tmp_path: Path, write: Callable[[Path, list[Any]], Path]
 ) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.lists(_MESSAGE, max_size=12))
     def check(messages: list[Any]) -> None:
         path = write(tmp_path, messages)

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import SESSION, a_session, a_turn, created, path_of, store_in, write_all
+from testkit.amount import examples
 
 from lmagent.core import events as ev
 from lmagent.core.events import DurableEvent, encode
@@ -23,7 +24,7 @@ def _sample() -> tuple[bytes, list[DurableEvent]]:
 LOG, EVENTS = _sample()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, len(LOG)))
 def test_cut_anywhere_every_whole_line_before_the_cut_survives(length: int) -> None:
     kept = LOG[:length]
@@ -43,7 +44,7 @@ def test_cut_anywhere_every_whole_line_before_the_cut_survives(length: int) -> N
         assert path_of(store).read_bytes() == b"".join(encode(event) + b"\n" for event in [*found, stored])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.binary(max_size=4)), min_size=1, max_size=6))
 def test_damaged_anywhere_it_opens_and_goes_on(hits: list[tuple[int, bytes]]) -> None:
     content = bytearray(LOG)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
 
 ROOT = Path(__file__).resolve().parents[2]
 LMAGENT = Path(sys.executable).with_name("lmagent")
@@ -73,7 +74,9 @@ def test_without_a_sandbox_the_demo_says_what_it_leaves_out_and_does_the_rest(tm
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("task", ["Append eggs to a.txt", "Run the command wc -w a.txt", "How many files are in src?"])
+@pytest.mark.parametrize(
+    "task", mostly_long(["Append eggs to a.txt", "Run the command wc -w a.txt", "How many files are in src?"])
+)
 def test_without_a_sandbox_a_command_fails_in_one_sentence_of_the_model(tmp_path: Path, task: str) -> None:
     pytest.importorskip("xllamacpp", reason="the demo was NOT tested: the package xllamacpp is missing")
     ran = run(tmp_path, LMAGENT, "demo", task, PATH=programs_without_a_sandbox(tmp_path))
@@ -92,7 +95,7 @@ def test_the_demo_keeps_its_folder_if_it_is_to_and_says_how_to_look_at_it(tmp_pa
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("sandbox", [True, False])
+@pytest.mark.parametrize("sandbox", mostly_long([True, False]))
 def test_the_demo_is_the_same_for_a_user_who_is_not_root(tmp_path: Path, sandbox: bool) -> None:
     pytest.importorskip("xllamacpp", reason="the demo was NOT tested: the package xllamacpp is missing")
     if os.geteuid() != 0 or shutil.which("setpriv") is None:

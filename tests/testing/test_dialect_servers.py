@@ -10,11 +10,9 @@ from typing import Any
 
 import httpcore
 import pytest
-
-from lmagent.testing import ScriptedServer, call, cut, faults, hang, say, slow, status
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
-from lmagent.testing.servers import (
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
+from testkit.servers import (
     GenericServer,
     LlamaCppServer,
     LMStudioServer,
@@ -22,7 +20,9 @@ from lmagent.testing.servers import (
     OpenRouterServer,
     VLLMServer,
 )
-from lmagent.testing.servers.base import DialectServer, Lies
+from testkit.servers.base import DialectServer, Lies
+
+from lmagent.testing import ScriptedServer, call, cut, faults, hang, say, slow, status
 
 EVERY = [LlamaCppServer, OllamaServer, LMStudioServer, VLLMServer, OpenRouterServer, GenericServer]
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]

@@ -12,10 +12,9 @@ from typing import Any
 
 import httpcore
 import pytest
-
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.forced import ForcedAnswer, ForcedCalls, Option, grammar, read_all_then_write
-from lmagent.testing.gguf import build_tiny_gguf, vocabulary
+from testkit.engine import EngineServer
+from testkit.forced import ForcedAnswer, ForcedCalls, Option, grammar, read_all_then_write
+from testkit.gguf import build_tiny_gguf, vocabulary
 
 TASK = "Summarise all Python files in this workspace into SUMMARY.md"
 

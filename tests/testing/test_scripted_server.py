@@ -32,7 +32,7 @@ from lmagent.testing import (
     tool,
 )
 from lmagent.testing.script import Counts
-from lmagent.testing.serve import bench_script, load_script
+from lmagent.testing.serve import load_script
 from lmagent.testing.strict import violations
 
 USER = {"role": "user", "content": "hello"}
@@ -318,20 +318,6 @@ def test_with_several_slots_side_calls_do_not_count_as_breaks() -> None:
 
 
 # --- the program ------------------------------------------------------------------------------------------------------
-
-
-def test_the_bench_script_calls_the_read_tool_so_many_times_and_then_answers() -> None:
-    messages: list[dict[str, Any]] = [USER]
-    with ScriptedServer(bench_script(2, "Done.")) as server:
-        for step in range(3):
-            body = json.loads(post(server, messages=messages, tools=[TOOL], stream=False).content)
-            message = body["choices"][0]["message"]
-            if step == 2:
-                assert message["content"] == "Done."
-                break
-            wanted = message["tool_calls"][0]
-            assert wanted["function"] == {"name": "read", "arguments": f'{{"path":"notes/note_00{step}.txt"}}'}
-            messages += [message, result(wanted["id"])]
 
 
 def test_a_script_can_be_loaded_from_json() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lmagent.testing.servers import SlotCache
+from testkit.servers import SlotCache
 
 MAIN = b"main conversation " * 400
 SIDE = b"another thing " * 300

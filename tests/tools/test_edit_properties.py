@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.tools.edit.replace import EditRefused, replace_text
 from lmagent.tools.edit.replace import edited as edit_of
@@ -27,7 +28,7 @@ def places(source, search):
     return [at for at in range(len(source)) if source.startswith(search, at)] if search else []
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, TEXT, TEXT, st.booleans())
 def test_any_input_gives_a_changed_text_or_a_refusal(source, search, replace, replace_all):
     result = edited(source, search, replace, replace_all)
@@ -40,7 +41,7 @@ def test_any_input_gives_a_changed_text_or_a_refusal(source, search, replace, re
         assert result.endswith(mark) == source.endswith(mark)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, st.data())
 def test_any_piece_of_the_text_itself_is_found_or_refused(source, data):
     start = data.draw(st.integers(0, len(source)))
@@ -57,7 +58,7 @@ def closed(text):
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(LF_TEXT, LF_TEXT, LF_TEXT, LF_TEXT)
 def test_an_exact_unique_match_is_what_str_replace_does(head, search, tail, replace):
     source = head + search + tail + "\n"
@@ -76,7 +77,7 @@ def indent_is_doubled(source, search, replace):
     return bool(indent) and not indent.strip(" \t") and replace.startswith(indent)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.lists(LF_TEXT, min_size=2, max_size=5), LF_TEXT, LF_TEXT)
 def test_replace_all_of_exact_text_is_what_str_replace_does(pieces, search, replace):
     source = search.join(pieces) + "\n"
@@ -84,7 +85,7 @@ def test_replace_all_of_exact_text_is_what_str_replace_does(pieces, search, repl
     assert edited(source, search, replace, True) == (wanted if wanted != source else None)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(LF_TEXT, LF_TEXT, LF_TEXT, st.booleans())
 def test_a_crlf_file_is_edited_like_the_same_file_with_lf(source, search, replace, replace_all):
     source += "\n"
@@ -93,7 +94,7 @@ def test_a_crlf_file_is_edited_like_the_same_file_with_lf(source, search, replac
     assert result == (None if plain is None else plain.replace("\n", "\r\n"))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(LF_TEXT, LF_TEXT, LF_TEXT)
 def test_a_byte_order_mark_makes_no_difference(source, search, replace):
     plain = edited(source, search, replace)
@@ -135,7 +136,7 @@ def distort(draw, lines):
     return lines
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(programs(), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.data())
 def test_a_distorted_search_changes_the_one_line_that_was_meant(lines, end, ended, data):
     filled = [at for at, line in enumerate(lines) if line.strip()]
@@ -155,7 +156,7 @@ def test_a_distorted_search_changes_the_one_line_that_was_meant(lines, end, ende
     assert got[at][: len(got[at]) - len(got[at].lstrip())] == lines[at][: len(lines[at]) - len(lines[at].lstrip())]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(programs(), st.data())
 def test_a_distorted_search_with_one_character_off_is_refused(lines, data):
     search = list(distort(data.draw, lines))
@@ -172,7 +173,7 @@ def indented(lines, blanks):
     return [blanks + line if line.strip() else line for line in lines]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(programs(), st.sampled_from(["    ", "\t", "  "]), st.sampled_from(["\n", "\r\n"]), st.data())
 def test_a_replacement_indented_like_the_file_gives_the_same_text_as_one_like_the_search(lines, blanks, end, data):
     lines = [line for line in lines if line.strip()]
@@ -193,7 +194,7 @@ def added(line):
     return [line[: len(line) - len(line.lstrip())] + "fresh()"]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(programs(), st.data())
 def test_blank_lines_that_the_search_left_out_are_not_doubled(lines, data):
     while lines and not lines[-1].strip():
@@ -206,7 +207,7 @@ def test_blank_lines_that_the_search_left_out_are_not_doubled(lines, data):
     assert result == "\n".join(wanted) + "\n"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(programs(), st.data())
 def test_what_differed_is_told_and_nothing_is_where_nothing_did(lines, data):
     filled = [at for at, line in enumerate(lines) if line.strip()]

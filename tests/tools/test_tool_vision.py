@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
+from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
@@ -23,7 +24,6 @@ from lmagent.engine.budget import tokens_spent
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.state import SessionState
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.tools.vision import LARGEST, Vision, vision_tool
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gateway_kit import Running, gateway
 from panel_kit import go, region, until
+from testkit.servers.ollama import OllamaServer
 from web_kit import shot
 
 from lmagent.modelserver.http.daemon import stop
 from lmagent.testing import ScriptedServer
-from lmagent.testing.servers.ollama import OllamaServer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "modelserver"))
 

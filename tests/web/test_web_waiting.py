@@ -38,7 +38,7 @@ def test_messages_are_where_the_model_got_them_and_in_view_until_then(tmp_path, 
 
 
 @pytest.mark.parametrize("window", [{}, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("colour", ["light", "dark"])
+@pytest.mark.parametrize("colour", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_what_waits_is_in_view_and_can_be_taken_back_into_the_box(tmp_path, screen, window, colour):
     with gateway(tmp_path, [slow(say("a long answer\n\n" * 400), each=0.02)]) as running:
         page = screen(running, color_scheme=colour, **window)

@@ -5,7 +5,6 @@
     quirks, faults   the oddities and the errors of real servers           (quirks.py, faults.py)
     fakes            one in-memory implementation of each port             (fakes/)
     conformance      one suite of tests for each port; needs pytest        (conformance/)
-    engine, gguf     a real llama.cpp engine on a tiny model               (need the packages xllamacpp and gguf)
 
 The program itself imports nothing from here.
 """

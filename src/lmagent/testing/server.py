@@ -7,7 +7,6 @@
 From a shell:
 
     python -m lmagent.testing --port 8099 --script replies.json --log requests.jsonl
-    python -m lmagent.testing --bench --steps 30 --log requests.jsonl
 """
 
 from __future__ import annotations
@@ -165,9 +164,3 @@ class ScriptedServer(LoopbackServer):
 def _refusal(found: list[str]) -> PlainAnswer:
     text = "strict mode refuses the request: " + "; ".join(found)
     return status(400, {"error": {"message": text, "type": "invalid_request_error"}})
-
-
-if __name__ == "__main__":  # the same program as `python -m lmagent.testing`
-    from lmagent.testing.serve import main
-
-    main()

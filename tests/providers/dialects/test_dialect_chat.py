@@ -10,6 +10,14 @@ from typing import Any
 import anyio
 import pytest
 from dialect_kit import ask, request
+from testkit.servers import (
+    GenericServer,
+    LlamaCppServer,
+    LMStudioServer,
+    OllamaServer,
+    VLLMServer,
+)
+from testkit.servers.base import DialectServer
 
 from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, Progress
@@ -25,14 +33,6 @@ from lmagent.testing import ScriptedServer, say, status
 from lmagent.testing.conformance import ProviderConformance
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.script import Behaviour
-from lmagent.testing.servers import (
-    GenericServer,
-    LlamaCppServer,
-    LMStudioServer,
-    OllamaServer,
-    VLLMServer,
-)
-from lmagent.testing.servers.base import DialectServer
 
 ONE_TRY = RetryPolicy(tries=1)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from dialect_kit import READ, ask, request, with_transport
+from testkit.engine import EngineServer
+from testkit.gguf import build_tiny_gguf
 
 from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest
@@ -14,8 +16,6 @@ from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.probe import count_tokens, dialect_of
 from lmagent.providers.encode import chat_body
 from lmagent.providers.transport import Timeouts, Transport
-from lmagent.testing.engine import EngineServer
-from lmagent.testing.gguf import build_tiny_gguf
 
 pytestmark = pytest.mark.engine
 PATIENT = Timeouts(connect=5.0, first_byte=30.0, idle=30.0)

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 from dialect_kit import READ, ask, request, with_transport
-
-from lmagent.core.messages import assistant, user
-from lmagent.core.model import ModelRequest
-from lmagent.providers.cache_slot import slot_of
-from lmagent.providers.dialects.base import ServerFacts
-from lmagent.providers.dialects.probe import count_tokens, dialect_of
-from lmagent.testing.servers import (
+from testkit.servers import (
     GenericServer,
     LlamaCppServer,
     LMStudioServer,
@@ -21,7 +15,13 @@ from lmagent.testing.servers import (
     OpenRouterServer,
     VLLMServer,
 )
-from lmagent.testing.servers.base import DialectServer
+from testkit.servers.base import DialectServer
+
+from lmagent.core.messages import assistant, user
+from lmagent.core.model import ModelRequest
+from lmagent.providers.cache_slot import slot_of
+from lmagent.providers.dialects.base import ServerFacts
+from lmagent.providers.dialects.probe import count_tokens, dialect_of
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

@@ -13,6 +13,7 @@ import pytest
 from dialect_kit import answering, ask, fixture, names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 from lmagent.core.errors import ConfigError
 from lmagent.providers.dialects.ask import LIMIT
@@ -54,7 +55,7 @@ def test_an_odd_answer_is_no_answer(kind: str) -> None:
     assert facts.model is None or facts.model.window is None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_facts_survive_any_value_in_any_place(data: st.DataObject) -> None:
     """Everything in a recorded answer may be of the wrong type."""

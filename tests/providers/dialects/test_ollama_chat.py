@@ -13,6 +13,8 @@ import pytest
 from dialect_kit import READ, answering, ask, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.servers import OllamaServer
+from testkit.servers.base import Lies
 
 from lmagent.core.errors import BadReply, ContextOverflow, ProviderError, ServerFailure
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
@@ -44,8 +46,6 @@ from lmagent.testing.conformance import ProviderConformance
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.loopback import Pause, Response
 from lmagent.testing.script import Behaviour, Counts, ScriptedCall
-from lmagent.testing.servers import OllamaServer
-from lmagent.testing.servers.base import Lies
 
 FACTS = ModelFacts(id="qwen3:8b", maximum=40_960, thinking=True)
 LONG = user("line of text\n" * 3000)  # about 9,750 tokens as the fake counts them

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 from dialect_kit import answering, request
+from testkit.servers import GenericServer, LlamaCppServer, LMStudioServer
+from testkit.servers.base import DialectServer, Lies
 
 from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import Message, Text, user
@@ -20,8 +22,6 @@ from lmagent.providers.transport import HttpTransport
 from lmagent.testing import say
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.loopback import LoopbackServer, Pause, Received, Response
-from lmagent.testing.servers import GenericServer, LlamaCppServer, LMStudioServer
-from lmagent.testing.servers.base import DialectServer, Lies
 from lmagent.testing.wire import Counts
 
 T = TypeVar("T")

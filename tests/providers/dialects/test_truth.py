@@ -10,6 +10,15 @@ import pytest
 from dialect_kit import request
 from hypothesis import given
 from hypothesis import strategies as st
+from testkit.servers import (
+    GenericServer,
+    LlamaCppServer,
+    LMStudioServer,
+    OllamaServer,
+    OpenRouterServer,
+    VLLMServer,
+)
+from testkit.servers.base import DialectServer, Lies
 
 from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import assistant, user
@@ -21,15 +30,6 @@ from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing import say
 from lmagent.testing.fakes import FakeClock
-from lmagent.testing.servers import (
-    GenericServer,
-    LlamaCppServer,
-    LMStudioServer,
-    OllamaServer,
-    OpenRouterServer,
-    VLLMServer,
-)
-from lmagent.testing.servers.base import DialectServer, Lies
 
 
 def counted(tokens: int) -> Usage:

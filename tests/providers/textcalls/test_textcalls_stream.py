@@ -3,6 +3,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 from textcalls_corpus import TOOLS, late_thought, rows
 
 from lmagent.providers.textcalls import TextCallParser, parse_text
@@ -44,7 +45,7 @@ def test_a_text_in_two_pieces_gives_what_the_whole_gives(file):
                 agrees(row, [cut])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(ROWS), st.lists(st.integers(1, 40), max_size=60))
 def test_a_text_in_any_pieces_gives_what_the_whole_gives(row, sizes):
     agrees(row, sizes)
@@ -70,7 +71,7 @@ CALLS = ('{"name": "read", "arguments": {"path": "a"}}', "<tool_call>ls\n", "all
 MARKUP = st.sampled_from((*WORDS.split(), *BLANKS, *CALLS, '<tool name="ls">', "Observation:"))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(MARKUP, max_size=12).map("".join), st.integers(0, 1000))
 def test_any_mixture_of_markup_streams_to_what_the_whole_gives(text, seed):
     pick = random.Random(seed)

@@ -1,6 +1,6 @@
 """A tiny model file with random weights, for tests on the real llama.cpp engine.
 
-Its output is noise, unless a grammar or a JSON schema constrains it (`lmagent.testing.forced`). All the rest is real:
+Its output is noise, unless a grammar or a JSON schema constrains it (`testkit.forced`). All the rest is real:
 the tokenizer, the chat template, the prompt cache, the window, the stream, the counts. Needs the packages `gguf` and
 `numpy`. The format is GGUF version 3 as the `gguf` package writes it; tensor and key names are those of llama.cpp's
 `llama` architecture.

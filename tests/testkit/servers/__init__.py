@@ -17,11 +17,11 @@ state that changes while it runs is an attribute.
 
 from __future__ import annotations
 
-from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
-from lmagent.testing.servers.kv import Admission, SlotCache
-from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.lmstudio import LMStudioServer
-from lmagent.testing.servers.ollama import OllamaServer
+from testkit.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
+from testkit.servers.kv import Admission, SlotCache
+from testkit.servers.llamacpp import LlamaCppServer
+from testkit.servers.lmstudio import LMStudioServer
+from testkit.servers.ollama import OllamaServer
 
 __all__ = [
     "Admission",

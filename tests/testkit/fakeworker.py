@@ -1,6 +1,6 @@
 """Fake worker: speaks a worker's protocol without an engine, and fails on request.
 
-    python -m lmagent.testing.fakeworker
+    python tests/testkit/fakeworker.py
 
 The file that the `WorkerSpec` names as the model is a `FakeModel` as JSON. It answers `/health`, `/v1/models` and
 `/v1/chat/completions` (also as a stream); the last word of the last message can be `crash`, `hang`, `half` (it crashes

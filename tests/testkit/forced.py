@@ -136,7 +136,7 @@ class ForcedCalls(ScriptedServer):
     def _reply(self, received: Received) -> Behaviour:
         choice, fields = self._plan(received), received.fields
         kept = {name: value for name, value in fields.items() if name not in _REPLACED}
-        # The tools become part of the prompt by the template of `lmagent.testing.gguf`.
+        # The tools become part of the prompt by the template of `testkit.gguf`.
         forced = {"grammar": grammar(choice), "max_tokens": MAX_TOKENS, "stream": False}
         offered: dict[str, Any] = {"chat_template_kwargs": {"offered": fields.get("tools") or []}}
         answer = self._ask(received, _encode(kept | forced | offered))

@@ -7,7 +7,7 @@ from typing import Any
 from lmagent.testing.faults import overflow_lmstudio
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Script, status
-from lmagent.testing.servers.base import HONEST, DialectServer
+from testkit.servers.base import HONEST, DialectServer
 
 
 class LMStudioServer(DialectServer):

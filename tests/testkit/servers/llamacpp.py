@@ -24,8 +24,8 @@ from lmagent.testing import wire
 from lmagent.testing.loopback import Pause, Received, Response, Step
 from lmagent.testing.prefix import canonical
 from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
-from lmagent.testing.servers.base import DialectServer, renamed
-from lmagent.testing.servers.kv import Admission, SlotCache
+from testkit.servers.base import DialectServer, renamed
+from testkit.servers.kv import Admission, SlotCache
 
 _encode = msgspec.json.encode
 
@@ -51,7 +51,7 @@ class LlamaCppServer(DialectServer):
 
     owner = "llamacpp"
 
-    def __init__(  # noqa: PLR0913 (settings by keyword)
+    def __init__(
         self,
         script: Script = (),
         *,

@@ -15,8 +15,8 @@ from lmagent.testing import wire
 from lmagent.testing.loopback import Received, Response, Step, json_object
 from lmagent.testing.prefix import PrefixRow, canonical
 from lmagent.testing.script import Behaviour, PlainAnswer, Script, status
-from lmagent.testing.servers import ndjson
-from lmagent.testing.servers.base import DialectServer, renamed
+from testkit.servers import ndjson
+from testkit.servers.base import DialectServer, renamed
 
 _DETAILS = {"format": "gguf", "family": "qwen3", "parameter_size": "8.2B", "quantization_level": "Q4_K_M"}
 
@@ -44,7 +44,7 @@ class OllamaServer(DialectServer):
 
     owner = "library"
 
-    def __init__(  # noqa: PLR0913 (settings by keyword)
+    def __init__(
         self,
         script: Script = (),
         *,

@@ -9,7 +9,7 @@ from lmagent.testing.faults import OverflowFault, overflow_openrouter, overflow_
 from lmagent.testing.loopback import Received, Response
 from lmagent.testing.prefix import canonical
 from lmagent.testing.script import PlainAnswer, Script
-from lmagent.testing.servers.base import DialectServer
+from testkit.servers.base import DialectServer
 
 Kind = Literal["plain", "koboldcpp", "tabbyapi", "sglang", "localai", "mlx"]
 _OWNERS = {"koboldcpp": "koboldcpp", "tabbyapi": "tabbyAPI", "sglang": "sglang"}

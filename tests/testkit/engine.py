@@ -50,7 +50,7 @@ class EngineServer:
 
     def __enter__(self) -> Self:
         log = self.model.with_suffix(".engine.log")
-        command = [sys.executable, "-m", "lmagent.testing.engine", str(self.model), str(self.context)]
+        command = [sys.executable, "-P", __file__, str(self.model), str(self.context)]
         command.append(self._slot_files)
         with log.open("wb") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)

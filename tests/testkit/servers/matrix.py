@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lmagent.testing.script import Script
-from lmagent.testing.servers.base import DialectServer, Lies
-from lmagent.testing.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
-from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.lmstudio import LMStudioServer
-from lmagent.testing.servers.ollama import OllamaServer
+from testkit.servers.base import DialectServer, Lies
+from testkit.servers.compatible import GenericServer, OpenRouterServer, VLLMServer
+from testkit.servers.llamacpp import LlamaCppServer
+from testkit.servers.lmstudio import LMStudioServer
+from testkit.servers.ollama import OllamaServer
 
 HONEST: Mapping[str, Callable[[Script], DialectServer]] = {
     "llama.cpp with 4k": lambda script: LlamaCppServer(script, context=4096),

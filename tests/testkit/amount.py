@@ -1,0 +1,23 @@
+"""How much of a long list of cases each kind of run tries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+
+def examples(most: int) -> int:
+    """Return how many examples a property is tried with: a third where they are the same in each run.
+
+    `make check` draws the same examples every time (the profile `ci`), `make explore` draws `most` new ones.
+    """
+    return most // 3 if settings.default.derandomize else most
+
+
+def mostly_long(cases: Sequence[Any], kept: int = 1) -> list[Any]:
+    """Return the cases, of which `kept` ones, spread evenly, are in `make check` and the others marked as long."""
+    every = -(-len(cases) // kept)
+    return [pytest.param(case, marks=pytest.mark.long) if at % every else case for at, case in enumerate(cases)]
