@@ -33,7 +33,7 @@ def open_memory(
             cannot be made, and why. It may be called from another thread.
 
     Raises:
-        ConfigError: the URL is none.
+        ConfigError: the text is neither `minilm` nor a URL.
         StoreError: the database cannot be used.
     """
     from lmagent.memory.search.index import SqliteMemoryIndex

@@ -47,7 +47,7 @@ class Bert:
 
     def hidden(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
         """Return the last layer's numbers for a batch of padded texts: texts x tokens x width."""
-        place = np.arange(tokens.shape[1])
+        place = np.arange(int(tokens.shape[1]))
         padding = np.where(place[None, :] < lengths[:, None], 0.0, -1e9).astype(np.float32)[:, None, None, :]
         state = self._tensors["embeddings.word_embeddings.weight"][tokens]
         state = state + self._tensors["embeddings.position_embeddings.weight"][: len(place)]
@@ -87,8 +87,9 @@ class Bert:
 
 def pooled(hidden: Array, weights: Array) -> Array:
     """Return the weighted mean of each text's tokens (weights: texts x tokens); without weights, its first token."""
-    first = np.arange(weights.shape[1]) == 0
-    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, first.astype(np.float32))
+    first = np.zeros(weights.shape[1], np.float32)
+    first[0] = 1
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, first)
     return np.einsum("btw,bt->bw", hidden, weights) / weights.sum(axis=1, keepdims=True)
 
 

@@ -31,7 +31,7 @@ class IndexDatabase:
         notice: receives a sentence for the user when a file was set aside.
 
     Attributes:
-        generation: grows with each file that was set aside: what was read before is no longer in the database.
+        generation: grows with each file that was set aside. Rows of an earlier generation no longer exist.
     """
 
     def __init__(self, path: Path, notice: Callable[[str], None]) -> None:

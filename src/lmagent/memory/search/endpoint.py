@@ -43,7 +43,7 @@ class EndpointEmbedder:
         key: sent as a bearer token.
         timeout: seconds for a call, and one more for each text.
 
-    Raises ConfigError if the URL is none.
+    Raises ConfigError if `url` is not a URL.
     """
 
     def __init__(self, url: str, model: str = "", key: str = "", *, timeout: float = 10.0) -> None:
@@ -82,7 +82,8 @@ class EndpointEmbedder:
         if self._pool is None:
             proxy = proxy_for(self._url, os.environ)
             self._pool = httpcore.HTTPProxy(proxy) if proxy else httpcore.ConnectionPool()
-        headers = {"Host": authority(self._url), "Content-Length": str(len(body)), **json_headers(self._key)}
+        named = {"Host": authority(self._url), "Content-Length": str(len(body)), **json_headers(self._key)}
+        headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
         patience = {"connect": min(seconds, 5.0), "read": seconds, "write": seconds, "pool": seconds}
         end = time.monotonic() + seconds
         content = bytearray()

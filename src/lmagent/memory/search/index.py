@@ -127,7 +127,7 @@ class SqliteMemoryIndex:
         words = query_words(query)
         if k <= 0 or not words:
             return []
-        vector = None
+        vector: Any = None
         if self._filler:
             self._filler.wake_once()
             vector = self._filler.query_vector(query)
@@ -145,15 +145,15 @@ class SqliteMemoryIndex:
     ) -> list[Hit]:
         pool = max(POOL, k)
         matched = rows.matches(connection, words, pool, times)
-        chosen = set(matched)
-        vectors = self._filler.loaded if self._filler and vector is not None else None
-        if vectors is not None:
-            assert self._filler is not None
+        vectors = self._filler.loaded if self._filler else None
+        if vectors is None or self._filler is None or vector is None:
+            cosines = None
+            found = rows.candidates(connection, matched, frozenset(words))
+        else:
             vectors.refresh(connection, self._filler.embedder.name, len(vector))
             allowed = rows.numbers_within(connection, times) if times else None
-            chosen |= set(vectors.nearest(vector, pool, allowed))
-        found = rows.candidates(connection, chosen, frozenset(words))
-        cosines = vectors.cosines(connection, vector, found) if vectors is not None else None
+            found = rows.candidates(connection, {*matched, *vectors.nearest(vector, pool, allowed)}, frozenset(words))
+            cosines = vectors.cosines(connection, vector, found)
         return rows.best_hits(connection, fuse(found, base_scores(matched, cosines)), times, k, now)
 
     def around(self, ids: Iterable[str], span: int = 1) -> Mapping[str, Sequence[MemoryItem]]:

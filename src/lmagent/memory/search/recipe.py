@@ -24,7 +24,7 @@ SPEAKER, QUESTION = 0.1, 0.1
 """What an item gets if the query names its speaker, and loses if it is itself a question."""
 
 
-class Candidate(Struct, frozen=True):
+class FoundItem(Struct, frozen=True):
     """An item as the recipe sees it; `before` and `after` are the numbers of its neighbours."""
 
     number: int
@@ -46,7 +46,7 @@ def base_scores(words: Mapping[int, float], cosines: Mapping[int, float] | None)
     }
 
 
-def fuse(candidates: Mapping[int, Candidate], base: Mapping[int, float]) -> dict[int, float]:
+def fuse(candidates: Mapping[int, FoundItem], base: Mapping[int, float]) -> dict[int, float]:
     """Return the score of each candidate."""
     scores: dict[int, float] = {}
     sessions: defaultdict[str, list[float]] = defaultdict(list)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lmagent.core.memory import Hit, MemoryItem
 from lmagent.memory.search.query import asks, match_expression, named
-from lmagent.memory.search.recipe import Candidate
+from lmagent.memory.search.recipe import FoundItem
 
 Times = tuple[float | None, float | None]
 """The first and the last Unix time of a search; None for no limit."""
@@ -74,14 +74,14 @@ def numbers_within(connection: sqlite3.Connection, times: Times) -> list[int]:
     return [number for (number,) in connection.execute(f"SELECT number FROM item WHERE {_WITHIN}", _limits(times))]
 
 
-def candidates(connection: sqlite3.Connection, numbers: Iterable[int], words: frozenset[str]) -> dict[int, Candidate]:
+def candidates(connection: sqlite3.Connection, numbers: Iterable[int], words: frozenset[str]) -> dict[int, FoundItem]:
     """Return these items with their neighbours, which a search finds through them."""
-    found: dict[int, Candidate] = {}
+    found: dict[int, FoundItem] = {}
     for row in connection.execute(f"{_CANDIDATE} {in_list(numbers)}"):
-        found[row[0]] = Candidate(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
+        found[row[0]] = FoundItem(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
     near = {number for item in found.values() for number in (item.before, item.after) if number} - found.keys()
     for row in connection.execute(f"{_CANDIDATE} {in_list(near)}"):
-        found[row[0]] = Candidate(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
+        found[row[0]] = FoundItem(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
     return found
 
 

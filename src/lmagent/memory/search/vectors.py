@@ -68,7 +68,7 @@ class Vectors:
         self._database.write(write)
 
     def refresh(self, connection: sqlite3.Connection, model: str, dimension: int) -> None:
-        """Load what is new since the last time; everything if the store has grown by a quarter, so that the mean fits."""
+        """Load the new vectors; all of them if their number has grown by a quarter, so that the mean fits."""
         spaces = [
             number
             for (number,) in connection.execute(
@@ -164,7 +164,7 @@ class Vectors:
         self._rows[slot] = self._held(_as_rows([data], len(self._mean)))[0]
 
     def _held(self, rows: Array) -> NDArray[Any]:
-        """Return rows as they are held in memory."""
+        """Return rows in the form that is kept in memory."""
         if self._packed:
             return np.packbits(rows > self._mean, axis=1)
         return self._centred(rows)
