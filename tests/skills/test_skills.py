@@ -1,4 +1,4 @@
-"""Skills: what may be used is what the user allowed, a Python skill ran before it is one, and it runs in the sandbox."""
+"""Skills: the user allows each, a Python skill ran before it is one, and it runs in the sandbox alone."""
 
 from __future__ import annotations
 

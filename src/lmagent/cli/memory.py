@@ -72,8 +72,8 @@ def search(
 
     memories = _memories(workspace)
     scopes = (scope,) if scope else SCOPE
-    times = {"since": _time(since), "until": _time(until, end=True)}
-    found = memories.search(" ".join(query), limit, scopes=scopes, **times)
+    first, last = _time(since), _time(until, end=True)
+    found = memories.search(" ".join(query), limit, scopes=scopes, since=first, until=last)
     for one in found:
         hit = one.hit
         if as_json:

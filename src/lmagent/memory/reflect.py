@@ -34,7 +34,7 @@ _REMEMBER = re.compile(
     re.IGNORECASE,
 )
 
-_LONGER = re.compile(r"\w{3,}")
+_EMPTY = frozenset(("the", "user", "and", "for", "that", "with", "are", "was", "has", "its"))
 
 PROMPT = """You keep the long-term memory of an agent. Below is what is new in a session, one numbered piece each.
 List facts that will still be true and useful in later sessions: what the user prefers or decided, how this project is
@@ -294,9 +294,13 @@ def asks_to_remember(text: str) -> bool:
 
 
 def is_from(text: str, source: str) -> bool:
-    """Return whether a text says what a source says: most of its longer words are in it."""
-    words = set(_LONGER.findall(text.casefold()))
-    return bool(words) and len(words & set(_LONGER.findall(source.casefold()))) >= 0.6 * len(words)
+    """Return whether a text says what a source says: most of its longer words are in it, whatever their endings."""
+    words = _stems(text)
+    return bool(words) and len(words & _stems(source)) >= 0.6 * len(words)
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:5] for word in re.findall(r"\w{3,}", text.casefold()) if word not in _EMPTY}
 
 
 def _sessions(evidence: Iterable[str]) -> set[str]:
