@@ -306,6 +306,7 @@ NEWS = [
     "What happened with {x}, according to {n}?",
     "What is the story of {n} and {x}?",
 ]
+OPENINGS = ["Thanks, {o}!", "You know, {o},", "Haha, right.", "Well, {o}, to be honest:", "Hm, let me see.", "Oh {o}!"]
 BYE = ["Talk soon, {o}!", "I have to run, bye!", "Take care!", "Say hello to everyone!"]
 
 
@@ -352,7 +353,10 @@ class _Maker:
     def say(self, speaker: str, text: str) -> str:
         self.now += timedelta(seconds=self.rng.randrange(20, 200))
         id = f"{self.session}:{sum(turn.session == self.session for turn in self.talk.turns) + 1}"
-        said = text.replace("{o}", self.other(speaker))
+        rng = self.rng  # turns of chats are several sentences, and often call the other by name
+        opening = rng.choice(OPENINGS) if rng.random() < 0.4 else ""
+        closing = rng.choice(SMALL) if rng.random() < 0.5 else ""
+        said = f"{opening} {text} {closing}".strip().replace("{o}", self.other(speaker))
         self.talk.turns.append(Turn(id, said[:1].upper() + said[1:], self.now.timestamp(), self.session, speaker))
         return id
 

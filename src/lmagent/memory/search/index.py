@@ -16,7 +16,7 @@ from lmagent.memory.search.items import Loose, as_item
 from lmagent.memory.search.query import query_words
 from lmagent.memory.search.recipe import base_scores, fuse
 
-POOL = 200
+POOL = 100
 """Items that each half of the search proposes; their neighbours are candidates too."""
 
 _CHUNK = 1000
