@@ -30,7 +30,12 @@ def note_of(workspace: Path, room: int = 8000, *, trusted: bool = True) -> tuple
 
 
 def test_the_first_existing_file_of_each_kind_is_sent_with_its_name(workspace):
-    for name, text in {".soul.md": "Be brief.", "SOUL.md": "Be long.", "USER.md": "I am Ada.", "AGENTS.md": "Use tabs."}.items():
+    for name, text in {
+        ".soul.md": "Be brief.",
+        "SOUL.md": "Be long.",
+        "USER.md": "I am Ada.",
+        "AGENTS.md": "Use tabs.",
+    }.items():
         (workspace / name).write_text(text)
     (workspace / ".lmagent").mkdir()
     (workspace / ".lmagent" / ".soul.md").write_text("Be kind.")

@@ -184,7 +184,9 @@ def test_reflection_reads_what_is_new_and_its_run_can_be_taken_back(empty_worksp
     with ScriptedServer([say("Fine.")]) as server:
         lmagent(empty_workspace, "Remember: the deploy key is in the safe of Ada.", url=server.url)
     (log,) = empty_workspace.glob(".lmagent/sessions/*/events.jsonl")
-    seq = next(event["seq"] for event in map(json.loads, log.read_text().splitlines()) if event["type"] == "input.received")
+    seq = next(
+        event["seq"] for event in map(json.loads, log.read_text().splitlines()) if event["type"] == "input.received"
+    )
     fact = {"text": "The deploy key is in the safe of Ada.", "kind": "fact", "evidence": [str(seq)]}
     with ScriptedServer([say(json.dumps({"facts": [fact]}))]) as server:
         done = lmagent(empty_workspace, "memory", "reflect", url=server.url)

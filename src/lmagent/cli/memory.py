@@ -1,4 +1,4 @@
-"""`lmagent memory …`: what is remembered from session to session."""
+"""`lmagent memory …`: the facts that are kept from session to session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCOPE = ("workspace", "user")
 @click.group(cls=shared.CommandGroup, default="list")
 @shared.group_workspace_option
 def memory() -> None:
-    """Search, list, change and remove what is remembered.
+    """Search, list, change and remove memories.
 
     The workspace's memories are in .lmagent/memory, the user's in the data folder. Both are Markdown files that you
     can edit; earlier messages are found as well.
@@ -102,7 +102,7 @@ def _time(day: str | None, *, end: bool = False) -> float | None:
 @memory.command("list")
 @scope_option
 @click.option("--all", "everything", is_flag=True, help="Those that were replaced by newer ones, too.")
-@click.option("--refused", is_flag=True, help="What was not stored, and why.")
+@click.option("--refused", is_flag=True, help="Texts that were not stored, and why.")
 @shared.json_lines_option
 @click.pass_obj
 def list_(workspace: Path | None, scope: Scope | None, everything: bool, refused: bool, as_json: bool) -> None:
@@ -276,7 +276,7 @@ def stats(workspace: Path | None, scope: Scope | None, as_json: bool) -> None:
 @shared.model_options
 @click.pass_obj
 def reflect(workspace: Path | None, **options: Any) -> int:
-    """Let the model read what is new in the sessions and store what it learned; `memory undo` takes it back."""
+    """Let the model read the news of the sessions and store its findings; `memory undo` takes it back."""
     from lmagent.app.reflecting import reflect as run
     from lmagent.memory.show import report_text
 

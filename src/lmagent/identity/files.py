@@ -1,4 +1,4 @@
-"""Files: who the agent should be (soul), who the user is, and how to work in the project. Read once a program.
+"""Files: the agent's character (soul), the user, and the project's instructions. Read once a program.
 
 .lmagent/.soul.md, .soul.md, SOUL.md    the agent's character; the first that exists counts
 USER.md                                 about the user
@@ -30,7 +30,7 @@ SOUL = KINDS["Character"]
 NESTED = ("AGENTS.md", "CLAUDE.md")
 DEEPEST = 3  # levels of folders in which nested instructions are looked for
 FOLDERS = 300  # folders that are looked into
-NAMED = 10  # nested files that the model is told of
+NAMED = 10  # nested files that are named to the model
 
 _PASSED_OVER = frozenset({"node_modules", "vendor", "venv", "target", "build", "dist", "__pycache__"})
 
@@ -41,7 +41,7 @@ class IdentityFile(Struct, frozen=True):
     Attributes:
         kind: its heading.
         name: its path in the workspace.
-        text: what is sent of it; empty if it is refused.
+        text: the part that is sent; empty if it is refused.
         size: bytes.
         refused: why it is not sent; empty if it is.
     """

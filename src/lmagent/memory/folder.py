@@ -4,7 +4,7 @@
     notes/YYYY-MM-DD.md       daily notes
     changes.jsonl             the journal: one change a line, and one line when it is in the files
     forgotten                 ids that reflection and the model may not store again
-    refused.jsonl             what was not stored, and why
+    refused.jsonl             texts that were not stored, and why
 
 A crash between the journal and the files is finished by the next process that opens the folder for a change.
 """
@@ -132,7 +132,7 @@ class MemoryFolder:
         return set(self.read(FORGOTTEN).split())
 
     def refused(self) -> list[Refused]:
-        """Return what was not stored, oldest first."""
+        """Return the texts that were not stored, oldest first."""
         return [item for line in self._lines(REFUSED) if (item := _decoded(line, Refused)) is not None]
 
     def operations(self) -> list[Operation]:

@@ -1,7 +1,7 @@
 """Logs: the sessions' own record as items of the index, one for each thing that the user or the model said.
 
 Tool results are left out: `recall` and `read_artifact` find those of a session, and an old result is no knowledge.
-So is what was recalled from a memory: it would be found twice, and remembered again.
+So are recalled memories: they would be found twice, and remembered again.
 """
 
 from __future__ import annotations

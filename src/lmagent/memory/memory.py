@@ -169,7 +169,7 @@ class Memory:
         return entry
 
     def undo(self) -> Operation | None:
-        """Reverse the last change that was not undone; None if there is none."""
+        """Reverse the last change that was not undone; return None if none is left."""
         with self.folder.locked():
             return self.folder.undo()
 
@@ -256,7 +256,7 @@ def _index_files(index: SourcedIndex, folder: MemoryFolder, marks: dict[str, str
         try:
             entries = live(folder.entries_of(file))
         except StoreError:
-            entries = []  # `memory list` names the file and what is wrong with it
+            entries = []  # `memory list` names the file and the fault
         items = [MemoryItem(entry.id, entry.text, entry.at, file, entry.by) for entry in entries]
         index.take(file, stamp, items, whole=True)
 

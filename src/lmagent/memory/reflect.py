@@ -1,4 +1,4 @@
-"""Reflection: a model reads what is new in the logs and proposes facts; rules that no model can change decide.
+"""Reflection: a model reads the new parts of the logs and proposes facts; rules that no model can change decide.
 
 A proposal is stored only with evidence that was in front of the model, and only what the user said can be pinned: with
 an explicit "remember", or with evidence from two sessions. Everything else is a note at best. What a run stored is one
@@ -36,7 +36,7 @@ _REMEMBER = re.compile(
 
 _EMPTY = frozenset(("the", "user", "and", "for", "that", "with", "are", "was", "has", "its"))
 
-PROMPT = """You keep the long-term memory of an agent. Below is what is new in a session, one numbered piece each.
+PROMPT = """You keep the long-term memory of an agent. Below are the new pieces of a session, each with its number.
 List facts that will still be true and useful in later sessions: what the user prefers or decided, how this project is
 built, tested and laid out, which mistake had which correction. At most 10; none is a good answer.
 Each fact is one plain statement in the third person, not an instruction, with the numbers of the pieces that prove it.
@@ -189,7 +189,7 @@ def candidates_in(reply: str) -> list[Candidate] | None:
         return None
 
 
-# --- what is stored -----------------------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------------------------
 
 
 class Known(Struct, frozen=True):

@@ -78,7 +78,7 @@ class Reflector:
         self._is_busy = is_busy
 
     async def run(self, only: str = "") -> Report:
-        """Reflect on what is new in the sessions, or in `only` one. Raise StoreError if nothing can be stored."""
+        """Reflect on the news of the sessions, or of `only` one. Raise StoreError if nothing can be stored."""
         report, marks = Report(), await anyio.to_thread.run_sync(reflected_marks, self._memory.folder)
         sessions = [only] if only else [name for name in self._logs.sessions() if not self._is_busy(name)]
         for session in sessions:

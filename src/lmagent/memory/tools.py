@@ -54,7 +54,7 @@ def memory_tools(memories: Callable[[], Memories], evidence: Callable[[str], Evi
 
     yield Tool(
         name="memory_search",
-        description="Search what is remembered from earlier sessions.",
+        description="Search facts and messages of earlier sessions.",
         arguments=MemorySearch,
         effect="read",
         run=search,

@@ -140,7 +140,7 @@ class Shelf:
         return [skill for skill in self.all() if skill.state == "enabled"]
 
     def find(self, name: str) -> Skill:
-        """Return the skill with a name. Raise ConfigError if there is none."""
+        """Return the skill with a name. Raise ConfigError if no skill has it."""
         for skill in self.all():
             if skill.name == name:
                 return skill
@@ -196,7 +196,7 @@ class Shelf:
         self._decide(skill, lambda decision: None, off=True)
 
     def rollback(self, name: str) -> Skill:
-        """Bring back the version before the one in use. Raise ConfigError if there is none."""
+        """Bring back the version before the present one. Raise ConfigError if it is the first."""
         skill = self.find(name)
         manifest = skill.manifest
         if manifest is None or manifest.version < 2:

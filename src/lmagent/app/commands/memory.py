@@ -19,7 +19,7 @@ BUDGET = 2000  # tokens of hits that are shown
 
 
 def commands() -> Iterator[SlashCommand]:
-    yield SlashCommand("memory", USAGE, "search, show and change what is remembered", _memory, FACTS, beside=True)
+    yield SlashCommand("memory", USAGE, "search, show and change memories", _memory, FACTS, beside=True)
 
 
 async def _memory(context: SlashContext, line: str) -> SlashResult:

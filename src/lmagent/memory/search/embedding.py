@@ -29,6 +29,9 @@ CACHED = 256
 _GIVE_UP = 6
 """Failures in a row that end a pass: more than the halvings that isolate one bad text of a batch."""
 
+_ROUNDS = 3
+"""Rounds until the items count as embedded although vectors were made in the last one."""
+
 _LEARN_FROM = 200
 """Items below which the weights of tokens are left as they come with the model."""
 
@@ -77,7 +80,7 @@ class Filler:
         self._database = database
         self._notice = notice
         self._vectors: Vectors | None = None
-        self._failures = 0
+        self._failures = self._made = 0
         self._queries: dict[str, Any] = {}
         self._pooling: tuple[int, str, bytes] = (0, "", b"")  # number of the row, name, weights
         self._state = threading.Condition()
@@ -144,9 +147,10 @@ class Filler:
         if made is None:
             self._rest_until = time.monotonic() + REST
             return None
-        if len(self._queries) >= CACHED:
-            self._queries.pop(next(iter(self._queries)), None)
-        self._queries[query] = made[0]
+        with self._state:
+            if len(self._queries) >= CACHED:
+                self._queries.pop(next(iter(self._queries)))
+            self._queries[query] = made[0]
         return made[0]
 
     def learn(self) -> bool:
@@ -184,16 +188,18 @@ class Filler:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause = SOONEST
+        pause, rounds = SOONEST, 0
         while True:
-            self._again = False
+            self._again, self._made, rounds = False, 0, rounds + 1
             try:
                 whole = self._pass()
             except StoreError as error:  # closed meanwhile, or a full disk
                 self._failed(error)
                 whole = False
             with self._state:
-                if self._closed or self._hopeless or (whole and not self._again):
+                # A server that changed its model in the middle makes earlier vectors old: they get a second round.
+                done = not self._made or rounds >= _ROUNDS
+                if self._closed or self._hopeless or (whole and done and not self._again):
                     self._thread = None
                     self._state.notify_all()
                     return
@@ -237,6 +243,7 @@ class Filler:
             assert self._vectors is not None
             self._vectors.store(batch, made, self.embedder.name, pooling)
             self._failures = 0
+            self._made += len(batch)
             return True
         self._failures += 1
         if self._hopeless or len(batch) == 1:

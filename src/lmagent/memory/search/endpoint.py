@@ -47,7 +47,7 @@ class EndpointEmbedder:
     """
 
     def __init__(self, url: str, model: str = "", key: str = "", *, timeout: float = 10.0) -> None:
-        root = api_root(url.strip().rstrip("/").removesuffix("/embeddings"))
+        root = api_root(url).removesuffix("/embeddings")
         self.name = model or root
         self._url = f"{root}/embeddings"
         self._model = model
@@ -81,7 +81,9 @@ class EndpointEmbedder:
 
         if self._pool is None:
             proxy = proxy_for(self._url, os.environ)
-            self._pool = httpcore.HTTPProxy(proxy) if proxy else httpcore.ConnectionPool()
+            # No idle connections: the pool has no end at which they would be closed.
+            none_kept = {"max_keepalive_connections": 0}
+            self._pool = httpcore.HTTPProxy(proxy, **none_kept) if proxy else httpcore.ConnectionPool(**none_kept)
         named = {"Host": authority(self._url), "Content-Length": str(len(body)), **json_headers(self._key)}
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
         patience = {"connect": min(seconds, 5.0), "read": seconds, "write": seconds, "pool": seconds}

@@ -16,7 +16,7 @@ from lmagent.memory.search.items import Loose, as_item
 from lmagent.memory.search.query import query_words
 from lmagent.memory.search.recipe import base_scores, fuse
 
-POOL = 200
+POOL = 100
 """Items that each half of the search proposes; their neighbours are candidates too."""
 
 _CHUNK = 1000
@@ -127,12 +127,16 @@ class SqliteMemoryIndex:
         words = query_words(query)
         if k <= 0 or not words:
             return []
-        vector: Any = None
-        if self._filler:
-            self._filler.wake_once()
-            vector = self._filler.query_vector(query)
+        vector = self.query_vector(query)
         times = (since, until) if since is not None or until is not None else None
         return self._database.read(lambda connection: self._search(connection, words, vector, times, k, now))
+
+    def query_vector(self, query: str) -> Any:
+        """Return the vector of a query, made once; None without an embedder, or while it fails."""
+        if not self._filler:
+            return None
+        self._filler.wake_once()
+        return self._filler.query_vector(query)
 
     def _search(
         self,

