@@ -19,7 +19,7 @@ OFFERED = "reflection-offered"  # in the user's data folder
 
 
 async def reflect(host: Host, only: str = "") -> Report:
-    """Reflect on what is new in the workspace's sessions, or in `only` one. Raise StoreError if nothing can be
+    """Reflect on the news of the workspace's sessions, or of `only` one. Raise StoreError if nothing can be
     stored."""
     memories = open_memories(host.workspace, host.settings, host.clock)
     try:
