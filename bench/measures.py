@@ -189,6 +189,7 @@ SUITES = (
         "gateway",
         "behaviours",
         "pages",
+        "memory",
     ),
 )
 """Suites of their own: `bench/NAME.py`, a program that prints its figures as one JSON object on its last line; in it

@@ -62,7 +62,8 @@ def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: 
     assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
     assert {"agent.name", "agent.deep_work.warning_threshold", "sessions.directory"} <= set(left)
     assert "lmagent sessions import FOLDER" in left["sessions.directory"]
-    assert {"reflection.enabled", "memory.enabled", "memory.embedding_base_url"} <= set(left)
+    assert (settings.reflection, settings.enable_memory) == ("idle", True)
+    assert settings.embedding_url == "http://10.5.0.2:1234/v1"
     assert "denied" in left["agent.non_interactive_approval_policy"]
     assert all(left.values())
 

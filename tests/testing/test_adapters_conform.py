@@ -12,13 +12,19 @@ import pytest
 from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk
-from lmagent.core.ports import Clock, EventStore, Provider
+from lmagent.core.ports import Clock, EventStore, MemoryIndex, Provider
+from lmagent.memory import open_memory
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing import ScriptedCall, ScriptedServer, quirks, script
-from lmagent.testing.conformance import ClockConformance, EventStoreConformance, ProviderConformance
+from lmagent.testing.conformance import (
+    ClockConformance,
+    EventStoreConformance,
+    MemoryIndexConformance,
+    ProviderConformance,
+)
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.script import Behaviour
 
@@ -45,6 +51,15 @@ class TestJsonlStore(EventStoreConformance):
 
     def again(self, store: EventStore) -> EventStore:
         return self.make()
+
+
+class TestSqliteMemoryIndex(MemoryIndexConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "memory"
+
+    def make(self) -> MemoryIndex:
+        return open_memory(self.root)
 
 
 class TestSystemClock(ClockConformance):

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, EventStore, Provider, Sandbox
+from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
 from lmagent.testing.conformance import (
     ClockConformance,
     DispatcherConformance,
     EventStoreConformance,
+    MemoryIndexConformance,
     ProviderConformance,
     SandboxConformance,
 )
@@ -19,6 +20,7 @@ from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TO
 from lmagent.testing.fakes import (
     FakeClock,
     FakeDispatcher,
+    FakeMemoryIndex,
     FakeProvider,
     FakeSandbox,
     MemoryStore,
@@ -35,6 +37,11 @@ class TestFakeClock(ClockConformance):
 class TestMemoryStore(EventStoreConformance):
     def make(self) -> EventStore:
         return MemoryStore(FakeClock())
+
+
+class TestFakeMemoryIndex(MemoryIndexConformance):
+    def make(self) -> MemoryIndex:
+        return FakeMemoryIndex()
 
 
 class TestFakeProvider(ProviderConformance):

@@ -174,7 +174,7 @@ class Host(Struct):
     def _beginning(self) -> ModelRequest:
         tools = self.toolbox.specs(self.registry.profile.block)
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
-        sources = (source() for source in self.registry.notes)
+        sources = (source() for source in (*self.registry.notes, *self.registry.frozen_notes.values()))
         machine = (self.machine.note, approvals_note(attended=self.attended))
         notes = [text for text in (*machine, *sources, catalogue) if text]
         system = self.agent.system or system_text(self.registry.profile)

@@ -24,7 +24,6 @@ from lmagent.core.commands import SetOptions
 from lmagent.core.events import DurableEvent, OptionsChanged
 from lmagent.core.ports import Clock
 from lmagent.sandbox.environment import base_environment, toolchains
-from lmagent.tools.plain import NotPlain, read_plain
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 _CORE = ("read", "write", "edit", "grep", "ls", "shell")
 # Tools that do the same as a well-known command. Only `git_commit` does more: it has an author.
 _IN_SHELL = frozenset({"mkdir", "get_time", "git_status", "git_diff", "git_add", "git_branch"})
-_RARE = _IN_SHELL | {"git_commit", "delegate", "decompose"}
+_RARE = _IN_SHELL | {"git_commit", "delegate", "decompose", "promote_skill"}
 
 
 class Profile(Struct, frozen=True):
@@ -67,11 +66,6 @@ def system_text(profile: Profile = PROFILES[-1]) -> str:
 
 # --- notes ------------------------------------------------------------------------------------------------------------
 
-# Files of a project's own instructions; the first existing one counts. `/init` writes the second.
-INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
-
-MOST = max(profile.instructions for profile in PROFILES)
-
 DATE_NOTE = r"<date>Today is [^<]*</date>"  # the note differs between days: a replay of a recorded run ignores it
 
 SESSION_NOTE = "instructions"
@@ -87,34 +81,6 @@ def date_note(clock: Clock) -> Callable[[], str]:
         return f"<date>Today is {now:%A, %Y-%m-%d} ({now:%Z}).</date>"
 
     return note
-
-
-def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[[], int]) -> Callable[[], str]:
-    """Return a note source of the project's own instructions, read once; empty if the workspace has none."""
-    name, text, more = _instructions(workspace, say)
-
-    def note() -> str:
-        sent = text[: limit()]
-        cut = f"\n[… read {name} for the rest]" if more or len(sent) < len(text) else ""
-        return f"<workspace>\nProject instructions ({name}):\n{sent}{cut}\n</workspace>" if text else ""
-
-    return note
-
-
-def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, str, bool]:
-    """Return the name of the instructions' file, their beginning, and whether there are more."""
-    for name in INSTRUCTIONS:
-        try:
-            found = read_plain(workspace, (name,), MOST)
-        except NotPlain as what:
-            say(
-                f"lmagent: {name} is {what}; the project's instructions are not sent\n"
-                f"  → make it a regular file that you can read: ls -l {workspace / name}"
-            )
-            return name, "", False
-        if found is not None:
-            return name, found.text.strip(), found.more
-    return "", "", False
 
 
 async def set_options(session: Session, command: SetOptions) -> DurableEvent | None:

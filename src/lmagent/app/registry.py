@@ -49,6 +49,7 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_fetch": ("web_fetch", "web_fetch_js", "web_fetch_stealth"),
     "enable_data_view": ("data_view",),
     "enable_python": ("python",),
+    "enable_memory": ("memory", "memory_search"),
 }
 
 # The tools that read or report a session's own record; a list of allowed tools need not name them.
@@ -65,7 +66,9 @@ class Registry(Struct):
         sessions: the sessions that are open here for writing, by id.
         host: the owner of the sessions; None while it is wired, and for a single call.
         profile: how much of the window the fixed part of a new session's prompt may take.
+        frozen_notes: by their names, notes that a session keeps as they were at its beginning.
         session_notes: like notes, for those that depend on the session; they receive its id.
+        facts: lines for `/context` about what the prompt begins with.
         command_modules: modules whose `commands()` gives slash commands. They are imported at the first look-up: a
             one-shot needs none.
         closers: release the features' resources at the end of the program.
@@ -85,7 +88,9 @@ class Registry(Struct):
     profile: Profile = PROFILES[-1]
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    frozen_notes: dict[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
     session_notes: list[Callable[[str], str]] = field(default_factory=list[Callable[[str], str]])
+    facts: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     command_modules: list[str] = field(default_factory=list[str])
     reviews: list[Review] = field(default_factory=list[Review])
     fences: list[Fence] = field(default_factory=list[Fence])
@@ -137,7 +142,17 @@ class Registry(Struct):
         self.notes.append(source)
 
     def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
-        return (*self.notes, *(partial(source, session) for source in self.session_notes))
+        frozen = (partial(self._frozen, session, name) for name in self.frozen_notes)
+        return (*self.notes, *frozen, *(partial(source, session) for source in self.session_notes))
+
+    def _frozen(self, session: str, name: str) -> str:
+        state = self.session(session).state
+        begun = name in state.notes or state.steps_total > 0
+        return state.notes.get(name, "") if begun else self.frozen_notes[name]()
+
+    def freeze(self, name: str, source: Callable[[], str]) -> None:
+        """Give each new session `<name>text</name>`, which stays as it is for the session's life."""
+        self.frozen_notes[name] = source
 
     def hidden(self, state: SessionState) -> set[str]:
         """Return names of tools that a session's catalogue does not list."""

@@ -50,6 +50,7 @@ class Upkeep:
                 await self._look()
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(beside)
+                    tasks.start_soon(self._reflect)
                     while True:
                         await anyio.sleep(TICK)
                         await self.tidy()
@@ -62,6 +63,20 @@ class Upkeep:
     async def stop(self) -> None:
         self._scope.cancel()
         await self._ended.wait()
+
+    async def _reflect(self) -> None:
+        """Let the model reflect on finished sessions while none is at work."""
+        if not self._host.settings.enable_memory:
+            return
+        from lmagent.app.reflecting import IdleReflection
+
+        reflection, busy_at = IdleReflection(self._host, self._runner.say), self._host.clock.monotonic()
+        while True:
+            await anyio.sleep(LOOK)
+            now = self._host.clock.monotonic()
+            if any(known.is_working for known in self._runner.sessions.values()):
+                busy_at = now
+            await reflection.look(now - busy_at)
 
     # --- continuing -------------------------------------------------------------------------------------------------
 

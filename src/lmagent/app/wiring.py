@@ -22,12 +22,12 @@ from lmagent.app.prompt import (
     date_note,
     instructions_note,
     set_options,
-    workspace_note,
 )
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.subagents import children
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
+from lmagent.config.trust import is_trusted
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
@@ -40,12 +40,18 @@ from lmagent.core.ports import Clock
 from lmagent.core.work import Budget
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.identity.feature import NOTE as IDENTITY
+from lmagent.identity.feature import Identity
+from lmagent.memory.feature import NOTE, MemoryFeature
 from lmagent.planning.feature import Choices, Planning
 from lmagent.policy.gate import Rules, check_rule
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
+from lmagent.skills.feature import NOTE as SKILLS
+from lmagent.skills.feature import SkillPlaces, Skills
+from lmagent.skills.tools import Confinement
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.git import git_tools
 from lmagent.tools.python import python_tool
@@ -57,6 +63,7 @@ from lmagent.tools.shell.jobs import Jobs, jobs_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
+    from lmagent.memory.memory import Memories
     from lmagent.providers.cassette import ReplayTransport
 
 Say = Callable[[str], None]
@@ -147,22 +154,24 @@ def registry_of(workspace: Path, settings: Settings) -> Registry:
 
 
 def features(registry: Registry, say: Say = lambda _: None) -> None:
-    """Register all features, one line each; plugins come last and can shadow nothing."""
+    """Register all features, one line each; plugins and skills come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
     registry.tool(read_artifact_tool(registry.get_blob))
     registry.tool(recall_tool(registry.events, registry.get_blob))
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
-    registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
+    identity_files(registry, say)
     registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work")]
     registry.orders |= {SetOptions: set_options, Mark: _mark}
     registry.session_notes.append(partial(instructions_note, registry))
     registry.hides.append(lambda _: set(registry.profile.hidden))
     tasks_and_plans(registry)
     checks_of_the_work(registry)
+    long_term_memory(registry)
     children.register(registry)
     load_plugins(registry)
+    skills(registry)
 
 
 async def _mark(session: Session, command: Mark) -> DurableEvent:
@@ -204,6 +213,61 @@ def tasks_and_plans(registry: Registry) -> None:
     registry.fences.append(planning.fence)
     registry.orders.update(planning.orders)
     registry.openers.append(planning.opened)
+
+
+def identity_files(registry: Registry, say: Say) -> None:
+    data_dir, workspace = registry.settings.agent_data_dir, registry.workspace
+    identity = Identity(workspace, say, lambda: registry.profile.instructions, lambda: is_trusted(data_dir, workspace))
+    registry.freeze(IDENTITY, identity.note)
+    registry.facts.append(identity.facts)
+    registry.command_modules.append("lmagent.app.commands.identity")
+
+
+def long_term_memory(registry: Registry) -> None:
+    """Register the memory: its tools, the pinned part as a note, and /memory."""
+    settings, workspace, clock = registry.settings, registry.workspace, registry.clock
+    if not settings.enable_memory:
+        return
+
+    def opened() -> Memories:
+        from lmagent.memory.opening import open_memories
+
+        return open_memories(workspace, settings, clock)
+
+    feature = MemoryFeature(
+        opened,
+        [folder / "memory" for folder in (workspace / ".lmagent", settings.agent_data_dir)],
+        registry.events,
+        lambda: is_trusted(settings.agent_data_dir, workspace),
+        lambda: bool(registry.profile.below),
+    )
+    for tool in feature.tools:
+        registry.tool(tool)
+    registry.freeze(NOTE, feature.note)
+    registry.command_modules.append("lmagent.app.commands.memory")
+    registry.closers.append(feature.aclose)
+
+
+def skills(registry: Registry) -> None:
+    """Register the skills that the user allowed; last of all tools, so that they take no tool's name."""
+    settings = registry.settings
+    places = skill_places(registry.workspace, settings, registry.clock)
+
+    taken = {"use_tool", "vision", *(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))}
+    feature = Skills(places, skill_confinement(registry), taken.__contains__)
+    for tool in feature.tools:
+        registry.tool(tool)
+    registry.freeze(SKILLS, feature.note)
+    registry.command_modules.append("lmagent.app.commands.skills")
+
+
+def skill_confinement(registry: Registry) -> Confinement:
+    return Confinement(registry.confined.get, registry.settings.skill_timeout)
+
+
+def skill_places(workspace: Path, settings: Settings, clock: Clock) -> SkillPlaces:
+    data_dir = settings.agent_data_dir
+    return SkillPlaces(workspace, Path.home(), data_dir, clock, lambda: is_trusted(data_dir, workspace))
 
 
 def checks_of_the_work(registry: Registry) -> None:

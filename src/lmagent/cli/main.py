@@ -25,6 +25,8 @@ COMMANDS = {
     "chat": ("lmagent.cli.run:chat", "Talk with the agent: what lmagent alone does.", TALK),
     "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it.", TALK),
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
+    "memory": ("lmagent.cli.memory:memory", "Search, list, change and remove memories.", TALK),
+    "skills": ("lmagent.cli.skills:skills", "List, test, allow and remove skills.", TALK),
     "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),

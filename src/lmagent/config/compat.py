@@ -26,8 +26,6 @@ from lmagent.core.errors import ConfigError
 Pairs = tuple[tuple[str, str], ...]
 
 _UNKNOWN = "it is no key that lmagent knows"
-_REFLECTION = "not used by this version: there is no reflection yet"
-_MEMORY = "not used by this version: there is no memory yet"
 
 KEYS: dict[str, tuple[str, str]] = {
     "gateway.host": ("web_host", ""),
@@ -52,14 +50,14 @@ KEYS: dict[str, tuple[str, str]] = {
     ),
     "sessions.directory": ("", "not used: take the sessions over with `lmagent sessions import FOLDER`"),
     "sessions.max_history_tokens": ("summarization_threshold", ""),
-    "reflection.enabled": ("", _REFLECTION),
-    "reflection.model_id": ("", _REFLECTION),
-    "reflection.max_tokens": ("", _REFLECTION),
-    "reflection.max_sessions_per_startup": ("", _REFLECTION),
-    "memory.enabled": ("", _MEMORY),
-    "memory.embedding_base_url": ("", _MEMORY),
-    "memory.embedding_model": ("", _MEMORY),
-    "memory.top_k": ("", _MEMORY),
+    "reflection.enabled": ("reflection", "true is `idle`"),
+    "reflection.model_id": ("reflection_model", ""),
+    "reflection.max_tokens": ("", "not used: a reply of reflection has 1,500 tokens"),
+    "reflection.max_sessions_per_startup": ("", "not used: a run reads 10 sessions, and the next one continues"),
+    "memory.enabled": ("enable_memory", ""),
+    "memory.embedding_base_url": ("embedding_url", ""),
+    "memory.embedding_model": ("embedding_model", ""),
+    "memory.top_k": ("", "not used: the model says how many it wants"),
 }
 """The setting that a key feeds, or empty; how its value is converted, or why it is not used."""
 
@@ -71,7 +69,7 @@ _TOOLS = {
     "list_files": ("ls",),
     "manage_tasks": _TODO,
 }
-_ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth", "memory_search"})
+_ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth"})
 _PLACEHOLDERS = ("", "your-model-id")
 
 
@@ -115,6 +113,8 @@ def _leaves(value: dict[str, Any], above: str) -> Iterator[tuple[str, Any]]:
 
 def _tools(key: str, value: Any) -> Any:
     """Return tools by lmagent's names. A tool that lmagent does not have needs no approval, and allows nothing."""
+    if key == "reflection.enabled":
+        return {True: "idle", False: "off"}.get(value, value)
     if not key.startswith("agent.tools.") or not isinstance(value, list):
         return value
     names = cast("list[Any]", value)

@@ -108,6 +108,21 @@ class Settings(Struct, frozen=True):
     max_nudges: int = setting(2, "LMAGENT_MAX_NUDGES", bounds=(0, 20),
         help="How often an announcement without a call is answered before the turn ends as incomplete.")
 
+    enable_memory: bool = setting(True, "ENABLE_MEMORY", folder="stricter",
+        help="Offer the tools of the memory, and put its pinned part into the prompt of new sessions.")
+    reflection: Literal["off", "idle", "daily"] = setting("off", "LMAGENT_REFLECTION", folder="elsewhere",
+        help="Let the model read finished sessions and store facts: whenever lmagent web or a scheduler is idle, once "
+             "a day, or only on request.")
+    reflection_model: str = setting("", "LMAGENT_REFLECTION_MODEL", folder="elsewhere",
+        help="The model that reflects. Empty: the one of the sessions.")
+    embedding_url: str = setting("", "EMBEDDING_BASE_URL", kind="url", folder="endpoint",
+        help="A server of `/v1/embeddings`, for the search by meaning. Empty: the extra `embed`, else words alone.")
+    embedding_model: str = setting("", "EMBEDDING_MODEL", folder="endpoint",
+        help="The model to ask `embedding_url` for.")
+
+    skill_timeout: int = setting(60, "LMAGENT_SKILL_TIMEOUT", bounds=(1, 3600), folder="smaller",
+        help="Seconds after which a call of a Python skill is stopped.")
+
     enable_sub_agents: bool = setting(True, "ENABLE_SUB_AGENTS", flag="--no-sub-agents",
         help="Offer the tools that begin sub-agents.")
     agent_max_depth: int = setting(3, "AGENT_MAX_DEPTH", bounds=(1, 8), folder="smaller",

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from lmagent.core.changes import Snapshots
 from lmagent.core.events import DurableEvent
+from lmagent.core.memory import MemoryIndex
 from lmagent.core.model import ModelEvent, ModelRequest
 from lmagent.core.sandbox import Sandbox
 
@@ -19,6 +20,7 @@ __all__ = [
     "DispatchJob",
     "Dispatcher",
     "EventStore",
+    "MemoryIndex",
     "ModelTraits",
     "Postponed",
     "Provider",

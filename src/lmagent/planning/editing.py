@@ -52,7 +52,7 @@ async def edited(session: Session) -> Plan | None:
         path = _draft(session, proposal.id)
         if not path.exists():
             path.write_text(proposed, encoding="utf-8")
-        await _edit(path)
+        await edit_file(path)
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as trouble:
         fix = "set EDITOR to the name of your editor; /plan approve takes the plan as it is"
@@ -79,7 +79,7 @@ def _draft(session: Session, proposal: str) -> Path:
     return path
 
 
-async def _edit(path: Path) -> None:
+async def edit_file(path: Path) -> None:
     named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip() or "vi"
     try:
         command = shlex.split(named)

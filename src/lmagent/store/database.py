@@ -33,7 +33,7 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     if path is not None and path.parent.is_dir():
         for attempt in (1, 2):
             try:
-                return _connect(path)
+                return connect(path)
             except NewerSchemaError:
                 break
             except sqlite3.DatabaseError as error:
@@ -41,18 +41,31 @@ def open_database(path: Path | None) -> sqlite3.Connection:
                     break
             except OSError:
                 break
-    return _connect(None)
+    return connect(None)
 
 
-def _connect(path: Path | None) -> sqlite3.Connection:
+def connect(
+    path: Path | None, migrations: str = "lmagent.store.migrations", *, threads: bool = False
+) -> sqlite3.Connection:
+    """Connect to a database, with the schema that the SQL files in the package `migrations` describe.
+
+    With `threads`, several threads may use the connection, one at a time.
+
+    Raises:
+        NewerSchemaError: its schema has more steps.
+        sqlite3.DatabaseError: it is damaged, or no database.
+        OSError: it cannot be made.
+    """
     if path is not None:
         _make(path)
     # Transactions begin and end explicitly (`isolation_level=None`), not by sqlite3's guess from the statement.
-    connection = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(
+        path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=not threads
+    )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        _migrate(connection)
+        _migrate(connection, migrations)
     except BaseException:
         connection.close()
         raise
@@ -81,9 +94,9 @@ def _make(path: Path) -> None:
         os.unlink(beside)
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
+def _migrate(connection: sqlite3.Connection, migrations: str) -> None:
     """Bring the schema up to date; `PRAGMA user_version` counts the applied steps."""
-    steps = list(_steps())
+    steps = list(_steps(migrations))
     version = _version(connection)
     if version > len(steps):
         raise NewerSchemaError
@@ -108,8 +121,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _steps() -> Iterator[str]:
-    folder = files("lmagent.store.migrations")
+def _steps(migrations: str) -> Iterator[str]:
+    folder = files(migrations)
     scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
     for name in sorted(scripts):
         yield scripts[name].read_text(encoding="utf-8")

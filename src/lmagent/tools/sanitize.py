@@ -22,6 +22,10 @@ _DECEPTIVE = (
     "\ud800-\udfff"  # lone surrogates: undecodable bytes of a file name, and no valid UTF-8
     "\U000e0000-\U000e007f]"  # tag characters: invisible ASCII
 )
+_INVISIBLE = (  # no width, or only variants and fillers
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2064\u206a-\u206f\u3164"
+    "\ufe00-\ufe0e\ufeff\uffa0\U000e0100-\U000e01ef]"
+)
 _Patterns = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 
 
@@ -54,6 +58,11 @@ def visible(text: str) -> str:
     if suspect.search(text) is None:
         return text
     return suspect.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def is_hiding(text: str) -> bool:
+    """Return whether a text has characters that hide something or make it look like another text."""
+    return visible(text) != text.replace("\r\n", "\n") or re.search(_INVISIBLE, text) is not None
 
 
 def one_line(text: str, limit: int = 120) -> str:

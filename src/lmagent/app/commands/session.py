@@ -274,7 +274,9 @@ async def _sandbox(host: Host) -> str:
 async def _context(context: SlashContext, _: str) -> SlashResult:
     session = need_session(context)
     state = session.state
-    return SlashResult(window_map(window_parts(state), session.window, state.estimate_tokens(), state.compactions))
+    drawn = window_map(window_parts(state), session.window, state.estimate_tokens(), state.compactions)
+    facts = [text for tell in context.host.registry.facts if (text := tell())]
+    return SlashResult("\n\n".join((drawn, *facts)))
 
 
 async def _usage(context: SlashContext, _: str) -> SlashResult:

@@ -13,7 +13,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.find.matching import Expression, Hit, Hits, Late, Literal, Matcher
+from lmagent.tools.find.matching import Expression, Hits, Late, LineHit, Literal, Matcher
 from lmagent.tools.find.pattern import Pattern, name_or_path
 from lmagent.tools.page import BYTES, LINES, fitting, paged, size
 from lmagent.tools.paths import lexical, parse
@@ -220,11 +220,11 @@ class _Report:
         return "\n".join(taken), sum(is_hit for _, is_hit in rows[: len(taken)])
 
 
-def _row(number: int, line: str, hit: Hit | None) -> str:
+def _row(number: int, line: str, hit: LineHit | None) -> str:
     return f"{number}{'-' if hit is None else ':'}{_trimmed(line.removesuffix(chr(13)), hit)}"
 
 
-def _trimmed(line: str, hit: Hit | None) -> str:
+def _trimmed(line: str, hit: LineHit | None) -> str:
     room = max(0, len(line) - WIDTH)
     start = 0 if hit is None or hit.end <= WIDTH else max(0, min(hit.start - WIDTH // 3, room))
     piece = printable(line[start : start + WIDTH]).replace("\n", " ")

@@ -18,7 +18,7 @@ KEPT = 500
 _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some interpreters do not find their own library
 
 
-class Hit(Struct, frozen=True):
+class LineHit(Struct, frozen=True):
     """A line with a match: its number from 1, and the start and end of its first match, in characters."""
 
     line: int
@@ -29,7 +29,7 @@ class Hit(Struct, frozen=True):
 class Hits(Struct, frozen=True):
     """The first hits of a text, and the number of all lines with a match."""
 
-    hits: list[Hit]
+    hits: list[LineHit]
     total: int
 
 
@@ -50,14 +50,14 @@ class Literal:
         self._wanted = wanted
 
     def find(self, text: str) -> Hits:
-        hits, total, number, begin = list[Hit](), 0, 1, 0
+        hits, total, number, begin = list[LineHit](), 0, 1, 0
         at = text.find(self._wanted)
         while at >= 0:
             number += text.count("\n", begin, at)
             begin = text.rfind("\n", 0, at) + 1
             total += 1
             if total <= KEPT:
-                hits.append(Hit(number, at - begin, at - begin + len(self._wanted)))
+                hits.append(LineHit(number, at - begin, at - begin + len(self._wanted)))
             end = text.find("\n", at)
             if end < 0:
                 break
@@ -115,7 +115,7 @@ class Expression:
 
     def find(self, text: str) -> Hits:
         *hits, total = self._ask(text).split(" ")
-        return Hits([Hit(*map(int, hit.split(","))) for hit in hits], int(total[1:]))
+        return Hits([LineHit(*map(int, hit.split(","))) for hit in hits], int(total[1:]))
 
     def close(self) -> None:
         self._process.kill()

@@ -1,0 +1,59 @@
+"""The slash command /skills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lmagent.app.registry import SlashCommand
+from lmagent.app.skilling import enable
+from lmagent.app.slash import FACTS, SlashContext, SlashResult
+from lmagent.app.wiring import skill_confinement, skill_places
+from lmagent.core.errors import ConfigError
+from lmagent.skills import run
+from lmagent.skills.shelf import Shelf, Skill
+from lmagent.skills.show import skill_line, skill_text
+from lmagent.skills.tools import python_skill_tools
+
+USAGE = "[show|test|enable|disable|rollback NAME]"
+VERBS = ("show", "test", "enable", "disable", "rollback")
+
+
+def commands() -> Iterator[SlashCommand]:
+    yield SlashCommand("skills", USAGE, "list the skills, or show, test, allow or stop one", _skills, FACTS)
+
+
+async def _skills(context: SlashContext, line: str) -> SlashResult:
+    host = context.host
+    shelf = Shelf(skill_places(host.workspace, host.settings, host.clock))
+    words = line.split()
+    if not words:
+        return SlashResult("\n".join(map(skill_line, shelf.all())) or "there are no skills yet: docs/skills.md")
+    if len(words) != 2 or words[0] not in VERBS:
+        raise ConfigError(f"/skills does not know {line!r}", fix=f"/skills {USAGE}")
+    verb, name = words
+    skill = shelf.find(name)
+    if verb == "show":
+        return SlashResult(skill_text(shelf, skill))
+    if verb == "disable":
+        shelf.disable(skill)
+        return SlashResult(f"{name} is disabled")
+    if verb == "rollback":
+        return SlashResult(skill_line(shelf.rollback(name)))
+    if verb == "test":
+        result = await run.test(shelf, skill, skill_confinement(host.registry))
+        return SlashResult(f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}")
+    result = await enable(shelf, name, host.registry)
+    if not result.ok:
+        return SlashResult(f"{name} is not enabled, its trial failed: {result.text}")
+    return SlashResult(f"{name} is enabled{_offered(context, shelf, shelf.find(name))}")
+
+
+def _offered(context: SlashContext, shelf: Shelf, skill: Skill) -> str:
+    """Offer an enabled Python skill at once; the catalogue grows at the tail of each session."""
+    toolbox = context.host.toolbox
+    if skill.manifest is None:
+        return "; new sessions list it"
+    if toolbox.get(skill.name) is None:
+        for tool in python_skill_tools(lambda: shelf, skill_confinement(context.host.registry), [skill]):
+            toolbox.add(tool)
+    return ""

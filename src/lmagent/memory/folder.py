@@ -1,0 +1,261 @@
+"""Folder: the files of one scope. They are the truth; every change is in the journal before it is in them.
+
+    MEMORY.md, USER.md        the pinned part, at most 4 kB each
+    notes/YYYY-MM-DD.md       daily notes
+    changes.jsonl             the journal: one change a line, and one line when it is in the files
+    forgotten                 ids that reflection and the model may not store again
+    refused.jsonl             texts that were not stored, and why
+
+A crash between the journal and the files is finished by the next process that opens the folder for a change.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.core.ids import new_id
+from lmagent.core.ports import Clock
+from lmagent.memory.entries import NOTES, PINNED, USER, Change, Entry, changed, parse
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, replace_whole, store_error, sync_file, write_whole
+from lmagent.store.lock import hold
+
+LARGEST = 1 << 20  # bytes of a file of memories; a larger one was not written as memories
+PINNED_BYTES = 4000  # of each pinned file, since each byte is in every prompt
+PATIENCE = 10.0  # seconds to wait for another process that changes the same memory
+
+JOURNAL, FORGOTTEN, REFUSED = "changes.jsonl", "forgotten", "refused.jsonl"
+
+
+class Operation(Struct, frozen=True, omit_defaults=True):
+    """One change of the memory, which can be undone as a whole.
+
+    Attributes:
+        what: the verb, such as store or forget.
+        forgot: ids that may not be stored again; `recalled` lifts that.
+        undoes: the id of the operation that this one reverses.
+    """
+
+    id: str
+    at: float
+    what: str
+    changes: tuple[Change, ...] = ()
+    forgot: tuple[str, ...] = ()
+    recalled: tuple[str, ...] = ()
+    undoes: str = ""
+
+
+class Done(Struct, frozen=True):
+    """The journal's line after an operation is in the files."""
+
+    done: str
+
+
+class Refused(Struct, frozen=True):
+    """A text that was not stored. A secret is not repeated here: `text` is empty then."""
+
+    at: float
+    reason: str
+    text: str
+    evidence: tuple[str, ...] = ()
+
+
+class MemoryFolder:
+    """The files of one scope; `problems` names those that could not be read at the last look."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.root = root
+        self.problems: list[str] = []
+        self._clock = clock
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def files(self) -> list[str]:
+        """Return the existing files, the pinned ones first, then the notes by date."""
+        try:
+            notes = sorted(name for name in os.listdir(self.root / NOTES) if name.endswith(".md"))
+        except OSError:
+            notes = []
+        pinned = [name for name in (PINNED, USER) if os.path.lexists(self.root / name)]
+        return [*pinned, *(f"{NOTES}/{name}" for name in notes)]
+
+    def entries(self) -> list[Entry]:
+        """Return all entries; a file that cannot be read is left out and named in `problems`."""
+        self.problems = []
+        found = list[Entry]()
+        for file in self.files():
+            try:
+                found += self.entries_of(file)
+            except StoreError as problem:
+                self.problems.append(str(problem))
+        return found
+
+    def entries_of(self, file: str) -> list[Entry]:
+        return list(parse(self.read(file), file))
+
+    def read(self, file: str) -> str:
+        """Return the text of a file; empty if it does not exist. Raise StoreError if it is no plain, small file."""
+        path = self.root / file
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise _unreadable(path, error.strerror or "it is a link") from None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _unreadable(path, "it is no regular file")
+            with os.fdopen(os.dup(descriptor), "rb") as stream:
+                content = stream.read(LARGEST + 1)
+        finally:
+            os.close(descriptor)
+        if len(content) > LARGEST:
+            raise _unreadable(path, f"it is larger than {LARGEST >> 20} MB")
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise _unreadable(path, "it is no UTF-8 text") from None
+
+    def read_bytes(self, file: str) -> bytes:
+        return b"".join(self._lines(file))
+
+    def forgotten(self) -> set[str]:
+        return set(self.read(FORGOTTEN).split())
+
+    def refused(self) -> list[Refused]:
+        """Return the texts that were not stored, oldest first."""
+        return [item for line in self._lines(REFUSED) if (item := _decoded(line, Refused)) is not None]
+
+    def operations(self) -> list[Operation]:
+        """Return the operations of the journal, oldest first."""
+        return [item for line in self._lines(JOURNAL) if (item := _decoded(line, Operation)) is not None]
+
+    def _lines(self, file: str) -> Iterator[bytes]:
+        try:
+            with open(self.root / file, "rb", opener=lambda name, flags: os.open(name, flags | OPEN_FLAGS)) as stream:
+                yield from stream
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unreadable(self.root / file, error.strerror or "") from None
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Change the files alone; an operation that a crash cut off is finished first. Raise StoreError."""
+        try:
+            make_private(self.root / NOTES)
+        except OSError as error:
+            raise store_error(error, "the memory could not be changed", self.root) from error
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                lock = hold(self.root / "lock", "memory")
+                break
+            except SessionBusy:
+                if time.monotonic() > until:
+                    fix = "try again when it has ended"
+                    raise StoreError(f"another process changes the memory in {self.root}", fix=fix) from None
+                time.sleep(0.02)
+        try:
+            self._finish()
+            yield
+        except OSError as error:
+            raise store_error(error, "the memory could not be changed", self.root) from error
+        finally:
+            lock.release()
+
+    def apply(self, what: str, changes: Sequence[Change], **more: Any) -> Operation:
+        """Record an operation and carry it out, with the folder locked.
+
+        Raises StoreError: a pinned file would be too long, or the disk refused.
+        """
+        operation = Operation(new_id(), self._clock.now(), what, tuple(changes), **more)
+        self._carry_out(operation, dry=True)
+        self.append(JOURNAL, operation)
+        self._carry_out(operation)
+        self.append(JOURNAL, Done(operation.id))
+        return operation
+
+    def undo(self) -> Operation | None:
+        """Reverse the last operation that was not reversed, with the folder locked; None if all are."""
+        operations = self.operations()
+        gone = {operation.undoes for operation in operations}
+        for operation in reversed(operations):
+            if not operation.undoes and operation.id not in gone:
+                back = tuple(change.reverse for change in reversed(operation.changes))
+                forgot = operation.recalled
+                if operation.what == "reflect":  # it would only propose the same again
+                    forgot += tuple(change.after.id for change in operation.changes if change.after is not None)
+                return self.apply("undo", back, forgot=forgot, recalled=operation.forgot, undoes=operation.id)
+        return None
+
+    def rewrite(self, file: str, text: str) -> None:
+        """Replace a file's content, with the folder locked."""
+        path = self.root / file
+        replace_whole(path, path.with_name(f".{path.name}.new"), text.encode())
+
+    def append(self, file: str, row: Struct) -> None:
+        """Append one line of JSON, on the disk when this returns."""
+        descriptor = os.open(self.root / file, os.O_RDWR | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            write_whole(descriptor, (b"\n" if torn else b"") + msgspec.json.encode(row) + b"\n")
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _finish(self) -> None:
+        """Carry out the last operation if a crash came before its end."""
+        last: bytes = b""
+        for line in self._lines(JOURNAL):
+            last = line
+        if last and (operation := _decoded(last, Operation)) is not None:
+            self._carry_out(operation)
+            self.append(JOURNAL, Done(operation.id))
+
+    def _carry_out(self, operation: Operation, *, dry: bool = False) -> None:
+        """Bring an operation into the files; `dry` only checks that it fits."""
+        entries = (entry for change in operation.changes for entry in (change.before, change.after) if entry)
+        for file in dict.fromkeys(entry.file for entry in entries):
+            before = self.read(file)
+            after = changed(before, file, operation.changes)
+            size = len(after.encode())
+            if dry and file in (PINNED, USER) and size > max(PINNED_BYTES, len(before.encode())):
+                raise StoreError(
+                    f"{self.root / file} would have {size:,} bytes, more than {PINNED_BYTES:,}",
+                    fix="shorten it, or forget something in it: each byte is in every prompt",
+                )
+            if not dry and after != before:
+                self.rewrite(file, after)
+        if not dry and (operation.forgot or operation.recalled):
+            known = (self.forgotten() | set(operation.forgot)) - set(operation.recalled)
+            self.rewrite(FORGOTTEN, "".join(f"{id}\n" for id in sorted(known)))
+
+
+def _decoded(line: bytes, kind: type[Any]) -> Any:
+    """Return a row; None for a torn line, or a line of another type."""
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def _unreadable(path: Path, why: str) -> StoreError:
+    return StoreError(f"{path} is not read: {why}", fix=f"make it a regular file of text: ls -l {path}")
+
+
+def live(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that hold."""
+    return [entry for entry in entries if not entry.replaced]

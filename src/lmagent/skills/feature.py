@@ -1,0 +1,83 @@
+"""Feature: the tools of skills, and the note that lists them; without skills on the disk, only `promote_skill`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lmagent.core.ports import Clock
+from lmagent.core.tool import Tool
+from lmagent.skills.tools import Confinement, promote_tool, python_skill_tools, text_skill_tool
+
+if TYPE_CHECKING:
+    from lmagent.skills.shelf import Shelf, Skill
+
+FOLDERS = (Path(".lmagent", "skills"), Path(".claude", "skills"))  # in the workspace
+USERS = Path(".agents", "skills")  # in the user's home folder
+
+NOTE = "skills"
+ROOM = 1000  # characters of the list in a prompt
+LONGEST = 200  # characters of a description there
+
+
+class SkillPlaces(Struct, frozen=True):
+    """Where skills are, and where the user's decisions about them.
+
+    Attributes:
+        trusted: whether the user trusts the workspace.
+    """
+
+    workspace: Path
+    home: Path
+    data_dir: Path
+    clock: Clock
+    trusted: Callable[[], bool]
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (*(self.workspace / folder for folder in FOLDERS), self.home / USERS)
+
+
+class Skills:
+    """The skills of a program; `is_taken` tells whether a name is another tool's."""
+
+    def __init__(self, places: SkillPlaces, sandbox: Confinement, is_taken: Callable[[str], bool]) -> None:
+        self._places = places
+        self._sandbox = sandbox
+        self._is_taken = is_taken
+
+    @cached_property
+    def shelf(self) -> Shelf:
+        from lmagent.skills.shelf import Shelf
+
+        return Shelf(self._places)
+
+    @cached_property
+    def _enabled(self) -> Sequence[Skill]:
+        return self.shelf.enabled() if any(root.is_dir() for root in self._places.roots) else ()
+
+    @property
+    def tools(self) -> Iterator[Tool]:
+        yield promote_tool(lambda: self.shelf, self._sandbox, self._is_taken)
+        if any(skill.text is not None for skill in self._enabled):
+            yield text_skill_tool(lambda: self.shelf)
+        usable = [skill for skill in self._enabled if not self._is_taken(skill.name)]
+        yield from python_skill_tools(lambda: self.shelf, self._sandbox, usable)
+
+    def note(self) -> str:
+        """Return the list of text skills; empty without any."""
+        rows, room = list[str](), ROOM
+        texts = [skill for skill in self._enabled if skill.text is not None]
+        for skill in texts:
+            row = f"- {skill.name}: {skill.description[:LONGEST]}"
+            room -= len(row)
+            if room < 0:
+                rows.append(f"[… {len(texts) - len(rows)} more]")
+                break
+            rows.append(row)
+        head = "Skills; read one with the tool skill before work that it describes:"
+        return "\n".join((f"<{NOTE}>", head, *rows, f"</{NOTE}>")) if rows else ""

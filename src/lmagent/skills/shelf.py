@@ -1,0 +1,291 @@
+"""Shelf: the skills of a workspace and of the user, and which of them may be used.
+
+    .lmagent/skills/NAME/     the workspace's own: text skills, and Python skills that were promoted
+    .claude/skills/NAME/      those of another agent
+    ~/.agents/skills/NAME/    those of the user, for several agents
+
+A text skill is a SKILL.md with what belongs to it. A Python skill is a `skill.json` with `v1.py`, `v2.py` … beside it.
+Whether a skill may be used is the user's decision about its exact content, kept in the user's data folder: a skill
+that changes is a proposal again. In a folder that the user trusts, the workspace's own text skills need no decision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lmagent.config.files import write_private
+from lmagent.core.errors import ConfigError, LmagentError, StoreError
+from lmagent.skills.feature import SkillPlaces
+from lmagent.skills.standard import FILE, TextSkill, parse_skill
+from lmagent.store.files import make_private, replace_whole, store_error
+from lmagent.tools.plain import NotPlain, read_plain
+
+MANIFEST = "skill.json"
+DECISIONS = "skills.json"  # in the user's data folder
+RUNS = "runs.jsonl"  # of a Python skill, beside its manifest
+
+LARGEST = 1 << 20  # bytes of all files of a skill
+MOST_FILES = 200
+MOST_SKILLS = 200  # of one folder
+
+TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
+
+State = Literal["enabled", "disabled", "proposed", "changed", "broken"]
+
+
+class Trial(Struct, frozen=True):
+    """A recorded call that has to work: its arguments, and the beginning of its result when it was recorded."""
+
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: str = ""
+
+
+class Manifest(Struct, frozen=True):
+    """The `skill.json` of a Python skill.
+
+    Attributes:
+        version: the version in use; `v{version}.py` holds it.
+        source: the file that it was promoted from.
+    """
+
+    tool: str
+    function: str
+    description: str
+    schema: dict[str, Any]
+    version: int
+    trial: Trial = Trial()
+    source: str = ""
+
+
+class RunRecord(Struct, frozen=True):
+    """One use of a Python skill."""
+
+    at: float
+    ok: bool
+    seconds: float
+    result: str
+    trial: bool = False
+
+
+class Skill(Struct, frozen=True):
+    """A skill that was found.
+
+    Attributes:
+        name: of its folder; for a Python skill, of its tool.
+        text: its content, if it is a text skill.
+        manifest: the same, if it is a Python skill.
+        digest: SHA-256 of its content, on which the user decides.
+        reason: why it is broken.
+    """
+
+    name: str
+    folder: Path
+    state: State
+    text: TextSkill | None = None
+    manifest: Manifest | None = None
+    digest: str = ""
+    reason: str = ""
+
+    @property
+    def description(self) -> str:
+        if self.text is not None:
+            return self.text.description
+        return self.manifest.description if self.manifest is not None else self.reason
+
+    @property
+    def code(self) -> str:
+        """Return the Python in use. Raise StoreError if it cannot be read."""
+        assert self.manifest is not None
+        return _text(self.folder, f"v{self.manifest.version}.py")
+
+
+class Decision(Struct):
+    """The user's decision about a folder: the digests that may be used, and whether it is switched off."""
+
+    approved: list[str] = field(default_factory=list[str])
+    off: bool = False
+
+
+class Shelf:
+    """All skills of a workspace."""
+
+    def __init__(self, places: SkillPlaces) -> None:
+        self.own = places.roots[0]
+        self._places = places
+        self._decisions = places.data_dir / DECISIONS
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Skill]:
+        """Return the skills by name. Of two with one name, the nearer folder's counts."""
+        decisions, found = self._load(), dict[str, Skill]()
+        for root in self._places.roots:
+            for folder in _folders(root):
+                if folder.name not in found and (skill := self._skill(folder, decisions)) is not None:
+                    found[folder.name] = skill
+        return sorted(found.values(), key=lambda skill: skill.name)
+
+    def enabled(self) -> list[Skill]:
+        return [skill for skill in self.all() if skill.state == "enabled"]
+
+    def find(self, name: str) -> Skill:
+        """Return the skill with a name. Raise ConfigError if no skill has it."""
+        for skill in self.all():
+            if skill.name == name:
+                return skill
+        raise ConfigError(f"there is no skill {name!r}", terminal="lmagent skills list")
+
+    def runs(self, skill: Skill) -> list[RunRecord]:
+        """Return the uses of a Python skill, oldest first."""
+        found = list[RunRecord]()
+        for line in _text(skill.folder, RUNS, missing="").splitlines():
+            try:
+                found.append(msgspec.json.decode(line, type=RunRecord))
+            except (msgspec.DecodeError, msgspec.ValidationError):
+                continue  # torn by a crash
+        return found
+
+    def _skill(self, folder: Path, decisions: dict[str, Decision]) -> Skill | None:
+        name = folder.name
+        try:
+            if (folder / MANIFEST).exists():
+                manifest = msgspec.json.decode(_text(folder, MANIFEST), type=Manifest)
+                if manifest.tool != name or not TOOL_NAME.fullmatch(name):
+                    return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
+                version = _text(folder, f"v{manifest.version}.py")
+                digest = hashlib.sha256(msgspec.json.encode((manifest, version))).hexdigest()
+                skill = Skill(name, folder, "proposed", manifest=manifest, digest=digest)
+            elif (folder / FILE).exists():
+                text = parse_skill(_text(folder, FILE), str(folder / FILE))
+                skill = Skill(name, folder, "proposed", text=text, digest=_digest(folder))
+            else:
+                return None
+        except (LmagentError, msgspec.DecodeError, msgspec.ValidationError) as wrong:
+            reason = wrong.message if isinstance(wrong, LmagentError) else f"{folder / MANIFEST} is damaged: {wrong}"
+            return Skill(name, folder, "broken", reason=reason)
+        return replace(skill, state=self._state(skill, decisions.get(os.path.realpath(folder))))
+
+    def _state(self, skill: Skill, decision: Decision | None) -> State:
+        if decision is not None and decision.off:
+            return "disabled"
+        if decision is not None and decision.approved:
+            return "enabled" if skill.digest in decision.approved else "changed"
+        own = skill.text is not None and skill.folder.parent == self.own
+        return "enabled" if own and self._places.trusted() else "proposed"
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def enable(self, skill: Skill) -> None:
+        """Allow this exact content. A Python skill has to pass its trial first: `skills.run.test`."""
+        if skill.state == "broken":
+            raise ConfigError(f"the skill {skill.name} is broken: {skill.reason}", fix="correct it first")
+        self._decide(skill, lambda decision: decision.approved.append(skill.digest), off=False)
+
+    def disable(self, skill: Skill) -> None:
+        self._decide(skill, lambda decision: None, off=True)
+
+    def rollback(self, name: str) -> Skill:
+        """Bring back the version before the present one. Raise ConfigError if it is the first."""
+        skill = self.find(name)
+        manifest = skill.manifest
+        if manifest is None or manifest.version < 2:
+            raise ConfigError(f"{name} has no earlier version", terminal=f"lmagent skills show {name}")
+        earlier = msgspec.json.decode(_text(skill.folder, f"v{manifest.version - 1}.json"), type=Manifest)
+        self._write(skill.folder, {MANIFEST: msgspec.json.encode(earlier)})
+        return self.find(name)
+
+    def propose(self, manifest: Manifest, code: str) -> Skill:
+        """Keep a new version of a Python skill; it is used once the user enables it."""
+        folder = self.own / manifest.tool
+        versions = [int(path.stem[1:]) for path in folder.glob("v*.py") if path.stem[1:].isdigit()]
+        manifest = replace(manifest, version=max(versions, default=0) + 1)
+        encoded = msgspec.json.encode(manifest)
+        self._write(
+            folder,
+            {f"v{manifest.version}.py": code.encode(), f"v{manifest.version}.json": encoded, MANIFEST: encoded},
+        )
+        return self.find(manifest.tool)
+
+    def remove(self, skill: Skill) -> None:
+        """Delete one of the workspace's own skills. Raise ConfigError for another agent's."""
+        if skill.folder.parent != self.own:
+            raise ConfigError(f"{skill.name} is in {skill.folder}, which other agents use", fix="disable it instead")
+        shutil.rmtree(skill.folder)
+
+    def record(self, skill: Skill, run: RunRecord) -> None:
+        """Append a use; losing one to a full disk does no harm."""
+        with suppress(OSError), (skill.folder / RUNS).open("ab") as file:
+            file.write(msgspec.json.encode(run) + b"\n")
+
+    def _write(self, folder: Path, files: dict[str, bytes]) -> None:
+        try:
+            make_private(folder)
+            for name, content in files.items():
+                replace_whole(folder / name, folder / f".{name}.new", content)
+        except OSError as error:
+            raise store_error(error, "the skill could not be written", folder) from error
+
+    def _load(self) -> dict[str, Decision]:
+        try:
+            return msgspec.json.decode(self._decisions.read_bytes(), type=dict[str, Decision])
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+            return {}  # without a readable decision every skill is a proposal
+
+    def _decide(self, skill: Skill, change: Callable[[Decision], None], *, off: bool) -> None:
+        decisions = self._load()
+        decision = decisions.setdefault(os.path.realpath(skill.folder), Decision())
+        change(decision)
+        decision.off = off
+        write_private(self._decisions, msgspec.json.encode(decisions).decode())
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(root))[:MOST_SKILLS]
+    except OSError:
+        return
+    for name in names:
+        if not name.startswith(".") and not (root / name).is_symlink() and (root / name).is_dir():
+            yield root / name
+
+
+def _text(folder: Path, name: str, *, missing: str | None = None) -> str:
+    """Return a file of a skill. Raise StoreError if it is no regular file, too large, or missing."""
+    try:
+        plain = read_plain(folder, (name,), LARGEST)
+    except NotPlain as what:
+        raise StoreError(f"{folder / name} is {what}", fix="make it a regular file") from None
+    if plain is None and missing is not None:
+        return missing
+    if plain is None or plain.more:
+        why = "is missing" if plain is None else f"is larger than {LARGEST >> 20} MB"
+        raise StoreError(f"{folder / name} {why}", fix="put the skill's folder back, or remove it")
+    return plain.text
+
+
+def _digest(folder: Path) -> str:
+    """Return the digest of a text skill with all its files. Raise StoreError if they are too many or too large."""
+    digest, size, count = hashlib.sha256(), 0, 0
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise StoreError(f"{path} is a link", fix="replace it with its content")
+        if not path.is_file():
+            continue
+        content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+        size, count = size + path.stat().st_size, count + 1
+        if size > LARGEST or count > MOST_FILES:
+            raise StoreError(f"{folder} is larger than {LARGEST >> 20} MB or {MOST_FILES} files", fix="make it smaller")
+        name = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
+        digest.update(b"%d:%b%d:%b" % (len(name), name, len(content), content))
+    return digest.hexdigest()
