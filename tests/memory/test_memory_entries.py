@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(memory):
 WRITER = """
 import os, sys
 from pathlib import Path
-from lmagent.memory import folder as module
+from lmagent.store import files as module
 from tests.memory.test_memory_entries import opened
 memory, stop = opened(Path(sys.argv[1])), int(sys.argv[2])
 calls = 0
@@ -141,7 +141,7 @@ def counted(real):
             os.kill(os.getpid(), 9)
         return real(*given, **named)
     return wrapped
-for name in ("replace_whole", "write_whole", "sync_file"):
+for name in ("write_new", "write_whole", "sync_file", "sync_folder"):
     setattr(module, name, counted(getattr(module, name)))
 memory.store("First fact.", by="user", pinned=True)
 print("stored", flush=True)
@@ -150,7 +150,7 @@ print("edited", flush=True)
 """
 
 
-@pytest.mark.parametrize("stop", range(1, 17))
+@pytest.mark.parametrize("stop", range(1, 25))
 def test_a_process_killed_at_any_write_loses_nothing_it_reported_and_doubles_nothing(tmp_path, stop):
     root = tmp_path / "memory"
     here = Path(__file__).parents[2]

@@ -12,7 +12,6 @@ A crash between the journal and the files is finished by the next process that o
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
 from lmagent.memory.entries import NOTES, PINNED, USER, Change, Entry, changed, parse
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, replace_whole, store_error, sync_file, write_whole
+from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, read_regular, replace_whole, store_error
 from lmagent.store.lock import hold
 
 LARGEST = 1 << 20  # bytes of a file of memories; a larger one was not written as memories
@@ -106,18 +105,11 @@ class MemoryFolder:
         """Return the text of a file; empty if it does not exist. Raise StoreError if it is no plain, small file."""
         path = self.root / file
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS)
+            content = read_regular(path, LARGEST + 1)
         except FileNotFoundError:
             return ""
         except OSError as error:
             raise _unreadable(path, error.strerror or "it is a link") from None
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _unreadable(path, "it is no regular file")
-            with os.fdopen(os.dup(descriptor), "rb") as stream:
-                content = stream.read(LARGEST + 1)
-        finally:
-            os.close(descriptor)
         if len(content) > LARGEST:
             raise _unreadable(path, f"it is larger than {LARGEST >> 20} MB")
         try:
@@ -207,14 +199,7 @@ class MemoryFolder:
 
     def append(self, file: str, row: Struct) -> None:
         """Append one line of JSON, on the disk when this returns."""
-        descriptor = os.open(self.root / file, os.O_RDWR | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
-        try:
-            size = os.fstat(descriptor).st_size
-            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            write_whole(descriptor, (b"\n" if torn else b"") + msgspec.json.encode(row) + b"\n")
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
+        append_lines(self.root / file, msgspec.json.encode(row) + b"\n")
 
     def _finish(self) -> None:
         """Carry out the last operation if a crash came before its end."""
