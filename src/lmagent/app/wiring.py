@@ -236,7 +236,8 @@ def long_term_memory(registry: Registry) -> None:
 
     feature = MemoryFeature(
         opened,
-        [folder / "memory" for folder in (workspace / ".lmagent", settings.agent_data_dir)],
+        {"workspace": workspace / ".lmagent" / "memory", "user": settings.agent_data_dir / "memory"},
+        clock,
         registry.events,
         lambda: is_trusted(settings.agent_data_dir, workspace),
         lambda: bool(registry.profile.below),

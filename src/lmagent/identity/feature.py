@@ -64,6 +64,6 @@ class Identity:
 
 
 def _section(file: IdentityFile, room: int) -> str:
-    sent = file.text[:room]
-    cut = f"\n[… read {file.name} for the rest]" if len(sent) < len(file.text) else ""
+    sent = file.text[:room].replace("</", "< /")  # no file can end the note
+    cut = f"\n[… read {file.name} for the rest]" if room < len(file.text) else ""
     return f"{file.kind} ({file.name}):\n{sent}{cut}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,14 @@ class MemoryFolder:
 
     def entries_of(self, file: str) -> list[Entry]:
         return list(parse(self.read(file), file))
+
+    def pinned(self) -> list[Entry]:
+        """Return the entries of the pinned files that hold; a file that cannot be read is left out."""
+        found = list[Entry]()
+        for file in (USER, PINNED):
+            with suppress(StoreError):
+                found += live(self.entries_of(file))
+        return found
 
     def read(self, file: str) -> str:
         """Return the text of a file; empty if it does not exist. Raise StoreError if it is no plain, small file."""

@@ -91,14 +91,6 @@ class Memory:
             raise StoreError(f"{count} the id {id!r}", terminal="lmagent memory list")
         return found[0]
 
-    def pinned(self) -> list[Entry]:
-        """Return the entries of the pinned files; one that cannot be read is left out."""
-        found = list[Entry]()
-        for file in (USER, PINNED):
-            with suppress(StoreError):
-                found += live(self.folder.entries_of(file))
-        return found
-
     def entry_of(self, hit: Hit) -> Entry | None:
         """Return the entry that a hit is; None for a message of a session."""
         if not hit.id.startswith("m-"):

@@ -8,7 +8,7 @@ from datetime import datetime
 from lmagent.core.plurals import plural
 from lmagent.memory.entries import Entry
 from lmagent.memory.folder import Operation, Refused
-from lmagent.memory.memory import Found, Memories, Memory
+from lmagent.memory.memory import Found, Memory
 from lmagent.memory.reflector import Report
 
 ReadEvent = Callable[[str, int], str]  # (session, seq) -> what the event says; empty if it is gone
@@ -55,20 +55,6 @@ def entry_line(entry: Entry) -> str:
     pin = "* " if entry.is_pinned else "  "
     gone = f"  (replaced by {entry.replaced})" if entry.replaced else ""
     return f"{pin}{entry.id}  {day(entry.at):<10}  {entry.text}{gone}"
-
-
-def pinned_text(memories: Memories, room: int) -> str:
-    """Return the pinned entries within so many characters, the user's first; how many are left out is said."""
-    scopes = (memories.scopes["user"], memories.scopes["workspace"])
-    entries = [entry for memory in scopes for entry in memory.pinned()]
-    lines, left = list[str](), room
-    for entry in entries:
-        left -= len(entry.text) + 3
-        if left < 0:
-            break
-        lines.append(f"- {entry.text}")
-    more = len(entries) - len(lines)
-    return "\n".join((*lines, *([f"[… {more} more]"] if more else [])))
 
 
 def why_text(memory: Memory, entry: Entry, read: ReadEvent) -> str:
