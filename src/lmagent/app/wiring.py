@@ -47,6 +47,7 @@ from lmagent.planning.feature import Choices, Planning
 from lmagent.planning.notes import BATCH, STEPS
 from lmagent.planning.proposing import fence
 from lmagent.policy.gate import Rules, check_rule
+from lmagent.projects.feature import Projects
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
@@ -171,6 +172,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     tasks_and_plans(registry)
     checks_of_the_work(registry)
     long_term_memory(registry)
+    project_planner(registry)
     children.register(registry)
     load_plugins(registry)
     skills(registry)
@@ -249,6 +251,16 @@ def long_term_memory(registry: Registry) -> None:
     registry.freeze(NOTE, feature.note)
     registry.command_modules.append("lmagent.app.commands.memory")
     registry.closers.append(feature.aclose)
+
+
+def project_planner(registry: Registry) -> None:
+    """Register the project of the workspace: its tool, its note, and /project."""
+    data_dir, workspace = registry.settings.agent_data_dir, registry.workspace
+    feature = Projects(workspace, registry.clock, registry.session, lambda: is_trusted(data_dir, workspace))
+    registry.tool(feature.tool)
+    registry.session_notes.append(feature.note)
+    registry.openers.append(feature.opened)
+    registry.command_modules.append("lmagent.app.commands.project")
 
 
 def skills(registry: Registry) -> None:
