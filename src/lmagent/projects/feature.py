@@ -26,7 +26,7 @@ ENTRIES = 3  # of the notebook, in a note
 
 
 class Watched:
-    """What is known of a session: the files when it last looked, its note then, and the note that need not be sent."""
+    """A session's view of the files: their stamp, its note by them, and `own`, the note that need not be sent."""
 
     def __init__(self) -> None:
         self.stamp: tuple[object, ...] = ()

@@ -118,7 +118,7 @@ def move(project: Project, to: str) -> Project:
 
 
 def follow(project: Project, session: str, tasks: Iterable[Task]) -> Project:
-    """Return the project with a session's tasks as they are now; the tasks of other sessions stay."""
+    """Return the project with the present tasks of a session; those of other sessions stay."""
     taken = {key for row in project.tasks for key in row.taken_from}
     own = {task.id: task for task in tasks if f"{session}:{task.id}" not in taken}
     mapped = {row.key for row in project.tasks}
