@@ -258,7 +258,8 @@ def project_planner(registry: Registry) -> None:
     data_dir, workspace = registry.settings.agent_data_dir, registry.workspace
     feature = Projects(workspace, registry.clock, registry.session, lambda: is_trusted(data_dir, workspace))
     registry.tool(feature.tool)
-    registry.session_notes.append(feature.note)
+    registry.hides.append(lambda _: {feature.tool.name})
+    registry.session_notes += [feature.note, feature.tool_note]
     registry.openers.append(feature.opened)
     registry.command_modules.append("lmagent.app.commands.project")
 

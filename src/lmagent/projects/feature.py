@@ -15,6 +15,7 @@ from lmagent.core.events import Event, Notice, TasksChanged
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.engine.session import Session
+from lmagent.engine.toolbox import CATALOGUE_HEAD, catalogue_line
 from lmagent.projects.tools import project_tool
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Projects:
         seen = self._watch(session)
         text = self._text(session, seen)
         return session.state.notes.get("project", text) if text == seen.own else text
+
+    def tool_note(self, id: str) -> str:
+        """Describe the tool once there is a project; the catalogue does not, as most workspaces have none."""
+        lines = ("<project_tool>", CATALOGUE_HEAD, catalogue_line(self.tool), "</project_tool>")
+        return "\n".join(lines) if self.note(id) else ""
 
     def know(self, id: str) -> None:
         """Note that the session knows the present project: it changed or read it."""
