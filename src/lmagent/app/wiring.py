@@ -45,6 +45,7 @@ from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature
 from lmagent.planning.feature import Choices, Planning
 from lmagent.policy.gate import Rules, check_rule
+from lmagent.projects.feature import Projects
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
@@ -169,6 +170,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     tasks_and_plans(registry)
     checks_of_the_work(registry)
     long_term_memory(registry)
+    project_planner(registry)
     children.register(registry)
     load_plugins(registry)
     skills(registry)
@@ -247,6 +249,17 @@ def long_term_memory(registry: Registry) -> None:
     registry.freeze(NOTE, feature.note)
     registry.command_modules.append("lmagent.app.commands.memory")
     registry.closers.append(feature.aclose)
+
+
+def project_planner(registry: Registry) -> None:
+    """Register the project of the workspace: its tool, its note, and /project."""
+    data_dir, workspace = registry.settings.agent_data_dir, registry.workspace
+    feature = Projects(workspace, registry.clock, registry.session, lambda: is_trusted(data_dir, workspace))
+    registry.tool(feature.tool)
+    registry.hides.append(lambda _: {feature.tool.name})
+    registry.session_notes += [feature.note, feature.tool_note]
+    registry.openers.append(feature.opened)
+    registry.command_modules.append("lmagent.app.commands.project")
 
 
 def skills(registry: Registry) -> None:

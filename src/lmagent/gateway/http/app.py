@@ -19,6 +19,7 @@ from lmagent.gateway.api import (
     events,
     files,
     models,
+    project,
     sessions,
     settings,
     status,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     *(static, access, openapi, sessions, commands, events, views, files, uploads),
-    *(models, settings, cron, usage, status, compat, facade),
+    *(models, settings, cron, project, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.
 TABLE: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)

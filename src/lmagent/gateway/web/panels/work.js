@@ -1,6 +1,6 @@
 // @ts-check
 // The session's tasks, its plan with steps, and its sub-agents.
-import { sessionPath } from "../api.js";
+import { post, sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { figure } from "../parts.js";
@@ -9,7 +9,7 @@ import { current } from "../session.js";
 import { toast } from "../state.js";
 import { work as words } from "../words/files.js";
 import { agents as texts } from "../words/pages.js";
-import { Nothing, Pending, standing, Sure, useData, useFeed } from "./kit.js";
+import { Choice, Nothing, Pending, standing, Sure, useData, useFeed } from "./kit.js";
 
 /** @typedef {import("../wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
@@ -36,12 +36,15 @@ const MODES = /** @type {Record<string, string>} */ ({
 export function Panel({ session }) {
   const tree = useData(session ? sessionPath(session, "/tree") : "");
   const work = useData(session ? sessionPath(session, "/work") : "");
+  const project = useData("/api/project");
   useFeed((event) => {
+    if (event.type === "tasks.changed" || event.type === "turn.finished") project.reload();
     if (event.type.startsWith("subagent.")) tree.reload();
     if (event.session === session && (event.type === "tasks.changed" || event.type === "plan.decided")) work.reload();
   }, () => {
     tree.reload();
     work.reload();
+    project.reload();
   });
   const view = current.value?.id === session ? current.value.view.value : null;
   const working = view !== null && view.state !== "idle";
@@ -56,6 +59,7 @@ export function Panel({ session }) {
   return html`<div class="work">
     ${view && MODES[view.work] && html`<p class="notice"><${Icon} name="info" /><span>${MODES[view.work]}</span></p>`}
     ${proposed && html`<p class="notice warning"><${Icon} name="tasks" /><span>${words.proposed(proposed.title)}</span></p>`}
+    <${Project} given=${project} />
     ${KINDS.map(([kind, title]) => html`<${List} key=${kind} title=${title} tasks=${tasks.filter((task) => task.kind === kind)}
       plan=${kind === "step" ? work.data?.plan : null} />`)}
     <${Batch} state=${work.data?.state ?? null} />
@@ -64,6 +68,28 @@ export function Panel({ session }) {
     ${!work.error && html`<${Pending} given=${tree} what=${words.whatAgents} />`}
     ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title=${words.nothing}>${words.nothingHint}</>`}
   </div>`;
+}
+
+/** The workspace's project.json and notebook. @param {{given: import("./kit.js").Loaded<any>}} props */
+function Project({ given: { data, reload } }) {
+  if (!data?.state) return null;
+  const send = (/** @type {string} */ operation, /** @type {string} */ text) =>
+    post("/api/project", { operation, text }).catch((error) => toast(error.message, "error")).then(reload);
+  const note = (/** @type {any} */ event) => {
+    event.preventDefault();
+    send("note", event.target.text.value);
+    event.target.reset();
+  };
+  return html`<section class="section" aria-label=${words.project}>
+    <h3>${data.name}</h3>
+    <p class="small">${data.goal}</p>
+    <${Choice} label=${words.project} options=${[data.state, ...data.moves].map((value) => ({ value, label: value }))} value=${data.state}
+      choose=${(/** @type {string} */ state) => send("state", state)} />
+    <ul class="bare tasks">${data.tasks.map((/** @type {Task} */ task) => html`<${Item} key=${task.id} task=${task} tasks=${[]} />`)}</ul>
+    <ul class="bare small">${data.notebook.map((/** @type {string} */ entry) => html`<li class="wrap">${entry}</li>`)}</ul>
+    <form class="row" onSubmit=${note}><input class="field grow" name="text" aria-label=${words.note} required />
+      <button class="button">${words.note}</button></form>
+  </section>`;
 }
 
 /** @param {{title: string, tasks: Task[], plan: import("../wire.js").Plan | null}} props `plan` is where the tasks come from */

@@ -1,0 +1,199 @@
+"""Files: `project.json` and `lab_notebook.md` in the workspace's top folder. One process changes them at a time."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from lmagent.core.errors import SessionBusy, ToolError
+from lmagent.core.ports import Clock
+from lmagent.projects.record import NotAProject, Project, encode, move, parse
+from lmagent.store.files import OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.lock import hold
+from lmagent.tools.beneath import Beneath, LoadedFile
+from lmagent.tools.change import difference_of, load_if_there, sha256
+
+PROJECT, NOTEBOOK = "project.json", "lab_notebook.md"
+LARGEST = 1 << 20  # bytes of project.json
+TAIL = 1 << 16  # bytes of the notebook's end that are read
+LONGEST = 4000  # characters of a note
+PATIENCE = 2.0  # seconds to wait for another process that changes the files
+
+DAMAGED = "damaged"
+
+
+class Written(Struct, frozen=True):
+    """A change of project.json, and its facts for the log of a call."""
+
+    project: Project
+    facts: dict[str, Any]
+
+
+class ProjectFiles:
+    """The files of one workspace. All methods raise ToolError; a file that cannot be read is never replaced."""
+
+    def __init__(self, workspace: Path, clock: Clock) -> None:
+        self.workspace = workspace
+        self._clock = clock
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return a value that differs once a file has changed; empty without project.json."""
+        found = [_stamp(self.workspace / name) for name in (PROJECT, NOTEBOOK)]
+        return tuple(found) if found[0] else ()
+
+    def read(self) -> Project | None:
+        """Return the project; None without project.json."""
+        found = self._load()
+        return None if found is None else self._parsed(found)
+
+    def need(self) -> Project:
+        if (project := self.read()) is None:
+            raise ToolError(f"there is no project here: no {PROJECT}")
+        return project
+
+    def entries(self, count: int) -> list[str]:
+        """Return the last entries of the notebook, each on its first line."""
+        lines = [line[2:] for line in self._notebook().splitlines() if line.startswith("- ")]
+        return lines[-count:]
+
+    def _load(self) -> LoadedFile | None:
+        with Beneath(self.workspace) as files:
+            return load_if_there(files, PROJECT, LARGEST)
+
+    def _parsed(self, found: LoadedFile) -> Project:
+        try:
+            return parse(found.data)
+        except NotAProject as why:
+            raise ToolError(f"{PROJECT} is another program's file: {why}. It stays as it is.") from None
+        except (ValueError, RecursionError) as why:
+            ours = b'"state"' in found.data and b'"tasks"' in found.data
+            text = f"{PROJECT} is damaged: {why}. It stays as it is until it is repaired."
+            raise ToolError(text, data={"code": DAMAGED if ours else "other"}) from None
+
+    def _notebook(self) -> str:
+        """Return the end of the notebook; empty without one."""
+        try:
+            descriptor = os.open(self.workspace / NOTEBOOK, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise ToolError(f"{NOTEBOOK} cannot be read: {error.strerror}") from None
+        try:
+            _require_own(descriptor)
+            size = os.fstat(descriptor).st_size
+            return os.pread(descriptor, TAIL, max(0, size - TAIL)).decode("utf-8", "replace")
+        finally:
+            os.close(descriptor)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def create(self, goal: str, name: str = "") -> Written:
+        if not goal.strip():
+            raise ToolError("A project needs a goal.")
+
+        def build(project: Project | None) -> Project:
+            if project is not None:
+                raise ToolError(f"{PROJECT} exists already, of the project {project.name!r}. Nothing was changed.")
+            return Project(name.strip() or self.workspace.name, goal.strip())
+
+        return self.change(build)
+
+    def move(self, to: str) -> Written:
+        """Change the state; an empty one resumes a paused project."""
+
+        def build(project: Project | None) -> Project:
+            if project is None:
+                raise ToolError(f"there is no project here: no {PROJECT}")
+            wanted = to.strip().lower() or project.before or "planning"
+            try:
+                return move(project, wanted)
+            except ValueError as why:
+                raise ToolError(f"{why}. Nothing was changed.") from None
+
+        return self.change(build)
+
+    def change(self, build: Callable[[Project | None], Project]) -> Written:
+        """Replace project.json whole, or not at all."""
+        with self._locked():
+            old = self._load()
+            before = None if old is None else self._parsed(old)
+            after = build(before)
+            if after == before:
+                return Written(after, {})
+            new = encode(after, self._clock.now())
+            with Beneath(self.workspace) as files:
+                files.write_atomic(PROJECT, new, over=None if old is None else old.stamp)
+            difference = difference_of(PROJECT, b"" if old is None else old.data, new)
+            return Written(after, {"path": PROJECT, "sha256": sha256(new), "changed": True, "diff": difference})
+
+    def add_note(self, text: str, by: str) -> str:
+        """Append an entry to the notebook, on the disk when this returns; return its first line."""
+        text = text.strip()
+        if not text or len(text) > LONGEST:
+            raise ToolError(f"A note has 1 to {LONGEST:,} characters, not {len(text):,}. Nothing was written.")
+        now = datetime.fromtimestamp(self._clock.now()).astimezone()
+        entry = f"- {now:%H:%M} {by}: " + "\n  ".join(text.splitlines())
+        with self._locked():
+            self._append(f"{now:%Y-%m-%d}", entry)
+        return entry.splitlines()[0][2:]
+
+    def _append(self, date: str, entry: str) -> None:
+        before = self._notebook()
+        dates = [line[3:] for line in before.splitlines() if line.startswith("## ")]
+        head = "" if before else "# Lab notebook\n"
+        head += "" if dates[-1:] == [date] else f"\n## {date}\n\n"
+        torn = "\n" if before and not before.endswith("\n") else ""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | OPEN_FLAGS
+        descriptor = os.open(self.workspace / NOTEBOOK, flags, 0o666)
+        try:
+            _require_own(descriptor)
+            write_whole(descriptor, f"{torn}{head}{entry}\n".encode("utf-8", "surrogatepass"))
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        if not before:
+            sync_folder(self.workspace)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        folder, until = self.workspace / ".lmagent", time.monotonic() + PATIENCE
+        try:
+            make_private(folder)
+            while True:
+                try:
+                    lock = hold(folder / "project.lock", "project")
+                    break
+                except SessionBusy:
+                    if time.monotonic() > until:
+                        raise ToolError("Another process changes the project. Try again.") from None
+                    time.sleep(0.01)
+            try:
+                yield
+            finally:
+                lock.release()
+        except OSError as error:
+            raise ToolError(f"the project cannot be written: {error.strerror}") from error
+
+
+def _require_own(descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # its other name may be outside
+        raise ToolError(f"{NOTEBOOK} is a special file or has a second name; it is neither read nor written.")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,74 @@
+"""/project: the user's way to the project, on each surface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmagent.app.slash import SlashContext, dispatch
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.core.commands import Submit
+from lmagent.core.errors import ConfigError
+from lmagent.core.messages import user
+from lmagent.core.view import View
+from lmagent.engine.lane import run_until_idle
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_the_user_creates_pauses_resumes_and_notes(empty_workspace: Path):
+    host = await open_host(HostOptions(empty_workspace, {"llm_url": "http://127.0.0.1:9"}), say=lambda _: None)
+
+    async def typed(line: str) -> str:
+        return (await dispatch(line, SlashContext(host, None, View()))).text
+
+    try:
+        assert "there is no project here" in await typed("/project")
+        with pytest.raises(ConfigError, match="there is no project here"):
+            await typed("/project pause")
+        assert "planning: Compare the rates" in await typed("/project create Compare the rates")
+        assert "is executing" in await typed("/project state executing")
+        assert "is paused" in await typed("/project pause")
+        assert "is executing" in await typed("/project resume")
+        assert "user: Bank B has no fees" in await typed("/project note Bank B has no fees")
+        shown = await typed("/project show")
+        assert "executing (can become reviewing, paused)" in shown
+        assert "notebook:" in shown
+        for line, why in {
+            "state flying": "possible from executing",
+            "dance": "does not know",
+            "create x": "exists",
+        }.items():
+            with pytest.raises(ConfigError, match=why):
+                await typed(f"/project {line}")
+    finally:
+        await host.aclose()
+
+
+async def test_undo_takes_back_what_the_agent_did_to_the_project_and_its_tasks(empty_workspace: Path):
+    create = call("use_tool", name="project", arguments={"operation": "create", "text": "Compare"})
+    add = call("use_tool", name="todo_add", arguments={"description": "collect"})
+    write = call("write", path="fees.md", content="none\n")
+    with ScriptedServer([create, say("Created."), add, write, *[say("Added.")] * 4]) as server:
+        flags = {"llm_url": server.url, "permission_mode": "auto"}
+        host = await open_host(HostOptions(empty_workspace, flags), say=lambda _: None)
+        session = await host.new_session()
+        file = empty_workspace / "project.json"
+        try:
+            for text in ("Begin a project.", "Plan it."):
+                await session.send(Submit(message=user(text)))
+                await run_until_idle(session)
+            assert '"collect"' in file.read_text()
+            await dispatch("/undo", SlashContext(host, session, View()))
+            assert '"collect"' not in file.read_text()
+            assert '"Compare"' in file.read_text()
+        finally:
+            await host.aclose()
