@@ -18,9 +18,11 @@ from lmagent.gateway.api import (
     cron,
     events,
     files,
+    memory,
     models,
     sessions,
     settings,
+    skills,
     status,
     uploads,
     usage,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     *(static, access, openapi, sessions, commands, events, views, files, uploads),
-    *(models, settings, cron, usage, status, compat, facade),
+    *(models, memory, skills, settings, cron, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.
 TABLE: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)
