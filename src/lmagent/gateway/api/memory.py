@@ -160,7 +160,7 @@ class Reflected(Struct, frozen=True):
     failed: tuple[str, ...]
 
 
-@ROUTES.get("/api/memory", "What is remembered")
+@ROUTES.get("/api/memory", "The memories of the workspace and of the user")
 async def list_memories(call: Call, query: MemoryFilter) -> MemoryList:
     return await _with(call, lambda memories: _listed(memories, query.scope))
 

@@ -54,7 +54,7 @@ class SkillList(Struct, frozen=True):
 class SkillDetails(SkillRow, frozen=True, kw_only=True):
     """A skill with its content, and for a Python skill its trial and its last runs, newest first.
 
-    `digest` is of all its files, so that exactly what was read can be enabled.
+    `digest` covers all its files; `enable` takes it, and so allows exactly the content that the user has read.
     """
 
     content: str
