@@ -149,6 +149,7 @@ _TEXT = re.compile(r"((?:\\.|\$(?!\{)|[^\\`$])*)(`|\$\{)", re.DOTALL)
 _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+-*%<>~^") | {"", "return", "typeof", "case", "in", "of", "await"}
 
 _OPEN = ("", *"{([,;")  # after these a line break means nothing
+_END = re.compile(r"</[a-z0-9]+>")
 _INDENT = re.compile(r"\n[ \t]+")
 
 
@@ -164,8 +165,7 @@ def compact(source: str) -> str:
         found = _TEXT.match(source, place)
         if found is None:
             raise ValueError(f"a template does not end: {source[place : place + 80]!r}")
-        sent.append(_INDENT.sub("\n", found[1]).replace(">\n<", "><") if tag == "html" else found[1])
-        sent.append(found[2])
+        sent.append((_markup(found[1]) if tag == "html" else found[1]) + found[2])
         before = found[2][-1]
         if before == "{":
             holes.append((braces, tag))
@@ -192,6 +192,11 @@ def compact(source: str) -> str:
             braces += (token == "{") - (token == "}")
             before = token if found.re is _TOKEN else "/x"
     return "".join(sent).lstrip("\n")
+
+
+def _markup(text: str) -> str:
+    """Return the text of an `html` template as htm reads it, without indentation and names in end tags."""
+    return _END.sub("</>", _INDENT.sub("\n", text)).replace(">\n<", "><")
 
 
 def _needs_space(before: str, after: str) -> bool:
