@@ -280,6 +280,13 @@ class Running(Client):
         """All recorded events of a type."""
         return [event for event in self.logs() if event["type"] == type]
 
+    def lmagent(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of the terminal in the same workspace."""
+        command = [sys.executable, "-m", "lmagent", *words]
+        return subprocess.run(
+            command, cwd=self.workspace, env=self.env, capture_output=True, text=True, timeout=120, check=False
+        )
+
     def logs(self) -> list[dict]:
         """All recorded events; not the one that is being written, or was when the process died."""
         files = sorted(self.workspace.glob(".lmagent/sessions/*/events.jsonl"))

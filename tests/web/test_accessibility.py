@@ -62,6 +62,10 @@ def furnish(running) -> dict[str, str]:
         {"id": "odd", "schedule": "whenever", "prompt": "Never."},
     ]
     (running.workspace / "cron.json").write_text(json.dumps(jobs))
+    running.ask("POST", "/api/memory", {"text": "We deploy on Fridays.", "pinned": True})
+    skill = running.workspace / ".lmagent" / "skills" / "notes" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: notes\ndescription: Write notes.\n---\nWrite them.\n")
     session = begun(running, "Look around and greet")
     tasks = [
         {"id": "1", "kind": "step", "title": "Look", "status": "completed", "verification": "it was read"},
@@ -72,9 +76,8 @@ def furnish(running) -> dict[str, str]:
     command(running, session, type="set_mode", mode="manual")
     told(running, session, "Now print it", done=False)
     beside = {name: f"#/s/{session}/{name}" for name in ("files", "changes", "work", "options", "files/src/app.py")}
-    pages = {
-        name: f"#/p/{name}" for name in ("activity", "schedule", "usage", "models", "tools", "settings", "nowhere")
-    }
+    names = ("activity", "schedule", "memory", "skills", "usage", "models", "tools", "settings", "nowhere")
+    pages = {name: f"#/p/{name}" for name in names}
     return {"first": "#/", "chat": f"#/s/{session}", "gone": "#/s/20200101_000000_abcdef", **beside, **pages}
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 from msgspec import Struct
 
+from lmagent.app.host import Host
 from lmagent.app.registry import Registry
 from lmagent.app.wiring import HostOptions, features, load_settings, registry_of, skill_confinement, skill_places
 from lmagent.config.workspace import open_workspace
@@ -17,7 +18,8 @@ from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.skills.calls import proposed
 from lmagent.skills.python import functions_in
 from lmagent.skills.run import Result, test
-from lmagent.skills.shelf import LARGEST, Shelf
+from lmagent.skills.shelf import LARGEST, Shelf, Skill
+from lmagent.skills.tools import python_skill_tools
 
 T = TypeVar("T")
 
@@ -35,7 +37,7 @@ class SkillTools(Struct, frozen=True):
 
     def enable(self, name: str) -> Result:
         """Enable a skill that passes its trial; return the trial's result."""
-        return anyio.run(self._closing, partial(enable, self.shelf, name, self.registry))
+        return anyio.run(self._closing, partial(enable, self.shelf, self.shelf.find(name), self.registry))
 
     def take(self, path: Path) -> Iterator[tuple[str, str, bool]]:
         """Propose the functions of a file or folder; yield each name, what happened, and whether it was taken."""
@@ -81,9 +83,20 @@ def name_is_taken(registry: Registry, name: str) -> bool:
     return any(name in (tool.name, *tool.aliases) for tool in registry.tools.values())
 
 
-async def enable(shelf: Shelf, name: str, registry: Registry) -> Result:
-    skill = shelf.find(name)
+async def enable(shelf: Shelf, skill: Skill, registry: Registry) -> Result:
+    """Enable a skill with the content that it was found with, if it passes its trial; return the trial's result."""
     result = await test(shelf, skill, skill_confinement(registry))
     if result.ok:
         shelf.enable(skill)
     return result
+
+
+def offer(host: Host, shelf: Shelf, skill: Skill) -> bool:
+    """Offer the tool of an enabled Python skill at once; the catalogue grows at the tail of each session. Return
+    whether open sessions get the skill: text skills are listed in new ones."""
+    if skill.manifest is None:
+        return False
+    if host.toolbox.get(skill.name) is None:
+        for tool in python_skill_tools(lambda: shelf, skill_confinement(host.registry), [skill]):
+            host.toolbox.add(tool)
+    return True

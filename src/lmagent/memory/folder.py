@@ -187,18 +187,21 @@ class MemoryFolder:
         self.append(JOURNAL, Done(operation.id))
         return operation
 
-    def undo(self) -> Operation | None:
-        """Reverse the last operation that was not reversed, with the folder locked; None if all are."""
+    def undoable(self) -> Operation | None:
+        """Return the last operation that was not reversed; None if all are."""
         operations = self.operations()
         gone = {operation.undoes for operation in operations}
-        for operation in reversed(operations):
-            if not operation.undoes and operation.id not in gone:
-                back = tuple(change.reverse for change in reversed(operation.changes))
-                forgot = operation.recalled
-                if operation.what == "reflect":  # it would only propose the same again
-                    forgot += tuple(change.after.id for change in operation.changes if change.after is not None)
-                return self.apply("undo", back, forgot=forgot, recalled=operation.forgot, undoes=operation.id)
-        return None
+        return next((one for one in reversed(operations) if not one.undoes and one.id not in gone), None)
+
+    def undo(self) -> Operation | None:
+        """Reverse the last operation that was not reversed, with the folder locked; None if all are."""
+        if (operation := self.undoable()) is None:
+            return None
+        back = tuple(change.reverse for change in reversed(operation.changes))
+        forgot = operation.recalled
+        if operation.what == "reflect":  # it would only propose the same again
+            forgot += tuple(change.after.id for change in operation.changes if change.after is not None)
+        return self.apply("undo", back, forgot=forgot, recalled=operation.forgot, undoes=operation.id)
 
     def rewrite(self, file: str, text: str) -> None:
         """Replace a file's content, with the folder locked."""

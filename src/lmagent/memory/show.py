@@ -61,15 +61,22 @@ def why_text(memory: Memory, entry: Entry, read: ReadEvent) -> str:
     """Return where a memory is from: its author, its changes, and the messages that it was concluded from."""
     rows = [entry.text, "", f"{memory.scope}, {memory.folder.root / entry.file}: {entry.kind}, {origin(entry)}"]
     rows += [f"replaced by {entry.replaced}"] if entry.replaced else []
-    rows += [f"{day(operation.at)}  {operation.what}" for operation in _history(memory, entry.id)]
-    for place in entry.evidence:
-        session, _, seq = place.partition("#")
-        text = read(session, int(seq)) if seq.isdigit() else ""
-        rows += ["", f"{place}:", text or "the session or the message does not exist any more"]
+    rows += [f"{day(operation.at)}  {operation.what}" for operation in history(memory, entry.id)]
+    for session, seq, text in evidence_of(entry, read):
+        rows += ["", f"{session}#{seq}:", text or "the session or the message does not exist any more"]
     return "\n".join(rows)
 
 
-def _history(memory: Memory, id: str) -> Iterable[Operation]:
+def evidence_of(entry: Entry, read: ReadEvent) -> Iterable[tuple[str, int, str]]:
+    """Yield the session, the `seq` and the text of each message that a memory was concluded from."""
+    for place in entry.evidence:
+        session, _, seq = place.partition("#")
+        number = int(seq) if seq.isdecimal() else 0
+        yield session, number, read(session, number) if number else ""
+
+
+def history(memory: Memory, id: str) -> Iterable[Operation]:
+    """Yield the changes that concern an entry, oldest first."""
     for operation in memory.folder.operations():
         touched = (side for change in operation.changes for side in (change.before, change.after) if side is not None)
         if any(side.id == id for side in touched):

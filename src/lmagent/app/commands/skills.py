@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.skilling import enable
+from lmagent.app.skilling import enable, offer
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.app.wiring import skill_confinement, skill_places
 from lmagent.core.errors import ConfigError
 from lmagent.skills import run
-from lmagent.skills.shelf import Shelf, Skill
+from lmagent.skills.shelf import Shelf
 from lmagent.skills.show import skill_line, skill_text
-from lmagent.skills.tools import python_skill_tools
 
 USAGE = "[show|test|enable|disable|rollback NAME]"
 VERBS = ("show", "test", "enable", "disable", "rollback")
@@ -42,18 +41,8 @@ async def _skills(context: SlashContext, line: str) -> SlashResult:
     if verb == "test":
         result = await run.test(shelf, skill, skill_confinement(host.registry))
         return SlashResult(f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}")
-    result = await enable(shelf, name, host.registry)
+    result = await enable(shelf, skill, host.registry)
     if not result.ok:
         return SlashResult(f"{name} is not enabled, its trial failed: {result.text}")
-    return SlashResult(f"{name} is enabled{_offered(context, shelf, shelf.find(name))}")
-
-
-def _offered(context: SlashContext, shelf: Shelf, skill: Skill) -> str:
-    """Offer an enabled Python skill at once; the catalogue grows at the tail of each session."""
-    toolbox = context.host.toolbox
-    if skill.manifest is None:
-        return "; new sessions list it"
-    if toolbox.get(skill.name) is None:
-        for tool in python_skill_tools(lambda: shelf, skill_confinement(context.host.registry), [skill]):
-            toolbox.add(tool)
-    return ""
+    at_once = offer(host, shelf, shelf.find(name))
+    return SlashResult(f"{name} is enabled{'' if at_once else '; new sessions list it'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from anyio import to_thread
@@ -16,6 +17,7 @@ from lmagent.config.loader import ConfigWarning
 from lmagent.core.errors import ProviderError
 from lmagent.core.model import split_name
 from lmagent.gateway.http.route import Call, Routes
+from lmagent.identity.files import find_identity, nested_instructions
 from lmagent.providers.concealed import shown
 
 ROUTES = Routes()
@@ -47,6 +49,35 @@ async def list_settings(call: Call) -> SettingList:
 async def change(call: Call, body: SettingChange) -> Changed:
     """Change a setting; it is on disk before the answer, which says when it takes effect."""
     return await to_thread.run_sync(change_setting, call.gateway.host, body.name, body.value)
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+class IdentityRow(Struct, frozen=True):
+    """A file that each session begins with; `advice` warns if it is large or not sent."""
+
+    kind: str
+    name: str
+    size: int
+    advice: str
+
+
+class IdentityList(Struct, frozen=True):
+    """The files about the agent, the user and the project; `nested` are those of folders, which are only named."""
+
+    files: tuple[IdentityRow, ...]
+    nested: tuple[str, ...]
+
+
+@ROUTES.get("/api/identity", "Files about the agent, the user and the project")
+async def show_identity(call: Call) -> IdentityList:
+    return await to_thread.run_sync(_identity, call.gateway.host.workspace)
+
+
+def _identity(workspace: Path) -> IdentityList:
+    rows = (IdentityRow(file.kind, file.name, file.size, file.advice) for file in find_identity(workspace))
+    return IdentityList(tuple(rows), tuple(nested_instructions(workspace)))
 
 
 # --- setup ------------------------------------------------------------------------------------------------------------

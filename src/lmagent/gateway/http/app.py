@@ -18,10 +18,12 @@ from lmagent.gateway.api import (
     cron,
     events,
     files,
+    memory,
     models,
     project,
     sessions,
     settings,
+    skills,
     status,
     uploads,
     usage,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     *(static, access, openapi, sessions, commands, events, views, files, uploads),
-    *(models, settings, cron, project, usage, status, compat, facade),
+    *(models, memory, skills, project, settings, cron, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.
 TABLE: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)

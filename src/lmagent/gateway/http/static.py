@@ -148,11 +148,13 @@ _TEXT = re.compile(r"((?:\\.|\$(?!\{)|[^\\`$])*)(`|\$\{)", re.DOTALL)
 # Tokens after which a slash begins a regular expression and is not a division.
 _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+-*%<>~^") | {"", "return", "typeof", "case", "in", "of", "await"}
 
+_OPEN = ("", *"{([,;")  # after these a line break means nothing
+_END = re.compile(r"</[a-z0-9]+>")
 _INDENT = re.compile(r"\n[ \t]+")
 
 
 def compact(source: str) -> str:
-    """Return the module without comments, indentation and needless spaces."""
+    """Return the module without comments, indentation and needless spaces and line breaks."""
     sent: list[str] = []
     holes: list[tuple[int, str]] = []  # open template values: open braces within, and the template's tag
     braces, before, place = 0, "", 0
@@ -163,7 +165,7 @@ def compact(source: str) -> str:
         found = _TEXT.match(source, place)
         if found is None:
             raise ValueError(f"a template does not end: {source[place : place + 80]!r}")
-        sent.append((_INDENT.sub("\n", found[1]) if tag == "html" else found[1]) + found[2])
+        sent.append((_markup(found[1]) if tag == "html" else found[1]) + found[2])
         before = found[2][-1]
         if before == "{":
             holes.append((braces, tag))
@@ -177,7 +179,8 @@ def compact(source: str) -> str:
             break  # not reached: a token is at least one character
         token, place = found[0], found.end()
         if found.lastgroup == "space":
-            sent.append("\n" if "\n" in token else " " * _needs_space(before[-1:], source[place : place + 1]))
+            ends = "\n" in token and before[-1:] not in _OPEN
+            sent.append("\n" if ends else " " * _needs_space(before[-1:], source[place : place + 1]))
             continue
         sent.append(token)
         if token == "`":
@@ -189,6 +192,11 @@ def compact(source: str) -> str:
             braces += (token == "{") - (token == "}")
             before = token if found.re is _TOKEN else "/x"
     return "".join(sent).lstrip("\n")
+
+
+def _markup(text: str) -> str:
+    """Return the text of an `html` template as htm reads it, without indentation and names in end tags."""
+    return _END.sub("</>", _INDENT.sub("\n", text)).replace(">\n<", "><")
 
 
 def _needs_space(before: str, after: str) -> bool:

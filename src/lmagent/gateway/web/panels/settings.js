@@ -9,7 +9,7 @@ import { permission } from "../notify.js";
 import { me, setTheme, theme, toast } from "../state.js";
 import { keys as labels, settings as words } from "../words/settings.js";
 import { lettersOn, setLetters } from "./keys.js";
-import { Choice, Pending, Search, Sure, useData } from "./kit.js";
+import { Choice, Pending, Search, size, Sure, useData } from "./kit.js";
 
 const THEMES = Object.entries(words.themes).map(([value, label]) => ({ value, label }));
 
@@ -28,6 +28,7 @@ export function Panel() {
         <dt>${words.version}</dt><dd>lmagent ${here?.version}</dd>
         <dt>${words.loggedIn}</dt><dd>${here?.caller === "page" ? words.withPin : words.withToken}</dd></dl>
       ${here?.caller === "page" && html`<div><button class="button" onClick=${logOut}><${Icon} name="out" />${words.logOut}</button></div>`}</section>
+    <${Identity} />
     <${AllSettings} />
   </div>`;
 }
@@ -41,6 +42,17 @@ function Notifications() {
   return html`<p class="quiet" role="status">${words.notificationsSaid[state]}</p>
     ${state === "default" && html`<div><button class="button" onClick=${ask}><${Icon} name="bell" />${words.allowNotifications}</button></div>`}
     ${state === "granted" && html`<p><span class="chip done"><${Icon} name="check" />${words.on}</span></p>`}`;
+}
+
+/** The files that each session begins with. */
+function Identity() {
+  const { data } = useData("/api/identity");
+  const files = /** @type {{kind: string, name: string, size: number, advice: string}[]} */ (data?.files ?? []);
+  return html`<section class="section" aria-label=${words.identity}><h2>${words.identity}</h2>
+    <p class="quiet">${data && !files.length ? words.noIdentity : words.identityAbout}</p>
+    <dl class="facts">${files.map((file) => html`<dt key=${file.name}>${file.kind}</dt><dd><code>${file.name}</code> · ${size(file.size)}
+      ${file.advice && html`<p class="needed">${file.advice}</p>`}</dd>`)}
+      ${data?.nested.length > 0 && html`<dt>${words.nested}</dt><dd>${data.nested.join(", ")}</dd>`}</dl></section>`;
 }
 
 /** @typedef {{name: string, value: string, origin: string, layer: string, default: string, help: string, allowed: string, kind: string,

@@ -1,0 +1,346 @@
+"""Memory: the entries of both scopes, searched, explained and changed; and reflection on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Annotated, TypeVar
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+
+from lmagent.app.host import Host
+from lmagent.core.errors import StoreError
+from lmagent.gateway.http.errors import Refusal, refusing
+from lmagent.gateway.http.route import Call, Routes
+from lmagent.memory.entries import By, Entry, Kind
+from lmagent.memory.folder import Operation
+from lmagent.memory.memory import Memories, Memory, MemoryRefused, Scope
+from lmagent.memory.opening import open_memories
+from lmagent.memory.show import evidence_of, history
+
+ROUTES = Routes()
+
+REFUSED = 20  # refused texts of each scope that are listed, the newest
+Answer = TypeVar("Answer")
+
+Text = Annotated[str, Meta(max_length=10_000)]
+
+
+class MemoryRow(Struct, frozen=True):
+    """One memory.
+
+    Attributes:
+        at: Unix time; 0 if unknown.
+        pinned: whether the prompt of each new session has it.
+        proposed: whether reflection stored it, and the user has not pinned it.
+        replaced: the id of the memory that contradicts it; empty while it holds.
+        file: the file that has it, relative to its scope's folder.
+    """
+
+    id: str
+    text: str
+    kind: Kind
+    by: By
+    at: float
+    pinned: bool
+    proposed: bool
+    replaced: str
+    scope: Scope
+    file: str
+
+
+class RefusedRow(Struct, frozen=True):
+    """A text that was not stored; empty if it may hold a secret."""
+
+    at: float
+    text: str
+    reason: str
+    scope: Scope
+
+
+class MemoryChange(Struct, frozen=True):
+    """A change of the memory: the texts that it removed and added."""
+
+    what: str
+    scope: Scope
+    at: float
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+class MemoryList(Struct, frozen=True):
+    """The memories, pinned ones first, then the newest; `last` is the change that undo takes back."""
+
+    memories: tuple[MemoryRow, ...]
+    refused: tuple[RefusedRow, ...]
+    problems: tuple[str, ...]
+    last: MemoryChange | None
+
+
+class MemoryFilter(Struct, frozen=True):
+    """One scope; empty for both."""
+
+    scope: Scope | None = None
+
+
+class MemoryQuery(Struct, frozen=True):
+    """A question or words, and how many hits."""
+
+    q: Text
+    limit: Annotated[int, Meta(ge=1, le=50)] = 10
+
+
+class MemoryHit(Struct, frozen=True):
+    """A hit; `memory` is None for a message of a session."""
+
+    id: str
+    text: str
+    at: float
+    session: str
+    speaker: str
+    scope: Scope
+    memory: MemoryRow | None
+
+
+class MemoryHits(Struct, frozen=True):
+    """The hits, best first."""
+
+    hits: tuple[MemoryHit, ...]
+
+
+class EvidenceRow(Struct, frozen=True):
+    """An event from which a memory was concluded; `text` is empty if it does not exist any more."""
+
+    session: str
+    seq: int
+    text: str
+
+
+class Why(Struct, frozen=True):
+    """Where a memory is from."""
+
+    memory: MemoryRow
+    path: str
+    changes: tuple[MemoryChange, ...]
+    evidence: tuple[EvidenceRow, ...]
+
+
+class NewMemory(Struct, frozen=True, forbid_unknown_fields=True):
+    """A memory of the user."""
+
+    text: Text
+    kind: Kind = "fact"
+    scope: Scope = "workspace"
+    pinned: bool = False
+
+
+class MemoryEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """A new text, or whether the memory is pinned; None leaves it unchanged."""
+
+    text: Text | None = None
+    pinned: bool | None = None
+
+
+class NotStoredRow(Struct, frozen=True):
+    """A finding that was refused, or stored only as a note."""
+
+    text: str
+    reason: str
+
+
+class Reflected(Struct, frozen=True):
+    """What a reflection read and stored; `left` are sessions that the next one reads."""
+
+    sessions: int
+    left: int
+    stored: tuple[MemoryRow, ...]
+    pinned: tuple[MemoryRow, ...]
+    not_stored: tuple[NotStoredRow, ...]
+    failed: tuple[str, ...]
+
+
+@ROUTES.get("/api/memory", "The memories of the workspace and of the user")
+async def list_memories(call: Call, query: MemoryFilter) -> MemoryList:
+    return await _with(call, lambda memories: _listed(memories, query.scope))
+
+
+@ROUTES.post("/api/memory", "Store a memory", status=201)
+async def store_memory(call: Call, body: NewMemory) -> MemoryRow:
+    """Store a text of the user. One that is known stays as it is, but is pinned if that was asked for."""
+
+    def store(memories: Memories) -> MemoryRow:
+        with _changing():
+            memory = memories.scopes[body.scope]
+            return _row(memory.store(body.text, by="user", kind=body.kind, pinned=body.pinned), body.scope)
+
+    return await _with(call, store)
+
+
+@ROUTES.get("/api/memory/search", "Find memories and earlier messages")
+async def search_memories(call: Call, query: MemoryQuery) -> MemoryHits:
+    return await _with(call, lambda memories: _found(memories, query))
+
+
+@ROUTES.post("/api/memory/undo", "Take back the last change of the memory")
+async def undo_memory(call: Call) -> MemoryChange:
+    """Take back the newest change of both scopes, and return the change that did it."""
+
+    def undo(memories: Memories) -> MemoryChange:
+        last = _last(memories)
+        if last is None:
+            raise Refusal(409, "nothing_to_undo", "no change of the memory is left to take back")
+        with _changing():
+            done = memories.scopes[last.scope].undo()
+        return _change(done, last.scope) if done is not None else last
+
+    return await _with(call, undo)
+
+
+@ROUTES.post("/api/memory/reflect", "Reflect on the news of the sessions now")
+async def reflect_now(call: Call) -> Reflected:
+    """Let the model read the news of finished sessions. The answer comes when it has read them, at most ten."""
+    from lmagent.app.reflecting import reflect
+
+    with _changing():
+        report = await reflect(call.gateway.host)
+    return Reflected(
+        report.sessions,
+        report.left,
+        tuple(_row(entry, "workspace") for entry in report.stored),
+        tuple(_row(entry, "workspace") for entry in report.pinned),
+        tuple(NotStoredRow(item.text, item.reason) for item in report.not_stored),
+        tuple(report.failed),
+    )
+
+
+@ROUTES.post("/api/memory/{id}", "Change or pin a memory")
+async def change_memory(call: Call, body: MemoryEdit) -> MemoryRow:
+    """Change a memory's text, or pin it. A changed text gives the memory another id."""
+
+    def change(memories: Memories) -> MemoryRow:
+        memory, entry = _known(memories, call.path["id"])
+        with _changing():
+            if body.text is not None:
+                entry = memory.edit(entry.id, body.text)
+            if body.pinned is not None:
+                entry = memory.pin(entry.id, pinned=body.pinned)
+        return _row(entry, memory.scope)
+
+    return await _with(call, change)
+
+
+@ROUTES.delete("/api/memory/{id}", "Forget a memory")
+async def forget_memory(call: Call) -> MemoryRow:
+    """Remove a memory. Reflection and the model cannot store it again; undo brings it back."""
+
+    def forget(memories: Memories) -> MemoryRow:
+        memory, entry = _known(memories, call.path["id"])
+        with _changing():
+            return _row(memory.forget(entry.id), memory.scope)
+
+    return await _with(call, forget)
+
+
+@ROUTES.get("/api/memory/{id}/why", "Where a memory is from")
+async def explain_memory(call: Call) -> Why:
+    """Return a memory's author, its changes, and the messages that it was concluded from."""
+
+    def explain(memories: Memories) -> Why:
+        memory, entry = _known(memories, call.path["id"])
+        changes = tuple(_change(operation, memory.scope) for operation in history(memory, entry.id))
+        evidence = tuple(EvidenceRow(*row) for row in evidence_of(entry, memories.said))
+        return Why(_row(entry, memory.scope), str(memory.folder.root / entry.file), changes, evidence)
+
+    return await _with(call, explain)
+
+
+# --- in a thread ------------------------------------------------------------------------------------------------------
+
+
+async def _with(call: Call, do: Callable[[Memories], Answer]) -> Answer:
+    return await to_thread.run_sync(_opened, call.gateway.host, do)
+
+
+def _opened(host: Host, do: Callable[[Memories], Answer]) -> Answer:
+    memories = open_memories(host.workspace, host.settings, host.clock)
+    try:
+        return do(memories)
+    finally:
+        memories.close()
+
+
+@contextmanager
+def _changing() -> Generator[None]:
+    with refusing(MemoryRefused, 422, "refused"), refusing(StoreError, 409, "not_written"):
+        yield
+
+
+def _known(memories: Memories, id: str) -> tuple[Memory, Entry]:
+    try:
+        return memories.find(id)
+    except StoreError as error:
+        raise Refusal(404, "not_found", error.message, fix="GET /api/memory lists them") from None
+
+
+def _listed(memories: Memories, only: Scope | None) -> MemoryList:
+    scopes = [memory for memory in memories.scopes.values() if only in (None, memory.scope)]
+    rows = [_row(entry, memory.scope) for memory in scopes for entry in memory.entries()]
+    rows.sort(key=lambda row: (not row.pinned, -row.at))
+    refused = [
+        RefusedRow(item.at, item.text, item.reason, memory.scope)
+        for memory in scopes
+        for item in memory.folder.refused()[-REFUSED:]
+    ]
+    refused.sort(key=lambda row: -row.at)
+    problems = tuple(problem for memory in scopes for problem in memory.folder.problems)
+    return MemoryList(tuple(rows), tuple(refused), problems, _last(memories))
+
+
+def _found(memories: Memories, query: MemoryQuery) -> MemoryHits:
+    return MemoryHits(
+        tuple(
+            MemoryHit(
+                found.hit.id,
+                found.hit.text,
+                found.hit.ts,
+                "" if found.entry is not None else found.hit.session,
+                found.hit.speaker,
+                found.scope,
+                _row(found.entry, found.scope) if found.entry is not None else None,
+            )
+            for found in memories.search(query.q, query.limit)
+        )
+    )
+
+
+def _last(memories: Memories) -> MemoryChange | None:
+    """Return the newest change of both scopes that undo takes back."""
+    left = [
+        _change(operation, memory.scope)
+        for memory in memories.scopes.values()
+        if (operation := memory.folder.undoable()) is not None
+    ]
+    return max(left, key=lambda change: change.at, default=None)
+
+
+def _row(entry: Entry, scope: Scope) -> MemoryRow:
+    proposed = entry.by == "reflection" and not entry.is_pinned and not entry.replaced
+    return MemoryRow(
+        entry.id,
+        entry.text,
+        entry.kind,
+        entry.by,
+        entry.at,
+        entry.is_pinned,
+        proposed,
+        entry.replaced,
+        scope,
+        entry.file,
+    )
+
+
+def _change(operation: Operation, scope: Scope) -> MemoryChange:
+    removed = tuple(change.before.text for change in operation.changes if change.before is not None)
+    added = tuple(change.after.text for change in operation.changes if change.after is not None)
+    return MemoryChange(operation.what, scope, operation.at, removed, added)
