@@ -82,8 +82,10 @@ class EndpointEmbedder:
         if self._pool is None:
             proxy = proxy_for(self._url, os.environ)
             # No idle connections: the pool has no end at which they would be closed.
-            none_kept = {"max_keepalive_connections": 0}
-            self._pool = httpcore.HTTPProxy(proxy, **none_kept) if proxy else httpcore.ConnectionPool(**none_kept)
+            if proxy:
+                self._pool = httpcore.HTTPProxy(proxy, max_keepalive_connections=0)
+            else:
+                self._pool = httpcore.ConnectionPool(max_keepalive_connections=0)
         named = {"Host": authority(self._url), "Content-Length": str(len(body)), **json_headers(self._key)}
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
         patience = {"connect": min(seconds, 5.0), "read": seconds, "write": seconds, "pool": seconds}

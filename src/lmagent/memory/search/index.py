@@ -156,7 +156,8 @@ class SqliteMemoryIndex:
         else:
             vectors.refresh(connection, self._filler.embedder.name, len(vector))
             allowed = rows.numbers_within(connection, times) if times else None
-            found = rows.candidates(connection, {*matched, *vectors.nearest(vector, pool, allowed)}, frozenset(words))
+            nearest = vectors.nearest(connection, vector, pool, allowed)
+            found = rows.candidates(connection, {*matched, *nearest}, frozenset(words))
             cosines = vectors.cosines(connection, vector, found)
         return rows.best_hits(connection, fuse(found, base_scores(matched, cosines)), times, k, now)
 

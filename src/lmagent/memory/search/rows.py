@@ -41,8 +41,8 @@ def upsert(connection: sqlite3.Connection, items: Sequence[MemoryItem]) -> list[
             changed.append(number)
     if changed:
         connection.execute("UPDATE counter SET stamp = stamp + 1")
-        empty = f"UPDATE vector SET data = x'', stamp = (SELECT stamp FROM counter) WHERE number IN {in_list(changed)}"
-        connection.execute(empty)
+        empty = "space = 0, data = x'', signs = x'', stamp = (SELECT stamp FROM counter)"
+        connection.execute(f"UPDATE vector SET {empty} WHERE number IN {in_list(changed)}")
     return changed
 
 
