@@ -6,6 +6,9 @@ import re
 
 _WORD = re.compile(r"\w+")
 
+_ASKING = ("?", "？")
+_SENTENCE_END = re.compile(r"[.!?](?=[\s\"'”’)*_]|$)|[。！？]")
+
 _MOST = 64
 """Words of a query that count: a pasted page would cost seconds."""
 
@@ -39,5 +42,8 @@ def named(speaker: str, words: frozenset[str]) -> bool:
 
 
 def asks(text: str) -> bool:
-    """Return whether a text is a question: it asks for what another text says."""
-    return text.rstrip(" \t\n\"'”’)*_").endswith(("?", "？"))
+    """Return whether a text asks for what another one says: it ends with a question, and asks as much as it tells."""
+    if not text.rstrip(" \t\n\"'”’)*_").endswith(_ASKING):
+        return False
+    ends = _SENTENCE_END.findall(text)
+    return 2 * sum(end in _ASKING for end in ends) >= len(ends)
