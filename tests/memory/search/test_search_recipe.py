@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_kit import ConceptEmbedder, opened, said
 
 from lmagent.memory import open_memory
-from lmagent.memory.search.query import asks, query_words
+from lmagent.memory.search.query import asks, query_words, without_names
 from lmagent.memory.search.recipe import FoundItem, base_scores, fuse
 
 
@@ -64,6 +64,13 @@ def test_a_statement_with_a_question_after_it_is_no_question() -> None:
     assert not asks("I moved to Oslo. It is cold. What about you?")
     assert not asks("Really? Yes.")
     assert not asks("")
+
+
+def test_a_query_has_its_meaning_without_the_names_of_speakers() -> None:
+    speakers = ["Ana Lee", "user"]
+    assert without_names("What did Ana’s dog eat?", speakers) == "What did dog eat?"
+    assert without_names("Who is Ana?", speakers) == "Who is Ana?"
+    assert without_names("Which user table is it?", speakers) == "Which user table is it?"
 
 
 def test_neighbours_and_the_session_raise_an_items_score() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _WORD = re.compile(r"\w+")
 
@@ -39,6 +40,19 @@ def match_expression(words: list[str]) -> str:
 def named(speaker: str, words: frozenset[str]) -> bool:
     """Return whether the query's words name the speaker, by any part of the name."""
     return any(part in words for part in _WORD.findall(speaker.casefold()) if part not in _STOP_WORDS)
+
+
+def without_names(query: str, speakers: Iterable[str]) -> str:
+    """Return a query without the proper names of speakers, unless nothing else is left.
+
+    Texts that hold a speaker's name are mostly what others say to that speaker, and mean little more than a greeting.
+    """
+    names = {part for speaker in speakers for part in _WORD.findall(speaker) if part[0].isupper()}
+    if not names or not any(part in names for part in _WORD.findall(query)):
+        return query
+    some = "|".join(map(re.escape, names))
+    rest = re.sub(rf"\b({some})\b(['’]s\b)?", "", query)
+    return " ".join(rest.split()) if not _STOP_WORDS.issuperset(_WORD.findall(rest.casefold())) else query
 
 
 def asks(text: str) -> bool:

@@ -69,6 +69,17 @@ def matches(connection: sqlite3.Connection, words: list[str], limit: int, times:
     return dict(found.fetchall())
 
 
+def speakers(connection: sqlite3.Connection) -> list[str]:
+    """Return the speakers of all items, up to 1,000; each costs one step in the index, not one for each item."""
+    next_one = "SELECT min(speaker) FROM item WHERE speaker >"
+    found = connection.execute(
+        f"WITH RECURSIVE one (speaker) AS ({next_one} '' UNION ALL"
+        f" SELECT ({next_one} one.speaker) FROM one WHERE one.speaker IS NOT NULL)"
+        " SELECT speaker FROM one WHERE speaker IS NOT NULL LIMIT 1000"
+    )
+    return [speaker for (speaker,) in found]
+
+
 def numbers_within(connection: sqlite3.Connection, times: Times) -> list[int]:
     """Return the numbers of the items of a time."""
     return [number for (number,) in connection.execute(f"SELECT number FROM item WHERE {_WITHIN}", _limits(times))]

@@ -13,6 +13,7 @@ CREATE TABLE item (
 
 CREATE INDEX item_order ON item (session, ts, number);
 CREATE INDEX item_time ON item (ts);
+CREATE INDEX item_speaker ON item (speaker);
 
 -- The text itself is in `item` alone.
 CREATE VIRTUAL TABLE word USING fts5 (
