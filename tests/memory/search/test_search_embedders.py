@@ -191,6 +191,8 @@ class Random:
 
 
 def test_above_the_limit_signs_find_what_whole_vectors_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "SAMPLE", 300)
+    monkeypatch.setattr(vectors, "RESCORED", 50)
     index, _ = opened(tmp_path, Random())
     index.index({"id": str(n), "text": f"entry {n}"} for n in range(700))
     assert index.wait_embedded(60)
@@ -199,9 +201,14 @@ def test_above_the_limit_signs_find_what_whole_vectors_find(tmp_path: Path, monk
     monkeypatch.setattr(vectors, "SMALL", 100)
     index, _ = opened(tmp_path, Random())
     assert [index.search(f"entry {n}", 1)[0].id for n in range(0, 700, 70)] == whole
-    index.index([{"id": "new", "text": "a late one"}])
+    index.index([{"id": "new", "text": "a late one"}, {"id": "70", "text": "changed"}])
     assert index.wait_embedded(20)
     assert index.search("a late one", 1)[0].id == "new"
+    assert index.search("changed", 1)[0].id == "70"
+    assert index.search("entry 70", 1)[0].id != "70"
+    index.close()
+    index, _ = opened(tmp_path, Random())
+    assert index.search("changed", 1)[0].id == "70"
 
 
 def test_minilm_makes_the_published_vectors() -> None:

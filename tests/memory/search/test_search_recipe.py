@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_kit import ConceptEmbedder, opened, said
 
 from lmagent.memory import open_memory
-from lmagent.memory.search.query import query_words
+from lmagent.memory.search.query import asks, query_words, without_names
 from lmagent.memory.search.recipe import FoundItem, base_scores, fuse
 
 
@@ -56,6 +56,21 @@ def test_a_question_comes_after_a_statement_with_the_same_words(tmp_path: Path) 
     index.index(said("Ann: You moved to Oslo?", session="a"))
     index.index(said("Bob: She moved to Oslo.", session="b", begin=0))
     assert [hit.id for hit in index.search("who moved to Oslo", 2)] == ["b1", "a1"]
+
+
+def test_a_statement_with_a_question_after_it_is_no_question() -> None:
+    assert asks("You moved to Oslo?")
+    assert asks('Wow! "Where was that? Did you like it?"')
+    assert not asks("I moved to Oslo. It is cold. What about you?")
+    assert not asks("Really? Yes.")
+    assert not asks("")
+
+
+def test_a_query_has_its_meaning_without_the_names_of_speakers() -> None:
+    speakers = ["Ana Lee", "user"]
+    assert without_names("What did Ana’s dog eat?", speakers) == "What did dog eat?"
+    assert without_names("Who is Ana?", speakers) == "Who is Ana?"
+    assert without_names("Which user table is it?", speakers) == "Which user table is it?"
 
 
 def test_neighbours_and_the_session_raise_an_items_score() -> None:

@@ -223,15 +223,20 @@ class Filler:
 
     def _pending(self, cursor: int) -> list[tuple[int, str]]:
         model, pooling = self.embedder.name, self._current_pooling()[0]
-        return self._database.read(
-            lambda connection: connection.execute(
+
+        def find(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+            newest = "SELECT max(number) FROM space WHERE model = ? AND pooling = ?"
+            space = connection.execute(newest, (model, pooling)).fetchone()[0] or -1
+            counts = "SELECT (SELECT count(*) FROM item) = (SELECT count(*) FROM vector WHERE space = ?)"
+            if connection.execute(counts, (space,)).fetchone()[0]:  # far quicker than looking at each item
+                return []
+            return connection.execute(
                 "SELECT item.number, item.text FROM item LEFT JOIN vector ON vector.number = item.number"
-                " WHERE item.number > ? AND (vector.data = x'' OR vector.space IS NOT"
-                " coalesce((SELECT max(number) FROM space WHERE model = ? AND pooling = ?), 0))"
-                " ORDER BY item.number LIMIT ?",
-                (cursor, model, pooling, BATCH),
+                " WHERE item.number > ? AND vector.space IS NOT ? ORDER BY item.number LIMIT ?",
+                (cursor, space, BATCH),
             ).fetchall()
-        )
+
+        return self._database.read(find)
 
     def _fill(self, batch: Sequence[tuple[int, str]]) -> bool:
         """Embed and store a batch; if it fails, each of its halves."""

@@ -13,7 +13,7 @@ from lmagent.memory.search import rows
 from lmagent.memory.search.database import IndexDatabase
 from lmagent.memory.search.embedding import Embedder, Filler
 from lmagent.memory.search.items import Loose, as_item
-from lmagent.memory.search.query import query_words
+from lmagent.memory.search.query import query_words, without_names
 from lmagent.memory.search.recipe import base_scores, fuse
 
 POOL = 100
@@ -132,11 +132,11 @@ class SqliteMemoryIndex:
         return self._database.read(lambda connection: self._search(connection, words, vector, times, k, now))
 
     def query_vector(self, query: str) -> Any:
-        """Return the vector of a query, made once; None without an embedder, or while it fails."""
+        """Return the vector of a query without speakers' names, made once; None without an embedder, or if it fails."""
         if not self._filler:
             return None
         self._filler.wake_once()
-        return self._filler.query_vector(query)
+        return self._filler.query_vector(without_names(query, self._database.read(rows.speakers)))
 
     def _search(
         self,
@@ -156,7 +156,8 @@ class SqliteMemoryIndex:
         else:
             vectors.refresh(connection, self._filler.embedder.name, len(vector))
             allowed = rows.numbers_within(connection, times) if times else None
-            found = rows.candidates(connection, {*matched, *vectors.nearest(vector, pool, allowed)}, frozenset(words))
+            nearest = vectors.nearest(connection, vector, pool, allowed)
+            found = rows.candidates(connection, {*matched, *nearest}, frozenset(words))
             cosines = vectors.cosines(connection, vector, found)
         return rows.best_hits(connection, fuse(found, base_scores(matched, cosines)), times, k, now)
 

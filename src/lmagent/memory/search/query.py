@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _WORD = re.compile(r"\w+")
+
+_ASKING = ("?", "？")
+_SENTENCE_END = re.compile(r"[.!?](?=[\s\"'”’)*_]|$)|[。！？]")
 
 _MOST = 64
 """Words of a query that count: a pasted page would cost seconds."""
@@ -38,6 +42,22 @@ def named(speaker: str, words: frozenset[str]) -> bool:
     return any(part in words for part in _WORD.findall(speaker.casefold()) if part not in _STOP_WORDS)
 
 
+def without_names(query: str, speakers: Iterable[str]) -> str:
+    """Return a query without the proper names of speakers, unless nothing else is left.
+
+    Texts that hold a speaker's name are mostly what others say to that speaker, and mean little more than a greeting.
+    """
+    names = {part for speaker in speakers for part in _WORD.findall(speaker) if part[0].isupper()}
+    if not names or not any(part in names for part in _WORD.findall(query)):
+        return query
+    some = "|".join(map(re.escape, names))
+    rest = re.sub(rf"\b({some})\b(['’]s\b)?", "", query)
+    return " ".join(rest.split()) if not _STOP_WORDS.issuperset(_WORD.findall(rest.casefold())) else query
+
+
 def asks(text: str) -> bool:
-    """Return whether a text is a question: it asks for what another text says."""
-    return text.rstrip(" \t\n\"'”’)*_").endswith(("?", "？"))
+    """Return whether a text asks for what another one says: it ends with a question, and asks as much as it tells."""
+    if not text.rstrip(" \t\n\"'”’)*_").endswith(_ASKING):
+        return False
+    ends = _SENTENCE_END.findall(text)
+    return 2 * sum(end in _ASKING for end in ends) >= len(ends)

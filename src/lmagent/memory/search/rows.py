@@ -41,8 +41,8 @@ def upsert(connection: sqlite3.Connection, items: Sequence[MemoryItem]) -> list[
             changed.append(number)
     if changed:
         connection.execute("UPDATE counter SET stamp = stamp + 1")
-        empty = f"UPDATE vector SET data = x'', stamp = (SELECT stamp FROM counter) WHERE number IN {in_list(changed)}"
-        connection.execute(empty)
+        empty = "space = 0, data = x'', signs = x'', stamp = (SELECT stamp FROM counter)"
+        connection.execute(f"UPDATE vector SET {empty} WHERE number IN {in_list(changed)}")
     return changed
 
 
@@ -67,6 +67,17 @@ def matches(connection: sqlite3.Connection, words: list[str], limit: int, times:
         (match_expression(words), *_limits(times), limit),
     )
     return dict(found.fetchall())
+
+
+def speakers(connection: sqlite3.Connection) -> list[str]:
+    """Return the speakers of all items, up to 1,000; each costs one step in the index, not one for each item."""
+    next_one = "SELECT min(speaker) FROM item WHERE speaker >"
+    found = connection.execute(
+        f"WITH RECURSIVE one (speaker) AS ({next_one} '' UNION ALL"
+        f" SELECT ({next_one} one.speaker) FROM one WHERE one.speaker IS NOT NULL)"
+        " SELECT speaker FROM one WHERE speaker IS NOT NULL LIMIT 1000"
+    )
+    return [speaker for (speaker,) in found]
 
 
 def numbers_within(connection: sqlite3.Connection, times: Times) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from lmagent.core.memory import MemoryItem
 from lmagent.memory.search import rows
@@ -50,15 +49,17 @@ class SourcedIndex(SqliteMemoryIndex):
 
         Empty without such an item, or without vectors.
         """
-        vector: Any = self._filler.query_vector(text) if self._filler else None
-        vectors = self._filler.loaded if self._filler and vector is not None else None
-        if self._filler is None or vectors is None:
+        if self._filler is None:
+            return ""
+        vector = self._filler.query_vector(text)
+        vectors = self._filler.loaded
+        if vector is None or vectors is None:
             return ""
         name = self._filler.embedder.name
 
         def find(connection: sqlite3.Connection) -> str:
             vectors.refresh(connection, name, len(vector))
-            cosines = vectors.cosines(connection, vector, vectors.nearest(vector, 5, None))
+            cosines = vectors.cosines(connection, vector, vectors.nearest(connection, vector, 5, None))
             wanted = f"SELECT id FROM item WHERE number IN {rows.in_list(cosines)} AND id LIKE ? AND number = ?"
             for number, cosine in sorted(cosines.items(), key=lambda pair: -pair[1]):
                 if cosine >= least and (found := connection.execute(wanted, (f"{source}%", number)).fetchone()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,12 +18,13 @@ SMALL = 50_000
 """Vectors that are held whole. Above, only the sign of each number is, and the best are rescored from the database."""
 
 SAMPLE = 4096
-"""Vectors that the mean is computed from."""
+"""Vectors that a mean is computed from."""
+
+RESCORED = 500
+"""Vectors, or one of 200 if that is more, whose signs are the nearest: the nearest vectors are among them."""
 
 _SHRINK = 10
 """Vectors of zeros that are added to the mean, which says little about a handful of texts."""
-
-_BLOCK = 8192
 
 
 def unit_rows(vectors: Any, count: int) -> Array:
@@ -57,13 +59,19 @@ class Vectors:
         data = vectors.astype(np.float16)
 
         def write(connection: sqlite3.Connection) -> None:
-            space = _space_for(connection, model, pooling, vectors.shape[1])
+            space, centre = _space_for(connection, model, pooling, vectors.shape[1])
             stamp = next_stamp(connection)
+            signs = _signs(data.astype(np.float32), centre)
             connection.executemany(
-                "INSERT OR REPLACE INTO vector (number, space, stamp, data)"
-                " SELECT number, ?, ?, ? FROM item WHERE number = ? AND text = ?",
-                [(space, stamp, row.tobytes(), *item) for row, item in zip(data, batch, strict=True)],
+                "INSERT OR REPLACE INTO vector (number, space, stamp, signs, data)"
+                " SELECT number, ?, ?, ?, ? FROM item WHERE number = ? AND text = ?",
+                [
+                    (space, stamp, bits, row.tobytes(), *item)
+                    for bits, row, item in zip(signs, data, batch, strict=True)
+                ],
             )
+            if not len(centre):
+                _set_centre(connection, space, vectors.shape[1])
 
         self._database.write(write)
 
@@ -80,28 +88,30 @@ class Vectors:
         (stamp,) = connection.execute("SELECT stamp FROM counter").fetchone()
         if key == self._key and stamp == self._stamp:
             return
-        new = connection.execute(
-            f"SELECT count(*) FROM vector WHERE stamp > ? AND space IN {self._spaces}", (self._stamp,)
-        ).fetchone()[0]
-        if key != self._key or new > max(self._loaded // 4, 64):
+        new = "SELECT count(*) FROM vector WHERE stamp > ?"
+        if key != self._key or connection.execute(new, (self._stamp,)).fetchone()[0] > max(self._loaded // 4, 64):
             self._load(connection, dimension)
         else:
-            changed = f"SELECT number, data FROM vector WHERE stamp > ? AND space IN {self._spaces}"
+            changed = f"SELECT number, data FROM vector WHERE stamp > ? AND (space = 0 OR space IN {self._spaces})"
             for number, data in connection.execute(changed, (self._stamp,)):
                 self._put(number, data)
         self._key, self._stamp = key, stamp
 
-    def nearest(self, query: Array, count: int, allowed: Sequence[int] | None) -> list[int]:
+    def nearest(
+        self, connection: sqlite3.Connection, query: Array, count: int, allowed: Sequence[int] | None
+    ) -> list[int]:
         """Return the numbers of the items whose vectors are nearest; `allowed` restricts them."""
+        if not self._packed:
+            return self._closest(self._rows[: self._count] @ self._centred(query[None])[0], count, allowed)
+        signs = np.packbits(query > self._mean)
+        closeness = -_differing_bits(self._rows[: self._count], signs).astype(np.float32)
+        some = self._closest(closeness, max(count, RESCORED, self._count // 200), allowed)
+        cosines = self.cosines(connection, query, some)
+        return heapq.nlargest(count, cosines, key=cosines.__getitem__)
+
+    def _closest(self, closeness: Array, count: int, allowed: Sequence[int] | None) -> list[int]:
         if not self._count:
             return []
-        if self._packed:
-            signs = np.packbits(self._centred(query[None])[0] > 0)
-            distance = _differing_bits(self._rows[: self._count], signs)
-            closeness = -distance.astype(np.float32)
-            count = max(count, 500, self._count // 200)
-        else:
-            closeness = self._rows[: self._count] @ self._centred(query[None])[0]
         if allowed is not None:
             closeness[~np.isin(self._numbers[: self._count], np.asarray(allowed, np.int64))] = -np.inf
         count = min(count, self._count)
@@ -116,9 +126,7 @@ class Vectors:
             values = self._rows[[self._slots[number] for number in known]] @ centred if known else ()
             return dict(zip(known, map(float, values), strict=True))
         marks = ", ".join(map(str, numbers))
-        chosen = (
-            f"SELECT number, data FROM vector WHERE number IN ({marks}) AND space IN {self._spaces} AND data != x''"
-        )
+        chosen = f"SELECT number, data FROM vector WHERE number IN ({marks})  AND space IN {self._spaces}"
         found = connection.execute(chosen).fetchall()
         values = self._centred(_as_rows([data for _, data in found], len(centred))) @ centred
         return {number: float(value) for (number, _), value in zip(found, values, strict=True)}
@@ -130,22 +138,30 @@ class Vectors:
                 self._rows[slot] = 0
 
     def _load(self, connection: sqlite3.Connection, dimension: int) -> None:
-        chosen = f"FROM vector WHERE space IN {self._spaces} AND data != x''"
-        numbers = [number for (number,) in connection.execute(f"SELECT number {chosen} ORDER BY number")]
-        self._count = self._loaded = len(numbers)
-        self._packed = self._count > SMALL
-        self._numbers = np.array(numbers, np.int64)
-        self._slots = {number: slot for slot, number in enumerate(numbers)}
-        sample = ", ".join(map(str, numbers[:: max(1, self._count // SAMPLE)]))
-        some = connection.execute(f"SELECT data FROM vector WHERE number IN ({sample})").fetchall()
-        rows = _as_rows([data for (data,) in some], dimension)
-        self._mean = rows.sum(axis=0) / (len(rows) + _SHRINK)
-        shape, kind = ((dimension + 7) // 8, np.uint8) if self._packed else (dimension, np.float32)
-        self._rows = np.zeros((self._count, shape), kind)
-        cursor = connection.execute(f"SELECT data {chosen} ORDER BY number")
-        for start in range(0, self._count, _BLOCK):
-            block = _as_rows([data for (data,) in cursor.fetchmany(_BLOCK)], dimension)
-            self._rows[start : start + len(block)] = self._held(block)
+        there = f"FROM vector WHERE space IN {self._spaces}"
+        centre = self._centre(connection)
+        self._packed = len(centre) > 0 and connection.execute(f"SELECT count(*) {there}").fetchone()[0] > SMALL
+        if self._packed:
+            self._mean = centre
+            found = connection.execute(f"SELECT number, signs {there} AND signs != x''").fetchall()
+            self._rows = np.frombuffer(b"".join([signs for _, signs in found]), np.uint8).reshape(len(found), -1).copy()
+        else:
+            found = connection.execute(f"SELECT number, data {there}").fetchall()
+            rows = _as_rows([data for _, data in found], dimension)
+            self._mean = _mean(rows[:: max(1, len(rows) // SAMPLE)])
+            self._rows = self._centred(rows)
+        self._count = self._loaded = len(found)
+        self._numbers = np.array([number for number, _ in found], np.int64)
+        self._slots = {number: slot for slot, (number, _) in enumerate(found)}
+        if self._packed:
+            for number, data in connection.execute(f"SELECT number, data {there} AND signs = x''"):
+                self._put(number, data)
+
+    def _centre(self, connection: sqlite3.Connection) -> Array:
+        """Return the centre of the newest space that has one; empty if none has."""
+        newest = f"SELECT centre FROM space WHERE number IN {self._spaces} AND centre != x'' ORDER BY number DESC"
+        found = connection.execute(newest).fetchone()
+        return np.frombuffer(found[0] if found else b"", np.float32)
 
     def _put(self, number: int, data: bytes) -> None:
         slot = self._slots.get(number)
@@ -181,14 +197,39 @@ def next_stamp(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT stamp FROM counter").fetchone()[0])
 
 
-def _space_for(connection: sqlite3.Connection, model: str, pooling: str, dimension: int) -> int:
-    """Return the space that new vectors belong to; another dimension than before begins a new one."""
-    newest = "SELECT number, dimension FROM space WHERE model = ? AND pooling = ? ORDER BY number DESC LIMIT 1"
+def _space_for(connection: sqlite3.Connection, model: str, pooling: str, dimension: int) -> tuple[int, Array]:
+    """Return the space that new vectors belong to, and its centre; another dimension than before begins a new one."""
+    newest = "SELECT number, dimension, centre FROM space WHERE model = ? AND pooling = ? ORDER BY number DESC LIMIT 1"
     found = connection.execute(newest, (model, pooling)).fetchone()
     if found and found[1] == dimension:
-        return int(found[0])
+        return int(found[0]), np.frombuffer(found[2], np.float32)
     add = "INSERT INTO space (model, pooling, dimension) VALUES (?, ?, ?)"
-    return int(connection.execute(add, (model, pooling, dimension)).lastrowid or 0)
+    return int(connection.execute(add, (model, pooling, dimension)).lastrowid or 0), np.empty(0, np.float32)
+
+
+def _set_centre(connection: sqlite3.Connection, space: int, dimension: int) -> None:
+    """Give a space its centre, and its vectors their signs, once it has enough vectors."""
+    if connection.execute("SELECT count(*) FROM vector WHERE space = ?", (space,)).fetchone()[0] < SAMPLE:
+        return
+    found = connection.execute("SELECT number, data FROM vector WHERE space = ?", (space,)).fetchall()
+    rows = _as_rows([data for _, data in found], dimension)
+    centre = _mean(rows)
+    connection.execute("UPDATE space SET centre = ? WHERE number = ?", (centre.tobytes(), space))
+    connection.executemany(
+        "UPDATE vector SET signs = ? WHERE number = ?",
+        [(signs, number) for signs, (number, _) in zip(_signs(rows, centre), found, strict=True)],
+    )
+
+
+def _mean(rows: Array) -> Array:
+    return rows.sum(axis=0) / np.float32(len(rows) + _SHRINK)
+
+
+def _signs(rows: Array, centre: Array) -> list[bytes]:
+    """Return which numbers are above the centre's, a bit for each; nothing without a centre."""
+    if not len(centre):
+        return [b""] * len(rows)
+    return [bits.tobytes() for bits in np.packbits(rows > centre, axis=1)]
 
 
 def _as_rows(data: Sequence[bytes], dimension: int) -> Array:

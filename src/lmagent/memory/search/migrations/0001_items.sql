@@ -13,6 +13,7 @@ CREATE TABLE item (
 
 CREATE INDEX item_order ON item (session, ts, number);
 CREATE INDEX item_time ON item (ts);
+CREATE INDEX item_speaker ON item (speaker);
 
 -- The text itself is in `item` alone.
 CREATE VIRTUAL TABLE word USING fts5 (
@@ -28,7 +29,8 @@ CREATE TABLE space (
     number    INTEGER PRIMARY KEY,
     model     TEXT NOT NULL,
     pooling   TEXT NOT NULL,
-    dimension INTEGER NOT NULL
+    dimension INTEGER NOT NULL,
+    centre    BLOB NOT NULL DEFAULT x''  -- mean of the first vectors, 32-bit floats; empty while there are few
 );
 
 -- The weights of tokens that a model learned from the items; the newest row of a model counts.
@@ -40,14 +42,17 @@ CREATE TABLE pooling (
     weights BLOB NOT NULL
 );
 
--- Vectors of 16-bit floats, of length 1. Empty data belongs to a text that changed.
+-- Vectors of 16-bit floats, of length 1. That of a text that changed is empty, and in the space 0.
 CREATE TABLE vector (
     number INTEGER PRIMARY KEY,
     space  INTEGER NOT NULL,
     stamp  INTEGER NOT NULL,  -- grows with each write, so that a process sees the changes of another one
+    signs  BLOB NOT NULL,     -- a bit for each number: whether it is above the centre's; empty without a centre
     data   BLOB NOT NULL
 );
 
 CREATE INDEX vector_stamp ON vector (stamp);
+-- Holds the signs, so that reading those of all vectors does not read the vectors.
+CREATE INDEX vector_signs ON vector (space, number, signs);
 CREATE TABLE counter (stamp INTEGER NOT NULL);
 INSERT INTO counter VALUES (0);
