@@ -166,7 +166,7 @@ class Noise:
 
     name = "noise"
 
-    def embed(self, texts: list[str]) -> Any:
+    def embed(self, texts: Sequence[str]) -> Any:
         rng = np.random.default_rng(zlib.crc32(texts[0].encode()))
         centres = np.random.default_rng(0).standard_normal((64, 384))
         return centres[rng.integers(0, 64, len(texts))] + rng.standard_normal((len(texts), 384))
