@@ -50,6 +50,8 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
     if len("".join(words)) < SHORTEST:
         raise ConfigError(f"{text!r} is too short to be purged", fix="name the whole memory")
     pattern = pattern_of(words)
+    for memory in memories.scopes.values():
+        memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
     found = list(_holding((sessions.parent, *roots), pattern))
     with ExitStack() as locks:

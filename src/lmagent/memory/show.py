@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from lmagent.core.plurals import plural
-from lmagent.memory.entries import Entry
+from lmagent.memory.entries import LAST, Entry
 from lmagent.memory.folder import Operation, Refused
 from lmagent.memory.memory import Found, Memories, Memory
 from lmagent.memory.reflector import Report
@@ -47,7 +48,7 @@ def origin(entry: Entry) -> str:
 
 
 def day(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}" if at else "undated"
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}" if 0 < at < LAST else "undated"
 
 
 def entry_line(entry: Entry) -> str:
@@ -78,7 +79,7 @@ def why_text(memory: Memory, entry: Entry, read: ReadEvent) -> str:
     rows += [f"{day(operation.at)}  {operation.what}" for operation in _history(memory, entry.id)]
     for place in entry.evidence:
         session, _, seq = place.partition("#")
-        text = read(session, int(seq)) if seq.isdigit() else ""
+        text = read(session, int(seq)) if re.fullmatch("[0-9]{1,9}", seq) else ""
         rows += ["", f"{place}:", text or "the session or the message does not exist any more"]
     return "\n".join(rows)
 
