@@ -1,4 +1,4 @@
-"""What a stranger's workspace may hold in the place of the memory's files: nothing of it leads elsewhere or stops us."""
+"""What a stranger's workspace may hold in the place of the memory's files: nothing of it leads elsewhere."""
 
 from __future__ import annotations
 
