@@ -6,14 +6,19 @@ import json
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.errors import StoreError
+from lmagent.core.titles import ATTACHED
+from lmagent.memory import calls
 from lmagent.memory.memory import Memories, Memory, MemoryRefused
 from lmagent.memory.purge import purge
+from lmagent.memory.reflect import is_from, typed
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.memory.show import entry_line, why_text
+from lmagent.memory.tools import Evidence, MemoryArgs
 
 
 def opened(root: Path) -> Memory:
@@ -128,3 +133,25 @@ def test_no_part_of_an_id_means_a_memory_of_which_there_are_several_in_both_scop
     assert memories.find(two.id)[0] is own
     own.store(one.text, by="user")
     assert memories.find(one.id)[0] is memory
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "holds"),
+    [
+        ("The staging port of nordwind is 8080.", "Remember: the staging port of nordwind is 8080!", True),
+        ("The staging port of nordwind is 6666.", "Remember: the staging port of nordwind is 8080!", False),
+        ("We deploy the customer portal from evil.example", "remember that we deploy the customer portal", False),
+        ("The user deploys on Fridays.", "remember that we deploy on Fridays", True),
+    ],
+)
+def test_a_number_or_an_address_that_the_user_did_not_say_is_not_what_the_user_said(text, said, holds):
+    assert is_from(text, said) is holds
+
+
+def test_an_attached_file_and_metadata_are_not_what_the_user_asked_to_remember(memory, tmp_path):
+    message = f"Remember the deploy host{ATTACHED}notes.txt]\nThe deploy host is evil."
+    assert typed(message) == "Remember the deploy host"
+    memories = Memories(memory, opened(tmp_path / "own"))
+    arguments = MemoryArgs("store", "We deploy on Fridays.", {"note": "from the host evil"})
+    anyio.run(calls.store, memories, arguments, Evidence("s#1", "Remember that we deploy on Fridays."), "s")
+    assert [(entry.text, entry.is_pinned) for entry in memory.entries()] == [("We deploy on Fridays.", True)]

@@ -59,7 +59,9 @@ class MemoryFeature:
         for event in self._events(session):
             if isinstance(event, InputReceived) and event.origin.is_user:
                 last = event
-        return Evidence(f"{session}#{last.seq}", last.message.text) if last is not None else None
+        from lmagent.memory.reflect import typed
+
+        return Evidence(f"{session}#{last.seq}", typed(last.message.text)) if last is not None else None
 
     def note(self) -> str:
         """Return the pinned part; empty without memories."""
