@@ -117,3 +117,10 @@ def test_a_skill_takes_no_name_of_the_tools_of_skills(shelf, places, name):
 
     tools = Skills(places, Confinement(get), lambda name: False).tools  # pyright: ignore[reportArgumentType]
     assert [tool.name for tool in tools] == ["promote_skill"]
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "array"}, {"type": "object", "properties": 5}, {**SCHEMA, "required": ["a"]}]
+)
+def test_a_schema_that_is_none_is_broken(shelf, schema):
+    assert shelf.propose(Manifest("slug", "f", "One.", schema, 1), CODE).state == "broken"

@@ -11,6 +11,7 @@ from lmagent.memory.entries import LAST, Entry
 from lmagent.memory.folder import Operation, Refused
 from lmagent.memory.memory import Found, Memories, Memory
 from lmagent.memory.reflector import Report
+from lmagent.tools.sanitize import visible
 
 ReadEvent = Callable[[str, int], str]  # (session, seq) -> what the event says; empty if it is gone
 
@@ -64,10 +65,11 @@ def pinned_text(memories: Memories, room: int) -> str:
     entries = [entry for memory in scopes for entry in memory.pinned()]
     lines, left = list[str](), room
     for entry in entries:
-        left -= len(entry.text) + 3
+        text = visible(entry.text).replace("</", "<\\/")  # it must not end the note
+        left -= len(text) + 3
         if left < 0:
             break
-        lines.append(f"- {entry.text}")
+        lines.append(f"- {text}")
     more = len(entries) - len(lines)
     return "\n".join((*lines, *([f"[… {more} more]"] if more else [])))
 

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -173,6 +173,8 @@ class Shelf:
                     return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
                 if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
                     return Skill(name, folder, "broken", reason="its description is too long or has hidden characters")
+                if not _is_schema(manifest.schema):
+                    return Skill(name, folder, "broken", reason=f"{MANIFEST} describes no arguments of a tool")
                 code = _text(folder, f"v{manifest.version}.py")
                 digest = hashlib.sha256(msgspec.json.encode((manifest, code))).hexdigest()
                 skill = Skill(name, folder, "proposed", manifest=manifest, digest=digest, code=code)
@@ -265,6 +267,17 @@ class Shelf:
         change(decision)
         decision.off = off
         write_private(self._decisions, msgspec.json.encode(decisions).decode())
+
+
+def _is_schema(schema: dict[str, Any]) -> bool:
+    """Return whether a schema has the form that `skills.python` writes."""
+    properties, needed = schema.get("properties"), schema.get("required", [])
+    if schema.get("type") != "object" or not isinstance(properties, dict) or not isinstance(needed, list):
+        return False
+    fields: dict[str, Any] = properties
+    return all(isinstance(field, dict) and "$ref" not in field for field in fields.values()) and all(
+        name in fields for name in cast("list[Any]", needed)
+    )
 
 
 def _folders(root: Path) -> Iterator[Path]:
