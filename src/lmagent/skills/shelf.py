@@ -274,7 +274,7 @@ def _is_schema(schema: dict[str, Any]) -> bool:
     properties, needed = schema.get("properties"), schema.get("required", [])
     if schema.get("type") != "object" or not isinstance(properties, dict) or not isinstance(needed, list):
         return False
-    fields: dict[str, Any] = properties
+    fields = cast("dict[str, Any]", properties)
     return all(isinstance(field, dict) and "$ref" not in field for field in fields.values()) and all(
         name in fields for name in cast("list[Any]", needed)
     )

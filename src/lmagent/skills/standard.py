@@ -7,7 +7,7 @@ The file begins with YAML between two lines of `---`: `name` (lower case, digits
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ def parse_skill(text: str, source: str) -> TextSkill:
         raise ConfigError(
             f"{source} has no valid YAML at its beginning: {' '.join(str(wrong).split())}", fix="correct it"
         ) from None
-    fields: Any = front if isinstance(front, dict) else {}
+    fields = cast("dict[str, Any]", front) if isinstance(front, dict) else {}
     # Of a list, `str` could be as long as a repeated alias makes it.
     name, description = (value if isinstance(value := fields.get(key), str) else "" for key in ("name", "description"))
     description = " ".join(description.split())
