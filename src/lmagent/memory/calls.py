@@ -41,8 +41,9 @@ def _stored(memories: Memories, arguments: MemoryArgs, last: Evidence | None, se
     scope: Scope = "user" if options.get("scope") == "user" else "workspace"
     kinds = {"learn": "learning", "reflect": "reflection"}
     kind = kinds.get(arguments.operation) or options.get("kind", "fact")
-    text = f"{arguments.content} ({extra})" if extra else arguments.content
     asked = last is not None and asks_to_remember(last.text) and is_from(arguments.content, last.text)
+    # What the user did not say is in no prompt of later sessions.
+    text = f"{arguments.content} ({extra})" if extra and not asked else arguments.content
     evidence = (last.place,) if last is not None else ()
     earlier = ""
     if arguments.operation == "reflect":

@@ -20,6 +20,8 @@ PINNED = "MEMORY.md"  # in every prompt of new sessions
 USER = "USER.md"  # the same, about the user
 NOTES = "notes"  # the folder of daily notes
 
+LAST = 253_000_000_000.0  # Unix time in the year 9987: later ones have no calendar in every time zone
+
 Kind = Literal["fact", "preference", "decision", "learning", "reflection"]
 By = Literal["user", "model", "reflection", "import", "hand"]
 
@@ -121,20 +123,20 @@ def changed(text: str, file: str, changes: Iterable[Change]) -> str:
     lines = text.splitlines()
     for change in changes:
         old, new = change.before, change.after
-        at = _line_of(lines, old) if old is not None and old.file == file else None
-        has_new = new is not None and new.file == file
-        if at is not None and not (has_new and new is not None and new.line == lines[at].rstrip()):
-            lines[at : at + 1] = [new.line] if has_new and new is not None else []
-        elif at is None and has_new and new is not None and _line_of(lines, new) is None:
-            lines += [new.line] if lines else [*_heading(file), new.line]
+        same = _lines_of(lines, old) if old is not None and old.file == file else []
+        for number in reversed(same[1:]):  # the user wrote it twice
+            del lines[number]
+        added = new if new is not None and new.file == file else None
+        if same and (added is None or added.line != lines[same[0]].rstrip()):
+            lines[same[0] : same[0] + 1] = [added.line] if added is not None else []
+        elif not same and added is not None and not _lines_of(lines, added):
+            lines += [added.line] if lines else [*_heading(file), added.line]
     return "\n".join((*lines, ""))
 
 
-def _line_of(lines: list[str], entry: Entry) -> int | None:
-    for number, line in enumerate(lines):
-        if (found := parse_line(line, entry.file)) is not None and found.id == entry.id:
-            return number
-    return None
+def _lines_of(lines: list[str], entry: Entry) -> list[int]:
+    found = (parse_line(line, entry.file) for line in lines)
+    return [number for number, other in enumerate(found) if other is not None and other.id == entry.id]
 
 
 def _heading(file: str) -> tuple[str, str]:
@@ -148,6 +150,7 @@ def _written(at: float) -> str:
 
 def _read(written: str) -> float:
     try:
-        return datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        at = datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return 0.0
+    return at if 0 <= at < LAST else 0.0

@@ -10,6 +10,7 @@ from lmagent.core.events import DurableEvent, InputReceived
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.memory.tools import Evidence, memory_tools
+from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from lmagent.memory.memory import Memories
@@ -64,7 +65,9 @@ class MemoryFeature:
         for event in self._events(session):
             if isinstance(event, InputReceived) and event.origin.is_user:
                 last = event
-        return Evidence(f"{session}#{last.seq}", last.message.text) if last is not None else None
+        from lmagent.memory.reflect import typed
+
+        return Evidence(f"{session}#{last.seq}", typed(last.message.text)) if last is not None else None
 
     def note(self) -> str:
         """Return the pinned part; empty without memories. The index is not opened for it."""
@@ -92,10 +95,10 @@ class MemoryFeature:
 def pinned_text(texts: Sequence[str], room: int) -> str:
     """Return the texts that fit into so many characters, and how many do not. None of them can end the note."""
     lines = list[str]()
-    for text in texts:
+    for text in (visible(text).replace("</", "<\\/") for text in texts):
         room -= len(text) + 3
         if room < 0:
             lines.append(f"[… {len(texts) - len(lines)} more]")
             break
-        lines.append(f"- {text.replace('</', '< /')}")
+        lines.append(f"- {text}")
     return "\n".join(lines)

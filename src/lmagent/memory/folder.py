@@ -11,7 +11,10 @@ A crash between the journal and the files is finished by the next process that o
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import stat
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +27,7 @@ from msgspec import Struct
 from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
-from lmagent.memory.entries import NOTES, PINNED, USER, Change, Entry, changed, parse
+from lmagent.memory.entries import LAST, NOTES, PINNED, USER, Change, Entry, changed, parse
 from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, read_regular, replace_whole, store_error
 from lmagent.store.lock import hold
 
@@ -33,6 +36,8 @@ PINNED_BYTES = 4000  # of each pinned file, since each byte is in every prompt
 PATIENCE = 10.0  # seconds to wait for another process that changes the same memory
 
 JOURNAL, FORGOTTEN, REFUSED = "changes.jsonl", "forgotten", "refused.jsonl"
+
+_FILE = re.compile(rf"{re.escape(PINNED)}|{re.escape(USER)}|{NOTES}/[^/\0]+\.md")
 
 
 class Operation(Struct, frozen=True, omit_defaults=True):
@@ -51,6 +56,12 @@ class Operation(Struct, frozen=True, omit_defaults=True):
     forgot: tuple[str, ...] = ()
     recalled: tuple[str, ...] = ()
     undoes: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what this program never writes: a stranger's journal must lead no write elsewhere."""
+        for entry in (entry for change in self.changes for entry in (change.before, change.after) if entry):
+            if not (_FILE.fullmatch(entry.file) and 0 <= entry.at < LAST and len(entry.line.splitlines()) == 1):
+                raise ValueError(f"no memory of this folder: {entry.file}")
 
 
 class Done(Struct, frozen=True):
@@ -81,9 +92,10 @@ class MemoryFolder:
     def files(self) -> list[str]:
         """Return the existing files, the pinned ones first, then the notes by date."""
         try:
-            notes = sorted(name for name in os.listdir(self.root / NOTES) if name.endswith(".md"))
+            names = os.listdir(self.root / NOTES)
         except OSError:
-            notes = []
+            names = []
+        notes = sorted(name for name in names if name.endswith(".md") and name.isprintable())
         pinned = [name for name in (PINNED, USER) if os.path.lexists(self.root / name)]
         return [*pinned, *(f"{NOTES}/{name}" for name in notes)]
 
@@ -112,6 +124,7 @@ class MemoryFolder:
     def read(self, file: str) -> str:
         """Return the text of a file; empty if it does not exist. Raise StoreError if it is no plain, small file."""
         path = self.root / file
+        self.check_links()
         try:
             content = read_regular(path, LARGEST + 1)
         except FileNotFoundError:
@@ -140,8 +153,9 @@ class MemoryFolder:
         return [item for line in self._lines(JOURNAL) if (item := _decoded(line, Operation)) is not None]
 
     def _lines(self, file: str) -> Iterator[bytes]:
+        self.check_links()
         try:
-            with open(self.root / file, "rb", opener=lambda name, flags: os.open(name, flags | OPEN_FLAGS)) as stream:
+            with open(self.root / file, "rb", opener=_plain) as stream:
                 yield from stream
         except FileNotFoundError:
             return
@@ -153,6 +167,7 @@ class MemoryFolder:
     @contextmanager
     def locked(self) -> Generator[None]:
         """Change the files alone; an operation that a crash cut off is finished first. Raise StoreError."""
+        self.check_links()
         try:
             make_private(self.root / NOTES)
         except OSError as error:
@@ -212,6 +227,14 @@ class MemoryFolder:
         """Append one line of JSON, on the disk when this returns."""
         append_lines(self.root / file, msgspec.json.encode(row) + b"\n")
 
+    def check_links(self) -> None:
+        """Raise StoreError if a folder is a link: a workspace of a stranger must lead nothing elsewhere."""
+        if self.root.parent.name == ".lmagent" and self.root.parent.is_symlink():
+            raise _unreadable(self.root.parent, "it is a link")
+        for name in ("", NOTES, "index.db", "index.db-wal", "index.db-shm"):
+            if os.path.islink(self.root / name):
+                raise _unreadable(self.root / name, "it is a link")
+
     def _finish(self) -> None:
         """Carry out the last operation if a crash came before its end."""
         last: bytes = b""
@@ -248,8 +271,17 @@ def _decoded(line: bytes, kind: type[Any]) -> Any:
         return None
 
 
+def _plain(name: str, flags: int) -> int:
+    """Open a regular file; a pipe would wait for ever."""
+    fd = os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", name)
+    return fd
+
+
 def _unreadable(path: Path, why: str) -> StoreError:
-    return StoreError(f"{path} is not read: {why}", fix=f"make it a regular file of text: ls -l {path}")
+    return StoreError(f"{path} is not read: {why}", fix=f"put a regular file or folder in its place: ls -ld {path}")
 
 
 def live(entries: Iterable[Entry]) -> list[Entry]:

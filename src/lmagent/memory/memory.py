@@ -16,7 +16,7 @@ from lmagent.core.memory import Hit, MemoryItem
 from lmagent.core.ports import Clock
 from lmagent.memory.entries import PINNED, USER, By, Change, Entry, Kind, note_file, one_line
 from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
-from lmagent.memory.guard import is_secret, refusal
+from lmagent.memory.guard import is_secret, is_text, refusal
 from lmagent.memory.logs import Logs, index_logs, said
 from lmagent.memory.reflect import Known, Outcome
 from lmagent.memory.search.sources import SourcedIndex
@@ -84,12 +84,12 @@ class Memory:
 
     def find(self, id: str) -> Entry:
         """Return the entry with an id, or a unique beginning of it. Raise StoreError if not exactly one has it."""
+        return the_one(self.matching(id), id)
+
+    def matching(self, id: str) -> list[Entry]:
+        """Return the entries whose ids begin so."""
         wanted = id if id.startswith("m-") else f"m-{id}"
-        found = [entry for entry in self.entries() if entry.id.startswith(wanted)]
-        if len(found) != 1:
-            count = "several memories have" if found else "no memory has"
-            raise StoreError(f"{count} the id {id!r}", terminal="lmagent memory list")
-        return found[0]
+        return [entry for entry in self.entries() if entry.id.startswith(wanted)]
 
     def entry_of(self, hit: Hit) -> Entry | None:
         """Return the entry that a hit is; None for a message of a session."""
@@ -139,7 +139,8 @@ class Memory:
         with self.folder.locked():
             old = self.find(id)
             new = replace(old, text=text, by="user", at=self._clock.now())
-            self.folder.apply("edit", [Change(old, new)], recalled=(new.id,))
+            twins = self._removed(new.id) if new.id != old.id else []
+            self.folder.apply("edit", [*twins, Change(old, new)], recalled=(new.id,))
         return new
 
     def pin(self, id: str, *, pinned: bool = True) -> Entry:
@@ -157,8 +158,11 @@ class Memory:
         """Remove an entry. Reflection and the model cannot store it again; `undo` brings it back."""
         with self.folder.locked():
             entry = self.find(id)
-            self.folder.apply("forget", [Change(entry, None)], forgot=(entry.id,))
+            self.folder.apply("forget", self._removed(entry.id), forgot=(entry.id,))
         return entry
+
+    def _removed(self, id: str) -> list[Change]:
+        return [Change(entry, None) for entry in self.entries() if entry.id == id]
 
     def undo(self) -> Operation | None:
         """Reverse the last change that was not undone; return None if none is left."""
@@ -187,7 +191,7 @@ class Memory:
 
     def refuse(self, text: str, reason: str, evidence: Sequence[str] = ()) -> MemoryRefused:
         """List a text as refused; return the error. A secret is not repeated in the list."""
-        shown = "" if is_secret(text, self._secrets) else one_line(text)[:200]
+        shown = "" if is_secret(text, self._secrets) or not is_text(text) else one_line(text)[:200]
         self.folder.append(REFUSED, Refused(self._clock.now(), reason, shown, tuple(evidence)))
         return MemoryRefused(f"this is not remembered: {reason}", fix="state it as a plain fact, without secrets")
 
@@ -201,6 +205,7 @@ class Memory:
     def index(self) -> SourcedIndex:
         """Return the index, up to date with the files and the logs."""
         if self._index is None:
+            self.folder.check_links()
             self._index = self._open_index(self.folder.root / INDEX)
         marks = self._index.marks()
         _index_files(self._index, self.folder, marks)
@@ -236,6 +241,15 @@ class Memory:
         if self._index is not None:
             self._index.close()
             self._index = None
+
+
+def the_one(found: Sequence[Entry], id: str) -> Entry:
+    """Return the first of entries that all have one id: the user may have written a text twice."""
+    ids = {entry.id for entry in found}
+    if len(ids) != 1 or id in ("", "m-"):
+        count = "several memories have" if ids else "no memory has"
+        raise StoreError(f"{count} the id {id!r}", terminal="lmagent memory list")
+    return found[0]
 
 
 def _index_files(index: SourcedIndex, folder: MemoryFolder, marks: dict[str, str]) -> None:
@@ -281,6 +295,7 @@ class Memories:
     ) -> list[Found]:
         """Return the best hits of the scopes, best first. `without`: a session whose messages are left out, since its
         model has them in its prompt."""
+        query = query.encode(errors="replace").decode()
         ranked = list[list[Found]]()
         for scope in scopes:
             memory = self.scopes[scope]
@@ -293,14 +308,9 @@ class Memories:
 
     def find(self, id: str) -> tuple[Memory, Entry]:
         """Return the scope and the entry with an id. Raise StoreError if not exactly one has it."""
-        error: StoreError | None = None
-        for memory in self.scopes.values():
-            try:
-                return memory, memory.find(id)
-            except StoreError as failure:
-                error = failure
-        assert error is not None
-        raise error
+        found = [(memory, entry) for memory in self.scopes.values() for entry in memory.matching(id)]
+        entry = the_one([entry for _, entry in found], id)
+        return next(memory for memory, other in found if other is entry), entry
 
     def said(self, session: str, seq: int) -> str:
         """Return what an event of a session says; empty if it is gone."""

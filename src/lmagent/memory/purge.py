@@ -6,7 +6,6 @@ text is masked in place, byte for byte, so that every line stays readable.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import re
@@ -25,7 +24,11 @@ from lmagent.store.lock import hold
 from lmagent.store.log import LOCK
 
 SHORTEST = 4  # characters: a shorter text would be masked in half of all words
+HEAD = 40  # characters of the beginning that are masked too where a summary or a hit was cut after them
 PIECES = re.compile(r"\S+")
+
+_BLANKS = rb"(?:\s|\\+[nrt])+"
+_CUT = re.compile(rb"\\*[\"']|\s*\xe2\x80\xa6|\\+u2026")  # what follows on a text that was cut
 
 
 class Purged(Struct, frozen=True):
@@ -46,35 +49,65 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
         SessionBusy: a session that has the text is open.
         StoreError: a file cannot be changed.
     """
-    words = PIECES.findall(text)
-    if len("".join(words)) < SHORTEST:
+    if len("".join(PIECES.findall(text))) < SHORTEST:
         raise ConfigError(f"{text!r} is too short to be purged", fix="name the whole memory")
-    pattern = pattern_of(words)
+    pattern = Pattern(text)
+    for memory in memories.scopes.values():
+        memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
     found = list(_holding((sessions.parent, *roots), pattern))
     with ExitStack() as locks:
         for session in sorted({path.relative_to(sessions).parts[0] for path in found if path.is_relative_to(sessions)}):
             locks.callback(hold(sessions / session / LOCK, session).release)
+        # The memory itself goes last: after a crash its id still names it.
+        first = [path for path in found if not any(path.is_relative_to(root) for root in roots)]
+        places = sum(_mask(path, pattern) for path in first if path.exists())
         for memory in memories.scopes.values():
             if memory.folder.root.is_dir():
                 _purge_scope(memory, pattern, text)
-        places = sum(_mask(path, pattern) for path in found if path.exists())
+        places += sum(_mask(path, pattern) for path in found if path not in first and path.exists())
     return Purged(len(found), places)
 
 
-def pattern_of(words: list[str]) -> re.Pattern[bytes]:
-    """Return a pattern of a text in any file of ours: as UTF-8 or as JSON, with any blanks between its words."""
-    parts = [b"(?:" + b"|".join(sorted({re.escape(form) for form in _forms(word)})) + b")" for word in words]
-    return re.compile(rb"(?:\s|\\[nrt])+".join(parts), re.IGNORECASE)
+class Pattern:
+    """Finds a text in any file of ours: plain, or in JSON within JSON, with any blanks between its words."""
+
+    def __init__(self, text: str) -> None:
+        words = PIECES.findall(text)
+        pieces = [piece for word in words for piece in (_BLANKS, *map(_piece, word))][1:]
+        self._head = re.compile(b"".join(pieces[:HEAD]), re.IGNORECASE)
+        self._rest = [re.compile(piece, re.IGNORECASE) for piece in pieces[HEAD:]]
+
+    def find(self, content: bytes | mmap.mmap) -> Iterator[tuple[int, int]]:
+        """Yield the beginning and the end of each place, also of those that were cut."""
+        for found in self._head.finditer(content):
+            end = found.end()
+            for piece in self._rest:
+                if (more := piece.match(content, end)) is None:
+                    if _CUT.match(content, end) is not None:
+                        yield found.start(), end
+                    break
+                end = more.end()
+            else:
+                yield found.start(), end
+
+    def is_in(self, content: bytes) -> bool:
+        return next(self.find(content), None) is not None
 
 
-def _forms(word: str) -> Iterator[bytes]:
-    yield word.encode("utf-8", "surrogatepass")
-    yield json.dumps(word)[1:-1].encode()
-    yield json.dumps(word, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+def _piece(character: str) -> bytes:
+    """Return a pattern of one character, as itself or escaped by JSON, however often."""
+    plain = re.escape(character.encode("utf-8", "surrogatepass"))
+    if character.isascii() and character.isalnum():
+        return plain
+    if character == "\\":
+        return rb"\\+"
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    escaped = b"".join(rb"\\+u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
+    return rb"(?:\\*" + plain + b"|" + escaped + b")"
 
 
-def _holding(roots: tuple[Path, ...], pattern: re.Pattern[bytes]) -> Iterator[Path]:
+def _holding(roots: tuple[Path, ...], pattern: Pattern) -> Iterator[Path]:
     """Yield the regular files below the folders that hold the text; databases have a way of their own."""
     for root in roots:
         for folder, _, names in os.walk(root):
@@ -84,14 +117,14 @@ def _holding(roots: tuple[Path, ...], pattern: re.Pattern[bytes]) -> Iterator[Pa
                     yield path
 
 
-def _count(path: Path, pattern: re.Pattern[bytes]) -> int:
+def _count(path: Path, pattern: Pattern) -> int:
     if path.stat().st_size == 0:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return sum(1 for _ in pattern.finditer(content))
+        return sum(1 for _ in pattern.find(content))
 
 
-def _mask(path: Path, pattern: re.Pattern[bytes]) -> int:
+def _mask(path: Path, pattern: Pattern) -> int:
     """Overwrite the text in a file; return how often. A database that can be built again is deleted instead."""
     places = _count(path, pattern)
     if path.name.startswith("state.db"):
@@ -99,18 +132,18 @@ def _mask(path: Path, pattern: re.Pattern[bytes]) -> int:
             other.unlink(missing_ok=True)
     elif places:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
-            for found in list(pattern.finditer(content)):
-                content[found.start() : found.end()] = b"*" * (found.end() - found.start())
+            for start, end in list(pattern.find(content)):
+                content[start:end] = b"*" * (end - start)
             content.flush()
     return places
 
 
-def _purge_scope(memory: Memory, pattern: re.Pattern[bytes], text: str) -> None:
+def _purge_scope(memory: Memory, pattern: Pattern, text: str) -> None:
     """Remove the text's entries from the files, and the lines that have it from the journal and the refusals."""
     folder = memory.folder
-    memory.purge_index(lambda stored: pattern.search(stored.encode()) is not None)
+    memory.purge_index(lambda stored: pattern.is_in(stored.encode()))
     with folder.locked():
-        gone = [entry for entry in folder.entries() if pattern.search(entry.text.encode())]
+        gone = [entry for entry in folder.entries() if pattern.is_in(entry.text.encode())]
         if gone:
             folder.apply("purge", [Change(entry, None) for entry in gone])
         folder.rewrite(
@@ -120,9 +153,9 @@ def _purge_scope(memory: Memory, pattern: re.Pattern[bytes], text: str) -> None:
         _without(folder, REFUSED, pattern)
 
 
-def _without(folder: MemoryFolder, file: str, pattern: re.Pattern[bytes]) -> None:
+def _without(folder: MemoryFolder, file: str, pattern: Pattern) -> None:
     lines = folder.read_bytes(file).splitlines(keepends=True)
-    kept = [line for line in lines if not pattern.search(line)]
+    kept = [line for line in lines if not pattern.is_in(line)]
     if file == JOURNAL:
         kept.append(msgspec.json.encode(Done("purge")) + b"\n")
     if kept != lines:

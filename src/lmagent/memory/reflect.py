@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.core.events import DurableEvent, InputReceived, MessageAdded, SessionCreated, SessionForked, ToolFinished
+from lmagent.core.titles import ATTACHED
 from lmagent.memory.entries import PINNED, Change, Entry, entry_id, note_file, one_line
 from lmagent.memory.folder import live
 from lmagent.memory.guard import refusal
@@ -35,6 +36,9 @@ _REMEMBER = re.compile(
 )
 
 _EMPTY = frozenset(("the", "user", "and", "for", "that", "with", "are", "was", "has", "its"))
+
+_MARKS = ".,;:!?()[]\"'`"  # around a word
+_EXACT = re.compile(r"\d|\w[./@:\\]\w")  # in a number, a path or an address, of which a part proves nothing
 
 PROMPT = """You keep the long-term memory of an agent. Below are the new pieces of a session, each with its number.
 List facts that will still be true and useful in later sessions: what the user prefers or decided, how this project is
@@ -126,7 +130,7 @@ def pieces_of(events: Iterable[DurableEvent], after: int) -> tuple[list[Piece], 
                 found = []  # copied from a session that is reflected on by itself
             case InputReceived():
                 source = "user" if event.origin.is_user else "job"
-                found.append(Piece(event.seq, source, source, event.message.text))
+                found.append(Piece(event.seq, source, source, typed(event.message.text)))
             case MessageAdded() if event.message.role == "assistant" and event.message.text.strip():
                 found.append(Piece(event.seq, "assistant", "assistant", event.message.text))
             case ToolFinished() if event.tool not in OWN and event.content.strip():
@@ -289,13 +293,23 @@ class Judge:
         return None
 
 
+def typed(message: str) -> str:
+    """Return what the user typed: the files that were attached are not the user's words."""
+    return message.partition(ATTACHED)[0]
+
+
 def asks_to_remember(text: str) -> bool:
     return _REMEMBER.search(text) is not None
 
 
 def is_from(text: str, source: str) -> bool:
-    """Return whether a text says what a source says: most of its longer words are in it, whatever their endings."""
-    words = _stems(text)
+    """Return whether a text says what a source says: most of its longer words are in it, whatever their endings, and
+    each number and address of it as it is."""
+    words, exact = _stems(text), {word.strip(_MARKS) for word in source.casefold().split()}
+    if any(
+        word not in exact for word in (word.strip(_MARKS) for word in text.casefold().split()) if _EXACT.search(word)
+    ):
+        return False
     return bool(words) and len(words & _stems(source)) >= 0.6 * len(words)
 
 

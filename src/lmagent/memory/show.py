@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from lmagent.core.plurals import plural
-from lmagent.memory.entries import Entry
+from lmagent.memory.entries import LAST, Entry
 from lmagent.memory.folder import Operation, Refused
 from lmagent.memory.memory import Found, Memory
 from lmagent.memory.reflector import Report
@@ -47,7 +47,7 @@ def origin(entry: Entry) -> str:
 
 
 def day(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}" if at else "undated"
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}" if 0 < at < LAST else "undated"
 
 
 def entry_line(entry: Entry) -> str:
@@ -71,7 +71,7 @@ def evidence_of(entry: Entry, read: ReadEvent) -> Iterable[tuple[str, int, str]]
     """Yield the session, the `seq` and the text of each message that a memory was concluded from."""
     for place in entry.evidence:
         session, _, seq = place.partition("#")
-        number = int(seq) if seq.isdecimal() else 0
+        number = int(seq) if seq.isdecimal() and len(seq) < 10 else 0
         yield session, number, read(session, number) if number else ""
 
 

@@ -65,7 +65,8 @@ class Skills:
         yield promote_tool(lambda: self.shelf, self._sandbox, self._is_taken)
         if any(skill.text is not None for skill in self._enabled):
             yield text_skill_tool(lambda: self.shelf)
-        usable = [skill for skill in self._enabled if not self._is_taken(skill.name)]
+        own = ("skill", "promote_skill")
+        usable = [skill for skill in self._enabled if skill.name not in own and not self._is_taken(skill.name)]
         yield from python_skill_tools(lambda: self.shelf, self._sandbox, usable)
 
     def note(self) -> str:

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -27,9 +27,10 @@ from msgspec.structs import replace
 from lmagent.config.files import write_private
 from lmagent.core.errors import ConfigError, LmagentError, StoreError
 from lmagent.skills.feature import SkillPlaces
-from lmagent.skills.standard import FILE, TextSkill, parse_skill
-from lmagent.store.files import make_private, replace_whole, store_error
+from lmagent.skills.standard import FILE, LONGEST, TextSkill, parse_skill
+from lmagent.store.files import append_lines, make_private, replace_whole, store_error
 from lmagent.tools.plain import NotPlain, read_plain
+from lmagent.tools.sanitize import visible
 
 MANIFEST = "skill.json"
 DECISIONS = "skills.json"  # in the user's data folder
@@ -38,6 +39,8 @@ RUNS = "runs.jsonl"  # of a Python skill, beside its manifest
 LARGEST = 1 << 20  # bytes of all files of a skill
 MOST_FILES = 200
 MOST_SKILLS = 200  # of one folder
+
+FOLDER_NAME = re.compile(r"[\w. -]{1,64}")
 
 TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
@@ -86,6 +89,7 @@ class Skill(Struct, frozen=True):
         text: its content, if it is a text skill.
         manifest: the same, if it is a Python skill.
         digest: SHA-256 of its content, on which the user decides.
+        code: the Python in use; it is what the digest is of.
         reason: why it is broken.
     """
 
@@ -95,6 +99,7 @@ class Skill(Struct, frozen=True):
     text: TextSkill | None = None
     manifest: Manifest | None = None
     digest: str = ""
+    code: str = ""
     reason: str = ""
 
     @property
@@ -102,12 +107,6 @@ class Skill(Struct, frozen=True):
         if self.text is not None:
             return self.text.description
         return self.manifest.description if self.manifest is not None else self.reason
-
-    @property
-    def code(self) -> str:
-        """Return the Python in use. Raise StoreError if it cannot be read."""
-        assert self.manifest is not None
-        return _text(self.folder, f"v{self.manifest.version}.py")
 
 
 class Decision(Struct):
@@ -131,10 +130,15 @@ class Shelf:
         """Return the skills by name. Of two with one name, the nearer folder's counts."""
         decisions, found = self._load(), dict[str, Skill]()
         for root in self._places.roots:
-            for folder in _folders(root):
+            for folder in _folders(root) if self._is_plain(root) else ():
                 if folder.name not in found and (skill := self._skill(folder, decisions)) is not None:
                     found[folder.name] = skill
         return sorted(found.values(), key=lambda skill: skill.name)
+
+    def _is_plain(self, root: Path) -> bool:
+        """Return whether a folder of skills is where it says: in a stranger's workspace a link leads elsewhere."""
+        workspace = self._places.workspace
+        return not (root.is_relative_to(workspace) and (root.is_symlink() or root.parent.is_symlink()))
 
     def enabled(self) -> list[Skill]:
         return [skill for skill in self.all() if skill.state == "enabled"]
@@ -149,7 +153,11 @@ class Shelf:
     def runs(self, skill: Skill) -> list[RunRecord]:
         """Return the uses of a Python skill, oldest first."""
         found = list[RunRecord]()
-        for line in _text(skill.folder, RUNS, missing="").splitlines():
+        try:
+            lines = _text(skill.folder, RUNS, missing="").splitlines()
+        except StoreError:
+            return []  # no regular file
+        for line in lines:
             try:
                 found.append(msgspec.json.decode(line, type=RunRecord))
             except (msgspec.DecodeError, msgspec.ValidationError):
@@ -163,14 +171,20 @@ class Shelf:
                 manifest = msgspec.json.decode(_text(folder, MANIFEST), type=Manifest)
                 if manifest.tool != name or not TOOL_NAME.fullmatch(name):
                     return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
-                version = _text(folder, f"v{manifest.version}.py")
-                digest = hashlib.sha256(msgspec.json.encode((manifest, version))).hexdigest()
-                skill = Skill(name, folder, "proposed", manifest=manifest, digest=digest)
+                if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
+                    return Skill(name, folder, "broken", reason="its description is too long or has hidden characters")
+                if not _is_schema(manifest.schema):
+                    return Skill(name, folder, "broken", reason=f"{MANIFEST} describes no arguments of a tool")
+                code = _text(folder, f"v{manifest.version}.py")
+                digest = hashlib.sha256(msgspec.json.encode((manifest, code))).hexdigest()
+                skill = Skill(name, folder, "proposed", manifest=manifest, digest=digest, code=code)
             elif (folder / FILE).exists():
                 text = parse_skill(_text(folder, FILE), str(folder / FILE))
                 skill = Skill(name, folder, "proposed", text=text, digest=_digest(folder))
             else:
                 return None
+        except OSError as wrong:
+            return Skill(name, folder, "broken", reason=f"{folder} cannot be read: {wrong.strerror}")
         except (LmagentError, msgspec.DecodeError, msgspec.ValidationError) as wrong:
             reason = wrong.message if isinstance(wrong, LmagentError) else f"{folder / MANIFEST} is damaged: {wrong}"
             return Skill(name, folder, "broken", reason=reason)
@@ -224,11 +238,16 @@ class Shelf:
         shutil.rmtree(skill.folder)
 
     def record(self, skill: Skill, run: RunRecord) -> None:
-        """Append a use; losing one to a full disk does no harm."""
-        with suppress(OSError), (skill.folder / RUNS).open("ab") as file:
-            file.write(msgspec.json.encode(run) + b"\n")
+        """Append a use; losing some to a full disk, or to a record that has grown too large, does no harm."""
+        path = skill.folder / RUNS
+        with suppress(OSError):
+            if os.path.lexists(path) and path.lstat().st_size > LARGEST // 2:
+                path.unlink()
+            append_lines(path, msgspec.json.encode(run) + b"\n")
 
     def _write(self, folder: Path, files: dict[str, bytes]) -> None:
+        if not self._is_plain(folder.parent) or folder.is_symlink():
+            raise StoreError(f"{folder} is a link", fix="replace it with a folder")
         try:
             make_private(folder)
             for name, content in files.items():
@@ -250,13 +269,29 @@ class Shelf:
         write_private(self._decisions, msgspec.json.encode(decisions).decode())
 
 
+def _is_schema(schema: dict[str, Any]) -> bool:
+    """Return whether a schema has the form that `skills.python` writes."""
+    properties, needed = schema.get("properties"), schema.get("required", [])
+    if schema.get("type") != "object" or not isinstance(properties, dict) or not isinstance(needed, list):
+        return False
+    fields = cast("dict[str, Any]", properties)
+    return all(isinstance(field, dict) and "$ref" not in field for field in fields.values()) and all(
+        name in fields for name in cast("list[Any]", needed)
+    )
+
+
 def _folders(root: Path) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(root))[:MOST_SKILLS]
     except OSError:
         return
     for name in names:
-        if not name.startswith(".") and not (root / name).is_symlink() and (root / name).is_dir():
+        if (
+            not name.startswith(".")
+            and FOLDER_NAME.fullmatch(name)
+            and not (root / name).is_symlink()
+            and (root / name).is_dir()
+        ):
             yield root / name
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from lmagent.core.errors import StoreError
 from lmagent.core.plurals import plural
 from lmagent.skills.shelf import FILE, Shelf, Skill
 
@@ -40,10 +39,7 @@ def skill_text(shelf: Shelf, skill: Skill) -> str:
     if manifest is not None:
         rows.append(f"from {manifest.source}, function {manifest.function}")
         rows.append(f"trial: {manifest.trial.arguments} → {manifest.trial.result}")
-        try:
-            rows += ["", skill.code]
-        except StoreError as gone:
-            rows.append(str(gone))
+        rows += ["", skill.code]
         runs = shelf.runs(skill)
         rows += ["", plural(sum(not run.trial for run in runs), "use")]
         rows += [

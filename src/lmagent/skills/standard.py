@@ -7,7 +7,7 @@ The file begins with YAML between two lines of `---`: `name` (lower case, digits
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -38,13 +38,15 @@ def parse_skill(text: str, source: str) -> TextSkill:
     if found is None:
         raise ConfigError(f"{source} does not begin with `---`, `name` and `description`", fix="see docs/skills.md")
     try:
-        front: Any = yaml.safe_load(found["front"])
-    except yaml.YAMLError as wrong:
+        front: Any = yaml.load(found["front"], yaml.BaseLoader)  # which makes texts, lists and maps alone
+    except (yaml.YAMLError, RecursionError) as wrong:
         raise ConfigError(
             f"{source} has no valid YAML at its beginning: {' '.join(str(wrong).split())}", fix="correct it"
         ) from None
-    fields: dict[str, Any] = front if isinstance(front, dict) else {}
-    name, description = str(fields.get("name") or ""), " ".join(str(fields.get("description") or "").split())
+    fields = cast("dict[str, Any]", front) if isinstance(front, dict) else {}
+    # Of a list, `str` could be as long as a repeated alias makes it.
+    name, description = (value if isinstance(value := fields.get(key), str) else "" for key in ("name", "description"))
+    description = " ".join(description.split())
     if not description:
         raise ConfigError(f"{source} has no description", fix="add `description: when to use it`")
     if len(name) > 64 or not NAME.fullmatch(name):

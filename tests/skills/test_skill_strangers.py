@@ -1,0 +1,126 @@
+"""What a stranger's workspace may hold in the place of skills: nothing of it leads elsewhere or stops a session."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lmagent.app.clock import SystemClock
+from lmagent.core.errors import ConfigError, StoreError
+from lmagent.skills.feature import SkillPlaces, Skills
+from lmagent.skills.shelf import LARGEST, Manifest, RunRecord, Shelf
+from lmagent.skills.standard import parse_skill
+from lmagent.skills.tools import Confinement
+
+CODE = "def f() -> str:\n    return 'one'\n"
+SCHEMA = {"type": "object", "properties": {}, "required": []}
+TEXT = "---\nname: one\ndescription: When asked.\n---\nDo it.\n"
+RUN = RunRecord(1.0, True, 0.1, "$(touch pwned)")
+
+
+def manifest(name: str = "slug", description: str = "One.") -> Manifest:
+    return Manifest(name, "f", description, SCHEMA, 1)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> SkillPlaces:
+    return SkillPlaces(tmp_path / "work", tmp_path / "home", tmp_path / "data", SystemClock(), lambda: True)
+
+
+@pytest.fixture
+def shelf(places) -> Shelf:
+    places.data_dir.mkdir()
+    return Shelf(places)
+
+
+def test_the_record_of_uses_follows_no_link_waits_for_no_pipe_and_does_not_grow_for_ever(shelf, tmp_path):
+    skill = shelf.propose(manifest(), CODE)
+    runs, rc = skill.folder / "runs.jsonl", tmp_path / "rc"
+    rc.write_text("mine\n")
+    runs.symlink_to(rc)
+    shelf.record(skill, RUN)
+    assert (rc.read_text(), shelf.runs(skill)) == ("mine\n", [])
+    runs.unlink()
+    os.mkfifo(runs)
+    begun = time.monotonic()
+    shelf.record(skill, RUN)
+    assert shelf.runs(skill) == []
+    assert time.monotonic() - begun < 5
+    runs.unlink()
+    runs.write_bytes(b"x" * LARGEST)
+    shelf.record(skill, RUN)
+    assert shelf.runs(skill) == [RUN]
+
+
+@pytest.mark.parametrize("link", [".lmagent", ".lmagent/skills", ".lmagent/skills/slug"])
+def test_a_linked_folder_holds_no_skills_and_gets_none(shelf, places, tmp_path, link):
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "skills" / "one").mkdir(parents=True)
+    (elsewhere / "skills" / "one" / "SKILL.md").write_text(TEXT)
+    path = places.workspace / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(elsewhere / "skills" if link.endswith("skills") else elsewhere)
+    assert shelf.all() == []
+    with pytest.raises(StoreError, match="is a link"):
+        shelf.propose(manifest(), CODE)
+    assert sorted(item.name for item in elsewhere.rglob("*")) == ["SKILL.md", "one", "skills"]
+
+
+def test_the_code_that_runs_is_the_code_whose_digest_was_allowed(shelf):
+    shelf.enable(shelf.propose(manifest(), CODE))
+    skill = shelf.find("slug")
+    (skill.folder / "v1.py").write_text("def f() -> str:\n    return 'two'\n")
+    assert (skill.state, skill.code) == ("enabled", CODE)
+    assert shelf.find("slug").state == "changed"
+
+
+def test_a_description_that_hides_or_floods_is_broken(shelf):
+    for description in ("One.\U000e0041\U000e0042", "x" * 5000):
+        assert shelf.propose(manifest(description=description), CODE).state == "broken"
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "name: one\na: &a [x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in ("ab", "bc", "cd", "de", "ef", "fg", "gh"))
+        + "description: *h",
+        "name: one\ndescription: " + "[" * 5000,
+        "name: !!python/object/apply:os.system [id]\ndescription: d",
+    ],
+)
+def test_a_front_matter_that_explodes_is_a_clear_error(front):
+    with pytest.raises(ConfigError):
+        parse_skill(f"---\n{front}\n---\nbody", "SKILL.md")
+
+
+def test_a_front_matter_with_an_impossible_date_is_read(shelf):
+    assert parse_skill(TEXT.replace("---\nDo", "when: 2026-13-45\n---\nDo"), "SKILL.md").name == "one"
+
+
+def test_a_folder_whose_name_breaks_the_list_is_passed_over(shelf):
+    folder = shelf.own / "one\n- ignore"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(TEXT)
+    assert shelf.all() == []
+
+
+@pytest.mark.parametrize("name", ["skill", "promote_skill"])
+def test_a_skill_takes_no_name_of_the_tools_of_skills(shelf, places, name):
+    shelf.enable(shelf.propose(manifest(name), CODE))
+
+    async def get() -> None:
+        raise AssertionError
+
+    tools = Skills(places, Confinement(get), lambda name: False).tools  # pyright: ignore[reportArgumentType]
+    assert [tool.name for tool in tools] == ["promote_skill"]
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "array"}, {"type": "object", "properties": 5}, {**SCHEMA, "required": ["a"]}]
+)
+def test_a_schema_that_is_none_is_broken(shelf, schema):
+    assert shelf.propose(Manifest("slug", "f", "One.", schema, 1), CODE).state == "broken"
