@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.errors import StoreError
-from lmagent.memory.entries import Change, Entry, changed, entry_id, parse, parse_line
+from lmagent.memory.entries import EntryChange, MemoryEntry, changed, entry_id, parse, parse_line
 from lmagent.memory.folder import JOURNAL, PINNED_BYTES, MemoryFolder
-from lmagent.memory.memory import Memory, MemoryRefused
+from lmagent.memory.memory import MemoryRefused, MemoryScope
 from lmagent.memory.search.sources import SourcedIndex
 
 NOTE = "notes/2026-11-27.md"
 
 
-def opened(root: Path) -> Memory:
-    return Memory("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
+def opened(root: Path) -> MemoryScope:
+    return MemoryScope("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
+def memory(tmp_path: Path) -> MemoryScope:
     return opened(tmp_path / "memory")
 
 
@@ -36,17 +36,19 @@ def memory(tmp_path: Path) -> Memory:
 
 
 def test_an_entry_is_read_back_as_it_was_written():
-    entry = Entry("The port is 8080.", NOTE, "decision", "model", 1795000000.0, ("20261127_1_ab#4",), "m-0123456789ab")
+    entry = MemoryEntry(
+        "The port is 8080.", NOTE, "decision", "model", 1795000000.0, ("20261127_1_ab#4",), "m-0123456789ab"
+    )
     assert parse_line(entry.line, NOTE) == entry
 
 
 def test_a_line_that_the_user_wrote_is_an_entry_and_a_heading_or_prose_is_none():
-    assert parse_line("- tabs, not spaces", NOTE) == Entry("tabs, not spaces", NOTE)
+    assert parse_line("- tabs, not spaces", NOTE) == MemoryEntry("tabs, not spaces", NOTE)
     assert [parse_line(line, NOTE) for line in ("# Title", "", "Prose.", "-no item")] == [None] * 4
 
 
 def test_a_comment_that_is_not_ours_is_part_of_no_entry():
-    assert parse_line("- text <!-- todo: check -->", NOTE) == Entry("text", NOTE)
+    assert parse_line("- text <!-- todo: check -->", NOTE) == MemoryEntry("text", NOTE)
 
 
 def test_the_id_is_of_the_text_whatever_its_case_and_blanks():
@@ -55,19 +57,19 @@ def test_the_id_is_of_the_text_whatever_its_case_and_blanks():
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=60))
 def test_any_text_of_one_line_survives_its_file(text):
-    entry = Entry(" ".join(text.split()), NOTE, "fact", "user", 1795000000.0)
+    entry = MemoryEntry(" ".join(text.split()), NOTE, "fact", "user", 1795000000.0)
     if entry.text and "<!--" not in entry.text and "-->" not in entry.text:
-        found = list(parse(changed("", NOTE, [Change(None, entry)]), NOTE))
+        found = list(parse(changed("", NOTE, [EntryChange(None, entry)]), NOTE))
         assert [one.text for one in found] == [entry.text]
 
 
 def test_what_the_user_wrote_between_the_entries_stays_when_one_of_them_changes():
     text = "# Notes\n\nSome prose.\n- one\n- two\n\nMore prose.\n"
-    old, new = Entry("one", NOTE), Entry("uno", NOTE, by="user")
-    done = changed(text, NOTE, [Change(old, new)])
+    old, new = MemoryEntry("one", NOTE), MemoryEntry("uno", NOTE, by="user")
+    done = changed(text, NOTE, [EntryChange(old, new)])
     assert done.splitlines()[:3] == ["# Notes", "", "Some prose."]
     assert "- two\n\nMore prose.\n" in done
-    assert changed(done, NOTE, [Change(old, new)]) == done
+    assert changed(done, NOTE, [EntryChange(old, new)]) == done
 
 
 # --- changes ------------------------------------------------------------------------------------------------------

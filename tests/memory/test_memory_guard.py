@@ -12,7 +12,7 @@ from lmagent.core.events import InputReceived, MessageAdded, SessionCreated, Too
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Message, Text, user
 from lmagent.memory.guard import refusal
-from lmagent.memory.memory import Memory
+from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflector import Reflector
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.testing.fakes import FakeProvider
@@ -158,7 +158,7 @@ def result(seq, tool, text, status="ok"):
 
 
 async def reflected(root: Path, events, facts, runs=1):
-    memory = Memory("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
     provider = FakeProvider([say(json.dumps({"facts": facts}))] * runs)
     report = await Reflector(memory, OneLog(events), provider.stream, "m").run()
     return memory, report
@@ -228,7 +228,7 @@ async def test_evidence_that_was_not_shown_is_no_evidence(tmp_path):
 
 @pytest.mark.anyio
 async def test_a_contradiction_replaces_and_keeps_the_old_one(tmp_path):
-    memory = Memory("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
     old = memory.store("The port is 8080.", by="user", pinned=True)
     memory.close()
     events = [created(), said(2, "The port is 9090 now.")]
@@ -255,7 +255,7 @@ async def test_recalled_memories_are_not_stored_again_and_a_reply_without_json_f
 
 @pytest.mark.anyio
 async def test_evidence_from_two_sessions_promotes_a_note(tmp_path):
-    memory = Memory("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
     memory.store("The user reviews on Fridays.", by="reflection", evidence=("20261101_000000_aaaaaa#4",))
     memory.close()
     events = [created(), said(2, "As always, I, the user, do reviews on Fridays.")]
@@ -263,3 +263,23 @@ async def test_evidence_from_two_sessions_promotes_a_note(tmp_path):
     memory, report = await reflected(tmp_path / "memory", events, facts)
     assert [entry.is_pinned for entry in memory.entries()] == [True]
     assert len(report.pinned[0].evidence) == 2
+
+
+@pytest.mark.anyio
+async def test_a_run_over_several_sessions_is_taken_back_as_one_change(tmp_path):
+    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory.store("An earlier fact.", by="user")
+
+    class TwoLogs(OneLog):
+        def sessions(self):
+            return [SESSION, "20261127_130000_abcdef"]
+
+    texts = ("The printer is called Gustav.", "Deploys happen every Friday.")
+    provider = FakeProvider([say(json.dumps({"facts": [{"text": text, "evidence": ["2"]}]})) for text in texts])
+    log = TwoLogs([created(), said(2, f"Remember: {' '.join(texts)}")])
+    report = await Reflector(memory, log, provider.stream, "m").run()
+    assert [entry.text for entry in report.pinned] == list(texts)
+    memory.undo()
+    assert [entry.text for entry in memory.entries()] == ["An earlier fact."]
+    memory.undo()
+    assert memory.entries() == []

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lmagent.memory.purge import Pattern
+from lmagent.memory.purge import TextPattern
 
 LONG = "The customer portal of Acme is deployed to the host nordwind on each Friday before noon, by Ada."
 
@@ -14,7 +14,7 @@ LONG = "The customer portal of Acme is deployed to the host nordwind on each Fri
 def left(text: str, content: str) -> str:
     kept, rest = b"", content.encode()
     at = 0
-    for start, end in Pattern(text).find(rest):
+    for start, end in TextPattern(text).find(rest):
         kept, at = kept + rest[at:start], end
     return (kept + rest[at:]).decode()
 

@@ -17,7 +17,7 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.skills.calls import proposed
 from lmagent.skills.python import functions_in
-from lmagent.skills.run import Result, test
+from lmagent.skills.run import SkillResult, test
 from lmagent.skills.shelf import LARGEST, Shelf, Skill
 from lmagent.skills.tools import python_skill_tools
 
@@ -30,12 +30,12 @@ class SkillTools(Struct, frozen=True):
     registry: Registry
     shelf: Shelf
 
-    def test(self, name: str) -> Result:
+    def test(self, name: str) -> SkillResult:
         return anyio.run(
             self._closing, partial(test, self.shelf, self.shelf.find(name), skill_confinement(self.registry))
         )
 
-    def enable(self, name: str) -> Result:
+    def enable(self, name: str) -> SkillResult:
         """Enable a skill that passes its trial; return the trial's result."""
         return anyio.run(self._closing, partial(enable, self.shelf, self.shelf.find(name), self.registry))
 
@@ -83,7 +83,7 @@ def name_is_taken(registry: Registry, name: str) -> bool:
     return any(name in (tool.name, *tool.aliases) for tool in registry.tools.values())
 
 
-async def enable(shelf: Shelf, skill: Skill, registry: Registry) -> Result:
+async def enable(shelf: Shelf, skill: Skill, registry: Registry) -> SkillResult:
     """Enable a skill with the content that it was found with, if it passes its trial; return the trial's result."""
     result = await test(shelf, skill, skill_confinement(registry))
     if result.ok:

@@ -15,8 +15,8 @@ from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.memory.entries import Entry
-    from lmagent.memory.memory import Memories, Memory, Scope
+    from lmagent.memory.entries import MemoryEntry
+    from lmagent.memory.memory import Memories, MemoryScope, Scope
 
 Function = Callable[..., Any]
 
@@ -46,7 +46,7 @@ def _memories(workspace: Path | None) -> Memories:
     return open_memories(open_workspace(loaded.workspace).path, loaded.settings, SystemClock())
 
 
-def _chosen(memories: Memories, scope: Scope | None) -> list[Memory]:
+def _chosen(memories: Memories, scope: Scope | None) -> list[MemoryScope]:
     return [memory for name, memory in memories.scopes.items() if scope in (None, name)]
 
 
@@ -121,7 +121,7 @@ def list_(workspace: Path | None, scope: Scope | None, everything: bool, refused
             shared.say(f"lmagent: {problem}")
 
 
-def _row(memory: Memory, entry: Entry) -> dict[str, Any]:
+def _row(memory: MemoryScope, entry: MemoryEntry) -> dict[str, Any]:
     from msgspec import to_builtins
 
     return {"id": entry.id, "scope": memory.scope, "pinned": entry.is_pinned, **to_builtins(entry)}

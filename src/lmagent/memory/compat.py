@@ -19,10 +19,10 @@ from typing import Any
 from msgspec import Struct
 
 from lmagent.core.errors import ConfigError, StoreError
-from lmagent.memory.entries import Entry, Kind, one_line
+from lmagent.memory.entries import Kind, MemoryEntry, one_line
 from lmagent.memory.folder import live
 from lmagent.memory.guard import LONGEST
-from lmagent.memory.memory import Memory, MemoryRefused
+from lmagent.memory.memory import MemoryRefused, MemoryScope
 from lmagent.memory.reflector import reflected_marks
 from lmagent.store.files import make_private
 
@@ -41,7 +41,7 @@ class Imported(Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def import_folder(memory: Memory, folder: Path) -> Imported:
+def import_folder(memory: MemoryScope, folder: Path) -> Imported:
     """Take over the memories of a folder. Raise ConfigError if it holds none of the known files."""
     found = [*_from_files(folder), *_from_database(folder / DATABASE)]
     if not found:
@@ -118,7 +118,7 @@ def _text(values: dict[str, Any], names: Iterable[str]) -> str:
     return next((one_line(str(values[name])) for name in names if values.get(name)), "")
 
 
-def export_folder(memory: Memory, folder: Path) -> list[Path]:
+def export_folder(memory: MemoryScope, folder: Path) -> list[Path]:
     """Write the memories in agent_computer's shape; return the files. Raise StoreError if a file exists already."""
     entries = live(memory.entries())
     learned = [entry for entry in entries if entry.kind in ("learning", "reflection")]
@@ -146,5 +146,5 @@ def export_folder(memory: Memory, folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _markdown(title: str, entries: Iterable[Entry]) -> str:
+def _markdown(title: str, entries: Iterable[MemoryEntry]) -> str:
     return "\n".join((f"# {title}", "", *(f"- {entry.text}" for entry in entries), ""))

@@ -32,7 +32,7 @@ _ORIGIN = re.compile(
 )
 
 
-class Entry(Struct, frozen=True):
+class MemoryEntry(Struct, frozen=True):
     """One memory.
 
     Attributes:
@@ -80,20 +80,20 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def parse_line(line: str, file: str) -> Entry | None:
+def parse_line(line: str, file: str) -> MemoryEntry | None:
     """Return the entry in a line of a file; None for headings, prose and empty lines."""
     found = _ENTRY.fullmatch(line)
     if found is None:
         return None
     origin = _ORIGIN.fullmatch(found["origin"] or "")
     if origin is None or origin["kind"] not in get_args(Kind) or origin["by"] not in get_args(By):
-        return Entry(one_line(found["text"]), file)
+        return MemoryEntry(one_line(found["text"]), file)
     evidence = tuple((origin["evidence"] or "").split(", ")) if origin["evidence"] else ()
     kind, by = origin["kind"], origin["by"]
-    return Entry(one_line(found["text"]), file, kind, by, _read(origin["at"]), evidence, origin["replaced"] or "")  # pyright: ignore[reportArgumentType]
+    return MemoryEntry(one_line(found["text"]), file, kind, by, _read(origin["at"]), evidence, origin["replaced"] or "")  # pyright: ignore[reportArgumentType]
 
 
-def parse(text: str, file: str) -> Iterator[Entry]:
+def parse(text: str, file: str) -> Iterator[MemoryEntry]:
     """Yield the entries of a file, each id once."""
     known = set[str]()
     for line in text.splitlines():
@@ -107,18 +107,18 @@ def note_file(at: float) -> str:
     return f"{NOTES}/{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}.md"
 
 
-class Change(Struct, frozen=True):
+class EntryChange(Struct, frozen=True):
     """One changed entry: added without `before`, removed without `after`."""
 
-    before: Entry | None = None
-    after: Entry | None = None
+    before: MemoryEntry | None = None
+    after: MemoryEntry | None = None
 
     @property
-    def reverse(self) -> Change:
-        return Change(self.after, self.before)
+    def reverse(self) -> EntryChange:
+        return EntryChange(self.after, self.before)
 
 
-def changed(text: str, file: str, changes: Iterable[Change]) -> str:
+def changed(text: str, file: str, changes: Iterable[EntryChange]) -> str:
     """Return the text of a file after the changes that concern it. Applying them twice does no more than once."""
     lines = text.splitlines()
     for change in changes:
@@ -134,7 +134,7 @@ def changed(text: str, file: str, changes: Iterable[Change]) -> str:
     return "\n".join((*lines, ""))
 
 
-def _lines_of(lines: list[str], entry: Entry) -> list[int]:
+def _lines_of(lines: list[str], entry: MemoryEntry) -> list[int]:
     found = (parse_line(line, entry.file) for line in lines)
     return [number for number, other in enumerate(found) if other is not None and other.id == entry.id]
 

@@ -27,7 +27,7 @@ from msgspec import Struct
 from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
-from lmagent.memory.entries import LAST, NOTES, PINNED, USER, Change, Entry, changed, parse
+from lmagent.memory.entries import LAST, NOTES, PINNED, USER, EntryChange, MemoryEntry, changed, parse
 from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, read_regular, replace_whole, store_error
 from lmagent.store.lock import hold
 
@@ -46,16 +46,22 @@ class Operation(Struct, frozen=True, omit_defaults=True):
     Attributes:
         what: the verb, such as store or forget.
         forgot: ids that may not be stored again; `recalled` lifts that.
-        undoes: the id of the operation that this one reverses.
+        run: shared by the operations that are undone together; empty if this one is undone by itself.
+        undoes: the key of the operation that this one reverses.
     """
 
     id: str
     at: float
     what: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[EntryChange, ...] = ()
     forgot: tuple[str, ...] = ()
     recalled: tuple[str, ...] = ()
+    run: str = ""
     undoes: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.run or self.id
 
     def __post_init__(self) -> None:
         """Raise ValueError for what this program never writes: a stranger's journal must lead no write elsewhere."""
@@ -64,7 +70,7 @@ class Operation(Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"no memory of this folder: {entry.file}")
 
 
-class Done(Struct, frozen=True):
+class DoneMark(Struct, frozen=True):
     """The journal's line after an operation is in the files."""
 
     done: str
@@ -99,10 +105,10 @@ class MemoryFolder:
         pinned = [name for name in (PINNED, USER) if os.path.lexists(self.root / name)]
         return [*pinned, *(f"{NOTES}/{name}" for name in notes)]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[MemoryEntry]:
         """Return all entries; a file that cannot be read is left out and named in `problems`."""
         self.problems = []
-        found = list[Entry]()
+        found = list[MemoryEntry]()
         for file in self.files():
             try:
                 found += self.entries_of(file)
@@ -110,12 +116,12 @@ class MemoryFolder:
                 self.problems.append(str(problem))
         return found
 
-    def entries_of(self, file: str) -> list[Entry]:
+    def entries_of(self, file: str) -> list[MemoryEntry]:
         return list(parse(self.read(file), file))
 
-    def pinned(self) -> list[Entry]:
+    def pinned(self) -> list[MemoryEntry]:
         """Return the entries of the pinned files that hold; a file that cannot be read is left out."""
-        found = list[Entry]()
+        found = list[MemoryEntry]()
         for file in (USER, PINNED):
             with suppress(StoreError):
                 found += live(self.entries_of(file))
@@ -190,7 +196,7 @@ class MemoryFolder:
         finally:
             lock.release()
 
-    def apply(self, what: str, changes: Sequence[Change], **more: Any) -> Operation:
+    def apply(self, what: str, changes: Sequence[EntryChange], **more: Any) -> Operation:
         """Record an operation and carry it out, with the folder locked.
 
         Raises StoreError: a pinned file would be too long, or the disk refused.
@@ -199,24 +205,29 @@ class MemoryFolder:
         self._carry_out(operation, dry=True)
         self.append(JOURNAL, operation)
         self._carry_out(operation)
-        self.append(JOURNAL, Done(operation.id))
+        self.append(JOURNAL, DoneMark(operation.id))
         return operation
 
     def undoable(self) -> Operation | None:
-        """Return the last operation that was not reversed; None if all are."""
+        """Return the last change that was not reversed, with all operations of its run; None if all are."""
         operations = self.operations()
         gone = {operation.undoes for operation in operations}
-        return next((one for one in reversed(operations) if not one.undoes and one.id not in gone), None)
+        left = [one for one in operations if not one.undoes and one.key not in gone]
+        if not left:
+            return None
+        same = [one for one in left if one.key == left[-1].key]
+        changes = tuple(change for one in same for change in one.changes)
+        return msgspec.structs.replace(left[-1], changes=changes)
 
     def undo(self) -> Operation | None:
-        """Reverse the last operation that was not reversed, with the folder locked; None if all are."""
+        """Reverse the last change that was not reversed, with the folder locked; None if all are."""
         if (operation := self.undoable()) is None:
             return None
         back = tuple(change.reverse for change in reversed(operation.changes))
         forgot = operation.recalled
         if operation.what == "reflect":  # it would only propose the same again
             forgot += tuple(change.after.id for change in operation.changes if change.after is not None)
-        return self.apply("undo", back, forgot=forgot, recalled=operation.forgot, undoes=operation.id)
+        return self.apply("undo", back, forgot=forgot, recalled=operation.forgot, undoes=operation.key)
 
     def rewrite(self, file: str, text: str) -> None:
         """Replace a file's content, with the folder locked."""
@@ -242,7 +253,7 @@ class MemoryFolder:
             last = line
         if last and (operation := _decoded(last, Operation)) is not None:
             self._carry_out(operation)
-            self.append(JOURNAL, Done(operation.id))
+            self.append(JOURNAL, DoneMark(operation.id))
 
     def _carry_out(self, operation: Operation, *, dry: bool = False) -> None:
         """Bring an operation into the files; `dry` only checks that it fits."""
@@ -284,6 +295,6 @@ def _unreadable(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} is not read: {why}", fix=f"put a regular file or folder in its place: ls -ld {path}")
 
 
-def live(entries: Iterable[Entry]) -> list[Entry]:
+def live(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
     """Return the entries that hold."""
     return [entry for entry in entries if not entry.replaced]

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.memory import Hit, MemoryItem
 from lmagent.core.ports import Clock
-from lmagent.memory.entries import PINNED, USER, By, Change, Entry, Kind, note_file, one_line
+from lmagent.memory.entries import PINNED, USER, By, EntryChange, Kind, MemoryEntry, note_file, one_line
 from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
 from lmagent.memory.guard import is_secret, is_text, refusal
 from lmagent.memory.logs import Logs, index_logs, said
-from lmagent.memory.reflect import Known, Outcome
+from lmagent.memory.reflect import Known, ReflectionOutcome
 from lmagent.memory.search.sources import SourcedIndex
 
 Scope = Literal["workspace", "user"]
@@ -28,19 +28,19 @@ INDEX = "index.db"
 BESIDE = 20  # more hits than asked for, since those of the own session are left out
 ALIKE = 0.92  # cosine from which two texts mean the same
 
-Decide = Callable[[Known, float], Outcome]  # gets the time as well
+Decide = Callable[[Known, float], ReflectionOutcome]  # gets the time as well
 
 
 class MemoryRefused(LmagentError):
     """A text may not be remembered."""
 
 
-class Found(Struct, frozen=True):
+class FoundMemory(Struct, frozen=True):
     """A hit, its scope, and the entry that it is; None for a message of a session."""
 
     scope: Scope
     hit: Hit
-    entry: Entry | None
+    entry: MemoryEntry | None
 
 
 class Stats(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Stats(Struct, frozen=True):
     search: str
 
 
-class Memory:
+class MemoryScope:
     """One scope: its files, and the index over them."""
 
     def __init__(
@@ -79,19 +79,19 @@ class Memory:
         """Return whether something may be found here: one look at the disk."""
         return self._logs is not None or self.folder.root.exists()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[MemoryEntry]:
         return self.folder.entries()
 
-    def find(self, id: str) -> Entry:
+    def find(self, id: str) -> MemoryEntry:
         """Return the entry with an id, or a unique beginning of it. Raise StoreError if not exactly one has it."""
         return the_one(self.matching(id), id)
 
-    def matching(self, id: str) -> list[Entry]:
+    def matching(self, id: str) -> list[MemoryEntry]:
         """Return the entries whose ids begin so."""
         wanted = id if id.startswith("m-") else f"m-{id}"
         return [entry for entry in self.entries() if entry.id.startswith(wanted)]
 
-    def entry_of(self, hit: Hit) -> Entry | None:
+    def entry_of(self, hit: Hit) -> MemoryEntry | None:
         """Return the entry that a hit is; None for a message of a session."""
         if not hit.id.startswith("m-"):
             return None
@@ -108,7 +108,7 @@ class Memory:
         evidence: Sequence[str] = (),
         pinned: bool = False,
         replaces: str = "",
-    ) -> Entry:
+    ) -> MemoryEntry:
         """Remember a text. One that is known already stays as it is, but for being pinned.
 
         Raises:
@@ -118,7 +118,7 @@ class Memory:
         text = one_line(text)
         self._check(text, by, evidence)
         file = _pinned_file(self.scope, kind) if pinned else note_file(self._clock.now())
-        entry = Entry(text, file, kind, by, self._clock.now(), tuple(evidence))
+        entry = MemoryEntry(text, file, kind, by, self._clock.now(), tuple(evidence))
         with self.folder.locked():
             entries = {known.id: known for known in self.entries()}
             if entry.id in self.folder.forgotten() and by != "user":
@@ -126,13 +126,13 @@ class Memory:
             known = entries.get(entry.id)
             if known is not None and (known.is_pinned or not pinned) and not known.replaced:
                 return known
-            changes = [Change(known, replace(known, file=file, replaced="") if known else entry)]
+            changes = [EntryChange(known, replace(known, file=file, replaced="") if known else entry)]
             if (old := entries.get(replaces)) is not None and old.id != entry.id:
                 changes.append(_replaced(old, entry.id))
             self.folder.apply("store", changes, recalled=(entry.id,) if by == "user" else ())
         return entry
 
-    def edit(self, id: str, text: str) -> Entry:
+    def edit(self, id: str, text: str) -> MemoryEntry:
         """Replace an entry's text; it has the id of the new text from then on."""
         text = one_line(text)
         self._check(text, "user")
@@ -140,10 +140,10 @@ class Memory:
             old = self.find(id)
             new = replace(old, text=text, by="user", at=self._clock.now())
             twins = self._removed(new.id) if new.id != old.id else []
-            self.folder.apply("edit", [*twins, Change(old, new)], recalled=(new.id,))
+            self.folder.apply("edit", [*twins, EntryChange(old, new)], recalled=(new.id,))
         return new
 
-    def pin(self, id: str, *, pinned: bool = True) -> Entry:
+    def pin(self, id: str, *, pinned: bool = True) -> MemoryEntry:
         """Move an entry into the part that each new session's prompt has, or out of it."""
         with self.folder.locked():
             old = self.find(id)
@@ -151,36 +151,36 @@ class Memory:
                 return old
             file = _pinned_file(self.scope, old.kind) if pinned else note_file(old.at or self._clock.now())
             new = replace(old, file=file)
-            self.folder.apply("pin" if pinned else "unpin", [Change(old, new)])
+            self.folder.apply("pin" if pinned else "unpin", [EntryChange(old, new)])
         return new
 
-    def forget(self, id: str) -> Entry:
+    def forget(self, id: str) -> MemoryEntry:
         """Remove an entry. Reflection and the model cannot store it again; `undo` brings it back."""
         with self.folder.locked():
             entry = self.find(id)
             self.folder.apply("forget", self._removed(entry.id), forgot=(entry.id,))
         return entry
 
-    def _removed(self, id: str) -> list[Change]:
-        return [Change(entry, None) for entry in self.entries() if entry.id == id]
+    def _removed(self, id: str) -> list[EntryChange]:
+        return [EntryChange(entry, None) for entry in self.entries() if entry.id == id]
 
     def undo(self) -> Operation | None:
         """Reverse the last change that was not undone; return None if none is left."""
         with self.folder.locked():
             return self.folder.undo()
 
-    def apply(self, what: str, changes: Sequence[Change]) -> Operation:
+    def apply(self, what: str, changes: Sequence[EntryChange]) -> Operation:
         """Carry out several changes as one operation."""
         with self.folder.locked():
             return self.folder.apply(what, changes)
 
-    def reflected(self, decide: Decide) -> Outcome:
-        """Carry out what reflection decides, as one change, and list what it refuses."""
+    def reflected(self, decide: Decide, run: str) -> ReflectionOutcome:
+        """Carry out what reflection decides, as a part of its run, and list what it refuses."""
         with self.folder.locked():
             now, room = self._clock.now(), PINNED_BYTES - len(self.folder.read(PINNED).encode())
             outcome = decide(Known(self.entries(), self.folder.forgotten(), room, self._alike, self._secrets), now)
             if outcome.changes:
-                self.folder.apply("reflect", outcome.changes)
+                self.folder.apply("reflect", outcome.changes, run=run)
             for item in outcome.not_stored:
                 self.refuse(item.text, item.reason, item.evidence)
         return outcome
@@ -243,7 +243,7 @@ class Memory:
             self._index = None
 
 
-def the_one(found: Sequence[Entry], id: str) -> Entry:
+def the_one(found: Sequence[MemoryEntry], id: str) -> MemoryEntry:
     """Return the first of entries that all have one id: the user may have written a text twice."""
     ids = {entry.id for entry in found}
     if len(ids) != 1 or id in ("", "m-"):
@@ -271,17 +271,17 @@ def _pinned_file(scope: Scope, kind: Kind) -> str:
     return USER if scope == "user" and kind == "preference" else PINNED
 
 
-def _replaced(old: Entry, by: str) -> Change:
+def _replaced(old: MemoryEntry, by: str) -> EntryChange:
     """Return the change that keeps a contradicted entry in its note, out of the prompt and the index."""
     file = note_file(old.at) if old.is_pinned else old.file
-    return Change(old, replace(old, file=file, replaced=by))
+    return EntryChange(old, replace(old, file=file, replaced=by))
 
 
 class Memories:
     """The two scopes of a workspace."""
 
-    def __init__(self, workspace: Memory, user: Memory) -> None:
-        self.scopes: dict[Scope, Memory] = {"workspace": workspace, "user": user}
+    def __init__(self, workspace: MemoryScope, user: MemoryScope) -> None:
+        self.scopes: dict[Scope, MemoryScope] = {"workspace": workspace, "user": user}
 
     def search(
         self,
@@ -292,21 +292,21 @@ class Memories:
         since: float | None = None,
         until: float | None = None,
         without: str = "",
-    ) -> list[Found]:
+    ) -> list[FoundMemory]:
         """Return the best hits of the scopes, best first. `without`: a session whose messages are left out, since its
         model has them in its prompt."""
         query = query.encode(errors="replace").decode()
-        ranked = list[list[Found]]()
+        ranked = list[list[FoundMemory]]()
         for scope in scopes:
             memory = self.scopes[scope]
             if memory.has_anything:
                 hits = memory.index().search(query, k + BESIDE, since=since, until=until)
                 kept = [hit for hit in hits if not (without and hit.session == without)]
-                ranked.append([Found(scope, hit, memory.entry_of(hit)) for hit in kept[:k]])
+                ranked.append([FoundMemory(scope, hit, memory.entry_of(hit)) for hit in kept[:k]])
         # Scores of two indexes cannot be compared, so their hits take turns.
         return [found for row in zip_longest(*ranked) for found in row if found is not None][:k]
 
-    def find(self, id: str) -> tuple[Memory, Entry]:
+    def find(self, id: str) -> tuple[MemoryScope, MemoryEntry]:
         """Return the scope and the entry with an id. Raise StoreError if not exactly one has it."""
         found = [(memory, entry) for memory in self.scopes.values() for entry in memory.matching(id)]
         entry = the_one([entry for _, entry in found], id)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lmagent.config.settings import Settings
 from lmagent.core.ports import Clock
-from lmagent.memory.memory import Memories, Memory
+from lmagent.memory.memory import Memories, MemoryScope
 from lmagent.memory.search.embedding import Embedder
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.store.jsonl import JsonlStore
@@ -42,8 +42,8 @@ def open_memories(
     opened = partial(_index, settings, notice)
     here, own = workspace / ".lmagent" / FOLDER, settings.agent_data_dir / FOLDER
     return Memories(
-        Memory("workspace", here, clock, opened, secrets=settings.secrets, logs=logs),
-        Memory("user", own, clock, opened, secrets=settings.secrets),
+        MemoryScope("workspace", here, clock, opened, secrets=settings.secrets, logs=logs),
+        MemoryScope("user", own, clock, opened, secrets=settings.secrets),
     )
 
 

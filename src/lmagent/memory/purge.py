@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.errors import ConfigError
-from lmagent.memory.entries import Change, entry_id
-from lmagent.memory.folder import FORGOTTEN, JOURNAL, REFUSED, Done, MemoryFolder
-from lmagent.memory.memory import INDEX, Memories, Memory
+from lmagent.memory.entries import EntryChange, entry_id
+from lmagent.memory.folder import FORGOTTEN, JOURNAL, REFUSED, DoneMark, MemoryFolder
+from lmagent.memory.memory import INDEX, Memories, MemoryScope
 from lmagent.store.lock import hold
 from lmagent.store.log import LOCK
 
@@ -51,7 +51,7 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
     """
     if len("".join(PIECES.findall(text))) < SHORTEST:
         raise ConfigError(f"{text!r} is too short to be purged", fix="name the whole memory")
-    pattern = Pattern(text)
+    pattern = TextPattern(text)
     for memory in memories.scopes.values():
         memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
@@ -69,7 +69,7 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
     return Purged(len(found), places)
 
 
-class Pattern:
+class TextPattern:
     """Finds a text in any file of ours: plain, or in JSON within JSON, with any blanks between its words."""
 
     def __init__(self, text: str) -> None:
@@ -107,7 +107,7 @@ def _piece(character: str) -> bytes:
     return rb"(?:\\*" + plain + b"|" + escaped + b")"
 
 
-def _holding(roots: tuple[Path, ...], pattern: Pattern) -> Iterator[Path]:
+def _holding(roots: tuple[Path, ...], pattern: TextPattern) -> Iterator[Path]:
     """Yield the regular files below the folders that hold the text; databases have a way of their own."""
     for root in roots:
         for folder, _, names in os.walk(root):
@@ -117,14 +117,14 @@ def _holding(roots: tuple[Path, ...], pattern: Pattern) -> Iterator[Path]:
                     yield path
 
 
-def _count(path: Path, pattern: Pattern) -> int:
+def _count(path: Path, pattern: TextPattern) -> int:
     if path.stat().st_size == 0:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return sum(1 for _ in pattern.find(content))
 
 
-def _mask(path: Path, pattern: Pattern) -> int:
+def _mask(path: Path, pattern: TextPattern) -> int:
     """Overwrite the text in a file; return how often. A database that can be built again is deleted instead."""
     places = _count(path, pattern)
     if path.name.startswith("state.db"):
@@ -138,14 +138,14 @@ def _mask(path: Path, pattern: Pattern) -> int:
     return places
 
 
-def _purge_scope(memory: Memory, pattern: Pattern, text: str) -> None:
+def _purge_scope(memory: MemoryScope, pattern: TextPattern, text: str) -> None:
     """Remove the text's entries from the files, and the lines that have it from the journal and the refusals."""
     folder = memory.folder
     memory.purge_index(lambda stored: pattern.is_in(stored.encode()))
     with folder.locked():
         gone = [entry for entry in folder.entries() if pattern.is_in(entry.text.encode())]
         if gone:
-            folder.apply("purge", [Change(entry, None) for entry in gone])
+            folder.apply("purge", [EntryChange(entry, None) for entry in gone])
         folder.rewrite(
             FORGOTTEN, "".join(f"{id}\n" for id in sorted({*folder.forgotten(), entry_id(text), *(e.id for e in gone)}))
         )
@@ -153,10 +153,10 @@ def _purge_scope(memory: Memory, pattern: Pattern, text: str) -> None:
         _without(folder, REFUSED, pattern)
 
 
-def _without(folder: MemoryFolder, file: str, pattern: Pattern) -> None:
+def _without(folder: MemoryFolder, file: str, pattern: TextPattern) -> None:
     lines = folder.read_bytes(file).splitlines(keepends=True)
     kept = [line for line in lines if not pattern.is_in(line)]
     if file == JOURNAL:
-        kept.append(msgspec.json.encode(Done("purge")) + b"\n")
+        kept.append(msgspec.json.encode(DoneMark("purge")) + b"\n")
     if kept != lines:
         folder.rewrite(file, b"".join(kept).decode())

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from lmagent.core.events import DurableEvent, InputReceived, MessageAdded, SessionCreated, SessionForked, ToolFinished
 from lmagent.core.titles import ATTACHED
-from lmagent.memory.entries import PINNED, Change, Entry, entry_id, note_file, one_line
+from lmagent.memory.entries import PINNED, EntryChange, MemoryEntry, entry_id, note_file, one_line
 from lmagent.memory.folder import live
 from lmagent.memory.guard import refusal
 
@@ -80,7 +80,7 @@ class Piece(Struct, frozen=True):
     is_error: bool = False
 
 
-class Candidate(Struct, frozen=True):
+class ProposedFact(Struct, frozen=True):
     """A fact that the model proposes."""
 
     text: str
@@ -90,7 +90,7 @@ class Candidate(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    facts: tuple[Candidate, ...] = ()
+    facts: tuple[ProposedFact, ...] = ()
 
 
 class NotStored(Struct, frozen=True):
@@ -101,7 +101,7 @@ class NotStored(Struct, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class Outcome(Struct):
+class ReflectionOutcome(Struct):
     """The decisions of one run.
 
     Attributes:
@@ -109,9 +109,9 @@ class Outcome(Struct):
         pinned: facts that came into the pinned part.
     """
 
-    changes: list[Change] = field(default_factory=list[Change])
-    stored: list[Entry] = field(default_factory=list[Entry])
-    pinned: list[Entry] = field(default_factory=list[Entry])
+    changes: list[EntryChange] = field(default_factory=list[EntryChange])
+    stored: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
+    pinned: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
     not_stored: list[NotStored] = field(default_factory=list[NotStored])
 
 
@@ -170,7 +170,7 @@ def _while_fits(order: range, sizes: Sequence[int], room: int) -> list[int]:
     return found
 
 
-def question(pieces: Sequence[Piece], known: Sequence[Entry]) -> str:
+def question(pieces: Sequence[Piece], known: Sequence[MemoryEntry]) -> str:
     """Return the text for the model: the known memories, then the pieces."""
     memories = "\n".join(f"{entry.id}: {entry.text}" for entry in known[-KNOWN:]) or "(none)"
     shown = "\n\n".join(f"[{piece.seq}] {piece.label}:\n{_cut(piece.text)}" for piece in pieces)
@@ -182,7 +182,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= PIECE else f"{text[: PIECE // 2]}\n[…]\n{text[-PIECE // 2 :]}"
 
 
-def candidates_in(reply: str) -> list[Candidate] | None:
+def candidates_in(reply: str) -> list[ProposedFact] | None:
     """Return the candidates of a reply; None if it is not the JSON that was asked for."""
     start, end = reply.find("{"), reply.rfind("}")
     if start < 0 or end < start:
@@ -206,7 +206,7 @@ class Known(Struct, frozen=True):
         secrets: values of the configuration that are kept out of everything.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[MemoryEntry]
     forgotten: Collection[str] = ()
     room: int = 4000
     alike: Callable[[str], str] = lambda text: ""
@@ -224,16 +224,16 @@ class Judge:
         self._rules = known
         self._room = known.room
         self._said: Mapping[str, Piece] = {str(piece.seq): piece for piece in said}
-        self.outcome = Outcome()
+        self.outcome = ReflectionOutcome()
 
-    def decide(self, candidates: Iterable[Candidate]) -> Outcome:
+    def decide(self, candidates: Iterable[ProposedFact]) -> ReflectionOutcome:
         for candidate in candidates:
             if reason := self._take(replace(candidate, text=one_line(candidate.text))):
                 evidence = tuple(f"{self._session}#{number}" for number in candidate.evidence)
                 self.outcome.not_stored.append(NotStored(candidate.text, reason, evidence))
         return self.outcome
 
-    def _take(self, candidate: Candidate) -> str:
+    def _take(self, candidate: ProposedFact) -> str:
         """Store a candidate; return why it was not stored, or not pinned, or empty."""
         if reason := refusal(candidate.text, "reflection", self._rules.secrets):
             return reason
@@ -256,7 +256,13 @@ class Judge:
         return self._store(candidate, places, same, supported=supported, pinned=explicit or again)
 
     def _store(
-        self, candidate: Candidate, places: tuple[str, ...], same: Entry | None, *, supported: bool, pinned: bool
+        self,
+        candidate: ProposedFact,
+        places: tuple[str, ...],
+        same: MemoryEntry | None,
+        *,
+        supported: bool,
+        pinned: bool,
     ) -> str:
         """Store a candidate; a contradicted memory is kept, and no longer holds."""
         if same is not None and not pinned:
@@ -266,7 +272,7 @@ class Judge:
             return f"it contradicts {old.id}, and the user did not say it"
         pinned = pinned or (old is not None and old.is_pinned)  # it takes the place of what it contradicts
         reason = "" if supported else "kept as a note only: the user did not say it"
-        entry = Entry(candidate.text, note_file(self._now), candidate.kind, "reflection", self._now, places)
+        entry = MemoryEntry(candidate.text, note_file(self._now), candidate.kind, "reflection", self._now, places)
         if same is not None:
             entry = replace(same, evidence=tuple(dict.fromkeys((*same.evidence, *places))))
         if pinned and (size := len(entry.line.encode()) + 1) <= self._room:
@@ -275,14 +281,14 @@ class Judge:
             reason = f"kept as a note only: {PINNED} is full"
         if old is not None and old.id != entry.id:
             kept = note_file(old.at or self._now) if old.is_pinned else old.file
-            self.outcome.changes.append(Change(old, replace(old, file=kept, replaced=entry.id)))
+            self.outcome.changes.append(EntryChange(old, replace(old, file=kept, replaced=entry.id)))
         if entry != same:
-            self.outcome.changes.append(Change(same, entry))
+            self.outcome.changes.append(EntryChange(same, entry))
             self._known[entry.id] = entry
             (self.outcome.pinned if entry.is_pinned else self.outcome.stored).append(entry)
         return reason
 
-    def _same(self, text: str) -> Entry | None:
+    def _same(self, text: str) -> MemoryEntry | None:
         if (found := self._known.get(entry_id(text)) or self._known.get(self._rules.alike(text))) is not None:
             return found
         words = _words(text)

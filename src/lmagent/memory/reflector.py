@@ -12,19 +12,20 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.errors import LmagentError, ProviderError, StoreError
+from lmagent.core.ids import new_id
 from lmagent.core.messages import user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest
-from lmagent.memory.entries import Entry
+from lmagent.memory.entries import MemoryEntry
 from lmagent.memory.folder import MemoryFolder, live
 from lmagent.memory.logs import Logs
-from lmagent.memory.memory import Memory
+from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflect import (
     PROMPT,
     SCHEMA,
     Judge,
     NotStored,
-    Outcome,
     Piece,
+    ReflectionOutcome,
     candidates_in,
     chosen,
     pieces_of,
@@ -48,8 +49,8 @@ class Report(Struct):
 
     sessions: int = 0
     left: int = 0
-    stored: list[Entry] = field(default_factory=list[Entry])
-    pinned: list[Entry] = field(default_factory=list[Entry])
+    stored: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
+    pinned: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
     not_stored: list[NotStored] = field(default_factory=list[NotStored])
     failed: list[str] = field(default_factory=list[str])
 
@@ -65,7 +66,7 @@ class Reflector:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: MemoryScope,
         logs: Logs,
         stream: Stream,
         model: str,
@@ -79,7 +80,7 @@ class Reflector:
 
     async def run(self, only: str = "") -> Report:
         """Reflect on the news of the sessions, or of `only` one. Raise StoreError if nothing can be stored."""
-        report, marks = Report(), await anyio.to_thread.run_sync(reflected_marks, self._memory.folder)
+        report, run, marks = Report(), new_id(), await anyio.to_thread.run_sync(reflected_marks, self._memory.folder)
         sessions = [only] if only else [name for name in self._logs.sessions() if not self._is_busy(name)]
         for session in sessions:
             pieces, last = await anyio.to_thread.run_sync(self._pieces, session, marks.get(session, 0))
@@ -90,7 +91,7 @@ class Reflector:
                 continue
             report.sessions += 1
             try:
-                await self._reflect(session, chosen(pieces), report)
+                await self._reflect(session, chosen(pieces), run, report)
             except ProviderError as failure:
                 report.failed.append(f"{session}: {failure.message}")
                 break  # the server is away: the rest stays for the next run
@@ -106,14 +107,14 @@ class Reflector:
         except StoreError:
             return [], after  # deleted meanwhile
 
-    async def _reflect(self, session: str, pieces: list[Piece], report: Report) -> None:
+    async def _reflect(self, session: str, pieces: list[Piece], run: str, report: Report) -> None:
         entries = await anyio.to_thread.run_sync(self._memory.entries)
         candidates = candidates_in(await self._ask(question(pieces, live(entries))))
         if candidates is None:
             raise _NoAnswer("the model did not answer with the JSON that it was asked for")
 
-        def settle() -> Outcome:
-            return self._memory.reflected(lambda known, now: Judge(session, now, known, pieces).decide(candidates))
+        def settle() -> ReflectionOutcome:
+            return self._memory.reflected(lambda known, now: Judge(session, now, known, pieces).decide(candidates), run)
 
         outcome = await anyio.to_thread.run_sync(settle)
         report.stored += outcome.stored

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from lmagent.core.plurals import plural
-from lmagent.memory.entries import LAST, Entry
+from lmagent.memory.entries import LAST, MemoryEntry
 from lmagent.memory.folder import Operation, Refused
-from lmagent.memory.memory import Found, Memory
+from lmagent.memory.memory import FoundMemory, MemoryScope
 from lmagent.memory.reflector import Report
 
 ReadEvent = Callable[[str, int], str]  # (session, seq) -> what the event says; empty if it is gone
@@ -16,9 +16,9 @@ ReadEvent = Callable[[str, int], str]  # (session, seq) -> what the event says; 
 LONGEST = 600  # characters of a hit
 
 
-def hits_text(found: Sequence[Found], budget: int) -> str:
+def hits_text(found: Sequence[FoundMemory], budget: int) -> str:
     """Return hits within a budget of tokens (bytes / 4), those of one session together, each with its id and origin."""
-    groups: dict[str, list[Found]] = {}
+    groups: dict[str, list[FoundMemory]] = {}
     for one in found:
         groups.setdefault(one.hit.session, []).append(one)
     lines, room = list[str](), budget * 4
@@ -32,7 +32,7 @@ def hits_text(found: Sequence[Found], budget: int) -> str:
     return "\n".join(lines)
 
 
-def hit_line(found: Found) -> str:
+def hit_line(found: FoundMemory) -> str:
     hit = found.hit
     text = hit.text if len(hit.text) <= LONGEST else f"{hit.text[:LONGEST]}…"
     if found.entry is None:
@@ -40,7 +40,7 @@ def hit_line(found: Found) -> str:
     return f"[{hit.id}, {origin(found.entry)}] {text}"
 
 
-def origin(entry: Entry) -> str:
+def origin(entry: MemoryEntry) -> str:
     authors = {"hand": "written by hand", "user": "stored by the user", "model": "stored by the model"}
     author = authors.get(entry.by, f"by {entry.by}")
     return f"{day(entry.at)}, {author}" if entry.at else author
@@ -50,14 +50,14 @@ def day(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}" if 0 < at < LAST else "undated"
 
 
-def entry_line(entry: Entry) -> str:
+def entry_line(entry: MemoryEntry) -> str:
     """Return an entry in a list for the user."""
     pin = "* " if entry.is_pinned else "  "
     gone = f"  (replaced by {entry.replaced})" if entry.replaced else ""
     return f"{pin}{entry.id}  {day(entry.at):<10}  {entry.text}{gone}"
 
 
-def why_text(memory: Memory, entry: Entry, read: ReadEvent) -> str:
+def why_text(memory: MemoryScope, entry: MemoryEntry, read: ReadEvent) -> str:
     """Return where a memory is from: its author, its changes, and the messages that it was concluded from."""
     rows = [entry.text, "", f"{memory.scope}, {memory.folder.root / entry.file}: {entry.kind}, {origin(entry)}"]
     rows += [f"replaced by {entry.replaced}"] if entry.replaced else []
@@ -67,7 +67,7 @@ def why_text(memory: Memory, entry: Entry, read: ReadEvent) -> str:
     return "\n".join(rows)
 
 
-def evidence_of(entry: Entry, read: ReadEvent) -> Iterable[tuple[str, int, str]]:
+def evidence_of(entry: MemoryEntry, read: ReadEvent) -> Iterable[tuple[str, int, str]]:
     """Yield the session, the `seq` and the text of each message that a memory was concluded from."""
     for place in entry.evidence:
         session, _, seq = place.partition("#")
@@ -75,7 +75,7 @@ def evidence_of(entry: Entry, read: ReadEvent) -> Iterable[tuple[str, int, str]]
         yield session, number, read(session, number) if number else ""
 
 
-def history(memory: Memory, id: str) -> Iterable[Operation]:
+def history(memory: MemoryScope, id: str) -> Iterable[Operation]:
     """Yield the changes that concern an entry, oldest first."""
     for operation in memory.folder.operations():
         touched = (side for change in operation.changes for side in (change.before, change.after) if side is not None)

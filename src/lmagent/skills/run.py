@@ -34,7 +34,7 @@ out.flush()
 """
 
 
-class Result(Struct, frozen=True):
+class SkillResult(Struct, frozen=True):
     """The end of a call: its result, or what went wrong."""
 
     ok: bool
@@ -42,7 +42,7 @@ class Result(Struct, frozen=True):
     seconds: float
 
 
-async def call(sandbox: Confinement, code: str, function: str, file: str, arguments: dict[str, Any]) -> Result:
+async def call(sandbox: Confinement, code: str, function: str, file: str, arguments: dict[str, Any]) -> SkillResult:
     """Call a function in the sandbox. A failure of the skill, or of the sandbox, is a result."""
     asked = json.dumps({"code": code, "function": function, "file": file, "arguments": arguments})
     kept: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray(), "channel": bytearray()}
@@ -56,19 +56,19 @@ async def call(sandbox: Confinement, code: str, function: str, file: str, argume
         running = await (await sandbox.get()).start(command, show)
         ended = await running.wait()
     except SandboxError as failure:
-        return Result(False, f"it could not be run: {failure.message}", time.monotonic() - begun)
+        return SkillResult(False, f"it could not be run: {failure.message}", time.monotonic() - begun)
     out, err = (kept[stream].decode("utf-8", "replace").strip() for stream in ("stdout", "stderr"))
     if ended.reason == "timeout":
-        return Result(False, f"it did not end within {sandbox.timeout:g} s", ended.seconds)
+        return SkillResult(False, f"it did not end within {sandbox.timeout:g} s", ended.seconds)
     if ended.code or ended.reason != "exit":
         why = "it used too much memory" if ended.reason == "memory" else f"it failed with exit code {ended.code}"
-        return Result(False, f"{why}\n{err[-2000:]}".strip(), ended.seconds)
-    return Result(True, out + (f"\n[printed]\n{err[-2000:]}" if err else ""), ended.seconds)
+        return SkillResult(False, f"{why}\n{err[-2000:]}".strip(), ended.seconds)
+    return SkillResult(True, out + (f"\n[printed]\n{err[-2000:]}" if err else ""), ended.seconds)
 
 
 async def use(
     shelf: Shelf, skill: Skill, sandbox: Confinement, arguments: dict[str, Any], *, trial: bool = False
-) -> Result:
+) -> SkillResult:
     """Call a Python skill and record the use."""
     manifest = skill.manifest
     assert manifest is not None
@@ -77,8 +77,8 @@ async def use(
     return result
 
 
-async def test(shelf: Shelf, skill: Skill, sandbox: Confinement) -> Result:
+async def test(shelf: Shelf, skill: Skill, sandbox: Confinement) -> SkillResult:
     """Run the recorded call of a Python skill. A text skill has none, and passes if it can be read."""
     if skill.manifest is None:
-        return Result(skill.state != "broken", skill.reason or "it can be read", 0.0)
+        return SkillResult(skill.state != "broken", skill.reason or "it can be read", 0.0)
     return await use(shelf, skill, sandbox, skill.manifest.trial.arguments, trial=True)

@@ -13,9 +13,9 @@ from lmagent.app.host import Host
 from lmagent.core.errors import StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
-from lmagent.memory.entries import By, Entry, Kind
+from lmagent.memory.entries import By, Kind, MemoryEntry
 from lmagent.memory.folder import Operation
-from lmagent.memory.memory import Memories, Memory, MemoryRefused, Scope
+from lmagent.memory.memory import Memories, MemoryRefused, MemoryScope, Scope
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import evidence_of, history
 
@@ -276,7 +276,7 @@ def _changing() -> Generator[None]:
         yield
 
 
-def _known(memories: Memories, id: str) -> tuple[Memory, Entry]:
+def _known(memories: Memories, id: str) -> tuple[MemoryScope, MemoryEntry]:
     try:
         return memories.find(id)
     except StoreError as error:
@@ -324,7 +324,7 @@ def _last(memories: Memories) -> MemoryChange | None:
     return max(left, key=lambda change: change.at, default=None)
 
 
-def _row(entry: Entry, scope: Scope) -> MemoryRow:
+def _row(entry: MemoryEntry, scope: Scope) -> MemoryRow:
     proposed = entry.by == "reflection" and not entry.is_pinned and not entry.replaced
     return MemoryRow(
         entry.id,

@@ -148,7 +148,7 @@ async def _of(call: Call, do: Callable[[Shelf, Skill], Answer]) -> Answer:
     return await to_thread.run_sync(found)
 
 
-async def _tried(call: Call, result: run.Result) -> SkillTried:
+async def _tried(call: Call, result: run.SkillResult) -> SkillTried:
     return SkillTried(result.ok, result.text, result.seconds, await _of(call, _row))
 
 
