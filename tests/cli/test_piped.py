@@ -40,19 +40,22 @@ def start(program, server, *arguments: str, impatient: bool = False, stdin=subpr
     )
 
 
+PIPED = "\n\n[Attached by the user: piped input]\n"
+
+
 def task_of(server: ScriptedServer) -> str:
     return server.chats[0].body["messages"][1]["content"]
 
 
 def test_what_is_piped_in_belongs_to_the_task(program, server):
     program.task(server, "explain this", stdin="line one\nline two\n")
-    assert task_of(server).endswith("explain this\n\nline one\nline two")
+    assert task_of(server).endswith(f"explain this{PIPED}line one\nline two")
 
 
 def test_a_file_as_standard_input_belongs_to_the_task(program, server):
     with (program.workspace / "a.txt").open() as file, start(program, server, "explain", stdin=file) as process:
         process.communicate(timeout=60)
-    assert task_of(server).endswith("explain\n\nalpha")
+    assert task_of(server).endswith(f"explain{PIPED}alpha")
 
 
 def test_a_slow_writer_is_waited_for_and_the_person_told(program, server):
@@ -61,7 +64,7 @@ def test_a_slow_writer_is_waited_for_and_the_person_told(program, server):
         assert process.stderr.readline() == "waiting for piped input (</dev/null to skip)\n"
         out, _ = process.communicate("at last\n", timeout=60)
     assert (process.returncode, out) == (0, "ok\n")
-    assert task_of(server).endswith("explain\n\nat last")
+    assert task_of(server).endswith(f"explain{PIPED}at last")
 
 
 def test_a_pipe_that_ends_without_a_byte_adds_nothing(program, server):
@@ -87,7 +90,7 @@ def test_what_has_begun_to_come_is_waited_for_to_its_end(program, server, pipe):
         os.close(pipe.pop())
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert task_of(server).endswith("explain\n\nbegun and ended")
+    assert task_of(server).endswith(f"explain{PIPED}begun and ended")
 
 
 @pytest.mark.parametrize("task", [("explain",), ("--continue",)])
@@ -117,7 +120,7 @@ def test_bytes_that_are_no_text_are_survived(program, server, pipe):
     os.close(pipe.pop())
     with start(program, server, "explain", stdin=pipe[0]) as process:
         process.communicate(timeout=60)
-    assert task_of(server).endswith("explain\n\ncaf\ufffd\nau lait")
+    assert task_of(server).endswith(f"explain{PIPED}caf\ufffd\nau lait")
 
 
 def test_what_is_piped_in_names_no_files_to_attach(program):

@@ -205,3 +205,15 @@ def test_bad_input_is_one_clear_line(empty_workspace, arguments):
     assert done.returncode == 1
     assert done.stderr.count("\n") <= 3
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("word", ["role", "input.received", "message", "user"])
+def test_a_word_of_the_log_s_format_is_refused_and_nothing_is_changed(empty_workspace, word):
+    with ScriptedServer([say("Fine.")]) as server:
+        lmagent(empty_workspace, "a message of the user in a role", url=server.url)
+    (log,) = empty_workspace.glob(".lmagent/sessions/*/events.jsonl")
+    before = log.read_bytes()
+    done = lmagent(empty_workspace, "memory", "purge", "--yes", word)
+    assert done.returncode == 1
+    assert "how logs are written" in done.stderr
+    assert log.read_bytes() == before

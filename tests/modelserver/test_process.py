@@ -155,7 +155,7 @@ PARENT = """
     import sys, time
     from pathlib import Path
     import anyio
-    sys.path.insert(0, sys.argv[1])
+    sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
     from worker_kit import fake_entry, fake_program, spec_of
     from test_process import processes
 

@@ -19,6 +19,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from lmagent.core.errors import ConfigError
+from lmagent.core.titles import ATTACHED
 
 LOST = "lmagent: standard output could not be written: {reason} (the work is kept: lmagent sessions list)\n"
 
@@ -136,7 +137,7 @@ def with_piped(task: str, *, needed: bool) -> str:
         piped = _text(_read(descriptor)).strip()
     except OSError as error:
         raise ConfigError(f"standard input could not be read: {error.strerror}", fix=WITHOUT) from error
-    return f"{task}\n\n{piped}".strip() if piped else task
+    return f"{task}{ATTACHED}piped input]\n{piped}" if task and piped else piped or task
 
 
 def _await_first(descriptor: int, *, needed: bool) -> None:

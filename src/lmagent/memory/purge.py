@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +26,8 @@ from lmagent.store.log import LOCK
 
 SHORTEST = 4  # characters: a shorter text would be masked in half of all words
 HEAD = 40  # characters of the beginning that are masked too where a summary or a hit was cut after them
+_FORMAT = ("type", "role", "id", "delivery", "origin", "status", "outcome", "kind")  # keys whose texts have a meaning
+
 PIECES = re.compile(r"\S+")
 
 _BLANKS = rb"(?:\s|\\+[nrt])+"
@@ -56,6 +59,8 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
         memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
     found = list(_holding((sessions.parent, *roots), pattern))
+    if any(path.suffix == ".jsonl" and _breaks(path, pattern) for path in found):
+        raise ConfigError(f"{text!r} is a part of how logs are written", fix="name more of what is to be removed")
     with ExitStack() as locks:
         for session in sorted({path.relative_to(sessions).parts[0] for path in found if path.is_relative_to(sessions)}):
             locks.callback(hold(sessions / session / LOCK, session).release)
@@ -122,6 +127,34 @@ def _count(path: Path, pattern: TextPattern) -> int:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return sum(1 for _ in pattern.find(content))
+
+
+def _breaks(path: Path, pattern: TextPattern) -> bool:
+    """Return whether masking would change more than texts in a file of JSON lines."""
+    for line in path.read_bytes().splitlines():
+        masked = bytearray(line)
+        for start, end in pattern.find(line):
+            masked[start:end] = b"*" * (end - start)
+        if bytes(masked) != line and _shape(bytes(masked)) != _shape(line):
+            return True
+    return False
+
+
+def _shape(line: bytes) -> object:
+    """Return a line's value with all texts but its types left out; None for a damaged line."""
+
+    def shaped(value: Any) -> object:
+        if isinstance(value, dict):
+            pairs = cast("dict[str, Any]", value)
+            return {key: inner if key in _FORMAT else shaped(inner) for key, inner in pairs.items()}
+        if isinstance(value, list):
+            return [shaped(inner) for inner in cast("list[Any]", value)]
+        return type(value).__name__
+
+    try:
+        return shaped(msgspec.json.decode(line))
+    except msgspec.DecodeError:
+        return None
 
 
 def _mask(path: Path, pattern: TextPattern) -> int:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.core.loosejson import Broken, Cut, loose
+from lmagent.core.loosejson import Broken, Cut, completed
 from lmagent.core.repair import fit, fit_text, fits
 
 SCHEMA = {
@@ -101,10 +101,10 @@ def test_what_fits_is_never_changed_and_what_is_changed_fits(arguments):
 @pytest.mark.parametrize("text", ['{"a": "b', '{"a": 1', '["a"', '{"a"', "{", '{"a": tru'])
 def test_what_ends_in_the_middle_is_cut_not_completed(text):
     with pytest.raises(Cut):
-        loose(text, 0)
+        completed(text, 0)
 
 
 @pytest.mark.parametrize("text", ['{"a": }', '{"a" 1}', "{1: 2}", '{"a": b c}', '{"a": "x" y}'])
 def test_what_is_not_plain_is_not_guessed(text):
     with pytest.raises((Broken, Cut)):
-        loose(text, 0)
+        completed(text, 0)
