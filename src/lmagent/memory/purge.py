@@ -60,7 +60,7 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
     roots = [memory.folder.root for memory in memories.scopes.values()]
     found = list(_holding((sessions.parent, *roots), pattern))
     if any(path.suffix == ".jsonl" and _breaks(path, pattern) for path in found):
-        raise ConfigError(f"{text!r} is a part of how logs are written", fix="name more of what is to be removed")
+        raise ConfigError(f"{text!r} is a part of how logs are written", fix="name more of the text")
     with ExitStack() as locks:
         for session in sorted({path.relative_to(sessions).parts[0] for path in found if path.is_relative_to(sessions)}):
             locks.callback(hold(sessions / session / LOCK, session).release)
