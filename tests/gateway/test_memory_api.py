@@ -46,11 +46,11 @@ def test_a_memory_is_edited_pinned_forgotten_and_each_change_is_taken_back(tmp_p
     with gateway(tmp_path) as running:
         first = stored(running, "The office is in Bergen.")
         moved = running.ask(
-            "POST", f"/api/memory/{first['id']}", {"text": "The office is in Oslo.", "pinned": True}
+            "POST", f"/api/memory/entries/{first['id']}", {"text": "The office is in Oslo.", "pinned": True}
         ).json
         assert (moved["text"], moved["file"]) == ("The office is in Oslo.", "MEMORY.md")
         assert moved["id"] != first["id"]
-        assert running.ask("DELETE", f"/api/memory/{moved['id']}").status == 200
+        assert running.ask("DELETE", f"/api/memory/entries/{moved['id']}").status == 200
         assert texts(running) == []
         last = running.ask("GET", "/api/memory").json["last"]
         assert (last["what"], last["removed"]) == ("forget", ["The office is in Oslo."])
@@ -74,7 +74,7 @@ def test_undo_takes_back_the_newest_change_of_both_scopes(tmp_path: Path) -> Non
 def test_what_may_not_be_remembered_is_refused_with_the_reason_and_a_secret_is_not_repeated(tmp_path: Path) -> None:
     with gateway(tmp_path) as running:
         known = stored(running, "The office is in Bergen.")
-        for method, path in (("POST", "/api/memory"), ("POST", f"/api/memory/{known['id']}")):
+        for method, path in (("POST", "/api/memory"), ("POST", f"/api/memory/entries/{known['id']}")):
             answer = running.ask(method, path, {"text": "The password is hunter2."})
             assert (answer.status, answer.code) == (422, "refused")
             assert "secret" in answer.json["error"]["message"]
@@ -88,9 +88,9 @@ def test_a_memory_that_is_not_there_and_a_caller_without_credentials_get_nothing
     with gateway(tmp_path) as running:
         stored(running, "The office is in Bergen.")
         for method, path, body in (
-            ("GET", "/api/memory/m-nothing/why", None),
-            ("POST", "/api/memory/m-nothing", {"pinned": True}),
-            ("DELETE", "/api/memory/..%2f..%2fx", None),
+            ("GET", "/api/memory/entries/m-nothing/why", None),
+            ("POST", "/api/memory/entries/m-nothing", {"pinned": True}),
+            ("DELETE", "/api/memory/entries/..%2f..%2fx", None),
         ):
             answer = running.ask(method, path, body)
             assert (answer.status, answer.code) == (404, "not_found"), answer.body
@@ -150,12 +150,12 @@ def test_reflection_stores_facts_whose_evidence_why_shows_and_proposes_the_other
         pinned, noted = (rows[fact["text"]] for fact in facts)
         assert (pinned["pinned"], pinned["proposed"]) == (True, False)
         assert (noted["pinned"], noted["proposed"]) == (False, True)
-        why = running.ask("GET", f"/api/memory/{pinned['id']}/why").json
+        why = running.ask("GET", f"/api/memory/entries/{pinned['id']}/why").json
         assert why["path"].endswith("MEMORY.md")
         assert [change["what"] for change in why["changes"]] == ["reflect"]
         (evidence,) = why["evidence"]
         assert (evidence["session"], evidence["seq"]) == (session, heard)
         assert "the safe of Ada" in evidence["text"]
-        accepted = running.ask("POST", f"/api/memory/{noted['id']}", {"pinned": True}).json
+        accepted = running.ask("POST", f"/api/memory/entries/{noted['id']}", {"pinned": True}).json
         assert (accepted["pinned"], accepted["proposed"]) == (True, False)
         assert running.ask("POST", "/api/memory/reflect").json["sessions"] == 0

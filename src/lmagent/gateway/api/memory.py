@@ -214,7 +214,7 @@ async def reflect_now(call: Call) -> Reflected:
     )
 
 
-@ROUTES.post("/api/memory/{id}", "Change or pin a memory")
+@ROUTES.post("/api/memory/entries/{id}", "Change or pin a memory")
 async def change_memory(call: Call, body: MemoryEdit) -> MemoryRow:
     """Change a memory's text, or pin it. A changed text gives the memory another id."""
 
@@ -230,7 +230,7 @@ async def change_memory(call: Call, body: MemoryEdit) -> MemoryRow:
     return await _with(call, change)
 
 
-@ROUTES.delete("/api/memory/{id}", "Forget a memory")
+@ROUTES.delete("/api/memory/entries/{id}", "Forget a memory")
 async def forget_memory(call: Call) -> MemoryRow:
     """Remove a memory. Reflection and the model cannot store it again; undo brings it back."""
 
@@ -242,7 +242,7 @@ async def forget_memory(call: Call) -> MemoryRow:
     return await _with(call, forget)
 
 
-@ROUTES.get("/api/memory/{id}/why", "Where a memory is from")
+@ROUTES.get("/api/memory/entries/{id}/why", "Where a memory is from")
 async def explain_memory(call: Call) -> Why:
     """Return a memory's author, its changes, and the messages that it was concluded from."""
 

@@ -15,7 +15,7 @@ import { Nothing, Pending, Search, useData, useFeed, useSettled, useTicking, Whe
 /** @typedef {{memories: Memory[], refused: {at: number, text: string, reason: string}[], problems: string[], last: Change | null}} Listed */
 /** @typedef {{id: string, text: string, at: number, session: string, speaker: string, memory: Memory | null}} Hit */
 
-const path = (/** @type {string} */ id) => `/api/memory/${encodeURIComponent(id)}`;
+const path = (/** @type {string} */ id) => `/api/memory/entries/${encodeURIComponent(id)}`;
 
 export function Panel() {
   const [typed, setTyped] = useState("");
