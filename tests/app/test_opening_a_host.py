@@ -55,7 +55,7 @@ def test_a_rule_that_could_never_match_is_refused_with_where_it_was_written(work
 def test_instructions_that_are_not_sent_are_said_at_the_start(workspace: Path) -> None:
     (workspace / ".lmagent.md").symlink_to("/etc/passwd")
     _, said = opened(workspace)
-    assert any(".lmagent.md is a symbolic link" in line for line in said)
+    assert any(".lmagent.md is not sent: it is a symbolic link" in line for line in said)
 
 
 def begin(workspace: Path) -> None:

@@ -26,7 +26,9 @@ def workspace(tmp_path: Path) -> Path:
 
 def note_of(workspace: Path, room: int = 8000, *, trusted: bool = True) -> tuple[str, list[str]]:
     said: list[str] = []
-    return Identity(workspace, said.append, lambda: room, lambda: trusted).note(), said
+    identity = Identity(workspace, said.append, lambda: room, lambda: trusted)
+    identity.check()
+    return identity.note(), said
 
 
 def test_the_first_existing_file_of_each_kind_is_sent_with_its_name(workspace):

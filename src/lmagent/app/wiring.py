@@ -222,6 +222,7 @@ def identity_files(registry: Registry, say: Say) -> None:
     identity = Identity(workspace, say, lambda: registry.profile.instructions, lambda: is_trusted(data_dir, workspace))
     registry.freeze(IDENTITY, identity.note)
     registry.facts.append(identity.facts)
+    identity.check()
     registry.command_modules.append("lmagent.app.commands.identity")
 
 

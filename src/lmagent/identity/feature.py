@@ -32,11 +32,13 @@ class Identity:
 
     @cached_property
     def files(self) -> Sequence[IdentityFile]:
-        found = find_identity(self._workspace)
-        for file in found:
+        return find_identity(self._workspace)
+
+    def check(self) -> None:
+        """Report files that are refused or large, at the start of the program."""
+        for file in self.files:
             if file.advice:
                 self._say(f"lmagent: {file.advice}")
-        return found
 
     @cached_property
     def nested(self) -> Sequence[str]:

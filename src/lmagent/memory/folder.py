@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
@@ -277,7 +278,7 @@ class MemoryFolder:
 def _decoded(line: bytes, kind: type[Any]) -> Any:
     """Return a row; None for a torn line, or a line of another type."""
     try:
-        return msgspec.json.decode(line, type=kind)
+        return decode_json(line, kind)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
 

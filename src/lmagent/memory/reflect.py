@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from lmagent.core.decoding import convert
 from lmagent.core.events import DurableEvent, InputReceived, MessageAdded, SessionCreated, SessionForked, ToolFinished
 from lmagent.core.titles import ATTACHED
 from lmagent.memory.entries import PINNED, EntryChange, MemoryEntry, entry_id, note_file, one_line
@@ -188,7 +189,7 @@ def candidates_in(reply: str) -> list[ProposedFact] | None:
     if start < 0 or end < start:
         return None
     try:
-        return list(msgspec.convert(json.loads(reply[start : end + 1], strict=False), _Answer).facts)
+        return list(convert(json.loads(reply[start : end + 1], strict=False), _Answer).facts)
     except (ValueError, msgspec.ValidationError):
         return None
 

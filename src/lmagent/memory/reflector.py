@@ -11,6 +11,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct, field
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, ProviderError, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.messages import user
@@ -140,7 +141,7 @@ class Reflector:
 def reflected_marks(folder: MemoryFolder) -> dict[str, int]:
     """Return the `seq` up to which each session was reflected on."""
     try:
-        return msgspec.json.decode(folder.read(MARKS) or "{}", type=dict[str, int])
+        return decode_json(folder.read(MARKS) or "{}", dict[str, int])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return {}  # damaged: everything is read again, and nothing is stored twice
 

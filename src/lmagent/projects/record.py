@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.core.decoding import convert
 from lmagent.core.work import Task
 
 MOVES: Mapping[str, tuple[str, ...]] = {
@@ -150,7 +151,7 @@ def parse(data: bytes) -> Project:
     if state not in (*MOVES, PAUSED):
         raise ValueError(f"its state is {state!r}, not one of {', '.join((*MOVES, PAUSED))}")
     try:
-        given = msgspec.convert(found.get("tasks") or [], list[dict[str, Any]])
+        given = convert(found.get("tasks") or [], list[dict[str, Any]])
     except msgspec.ValidationError:
         raise ValueError("its tasks are not a list of objects") from None
     known = [ProjectTask(task) for task in given if "id" in task]

@@ -25,6 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.config.files import write_private
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, LmagentError, StoreError
 from lmagent.skills.feature import SkillPlaces
 from lmagent.skills.standard import FILE, LONGEST, TextSkill, parse_skill
@@ -159,7 +160,7 @@ class Shelf:
             return []  # no regular file
         for line in lines:
             try:
-                found.append(msgspec.json.decode(line, type=RunRecord))
+                found.append(decode_json(line, RunRecord))
             except (msgspec.DecodeError, msgspec.ValidationError):
                 continue  # torn by a crash
         return found
@@ -168,7 +169,7 @@ class Shelf:
         name = folder.name
         try:
             if (folder / MANIFEST).exists():
-                manifest = msgspec.json.decode(_text(folder, MANIFEST), type=Manifest)
+                manifest = decode_json(_text(folder, MANIFEST), Manifest)
                 if manifest.tool != name or not TOOL_NAME.fullmatch(name):
                     return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
                 if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
@@ -215,7 +216,7 @@ class Shelf:
         manifest = skill.manifest
         if manifest is None or manifest.version < 2:
             raise ConfigError(f"{name} has no earlier version", terminal=f"lmagent skills show {name}")
-        earlier = msgspec.json.decode(_text(skill.folder, f"v{manifest.version - 1}.json"), type=Manifest)
+        earlier = decode_json(_text(skill.folder, f"v{manifest.version - 1}.json"), Manifest)
         self._write(skill.folder, {MANIFEST: msgspec.json.encode(earlier)})
         return self.find(name)
 
@@ -257,7 +258,7 @@ class Shelf:
 
     def _load(self) -> dict[str, Decision]:
         try:
-            return msgspec.json.decode(self._decisions.read_bytes(), type=dict[str, Decision])
+            return decode_json(self._decisions.read_bytes(), dict[str, Decision])
         except (OSError, msgspec.DecodeError, msgspec.ValidationError):
             return {}  # without a readable decision every skill is a proposal
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from anyio import to_thread
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from lmagent.app.skilling import enable, offer
 from lmagent.app.wiring import skill_confinement, skill_places
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
