@@ -107,7 +107,6 @@ class MemoryScope:
         kind: Kind = "fact",
         evidence: Sequence[str] = (),
         pinned: bool = False,
-        replaces: str = "",
     ) -> MemoryEntry:
         """Remember a text. One that is known already stays as it is, but for being pinned.
 
@@ -126,10 +125,8 @@ class MemoryScope:
             known = entries.get(entry.id)
             if known is not None and (known.is_pinned or not pinned) and not known.replaced:
                 return known
-            changes = [EntryChange(known, replace(known, file=file, replaced="") if known else entry)]
-            if (old := entries.get(replaces)) is not None and old.id != entry.id:
-                changes.append(_replaced(old, entry.id))
-            self.folder.apply("store", changes, recalled=(entry.id,) if by == "user" else ())
+            change = EntryChange(known, replace(known, file=file, replaced="") if known else entry)
+            self.folder.apply("store", [change], recalled=(entry.id,) if by == "user" else ())
         return entry
 
     def edit(self, id: str, text: str) -> MemoryEntry:
@@ -168,11 +165,6 @@ class MemoryScope:
         """Reverse the last change that was not undone; return None if none is left."""
         with self.folder.locked():
             return self.folder.undo()
-
-    def apply(self, what: str, changes: Sequence[EntryChange]) -> Operation:
-        """Carry out several changes as one operation."""
-        with self.folder.locked():
-            return self.folder.apply(what, changes)
 
     def reflected(self, decide: Decide, run: str) -> ReflectionOutcome:
         """Carry out what reflection decides, as a part of its run, and list what it refuses."""
@@ -269,12 +261,6 @@ def _index_files(index: SourcedIndex, folder: MemoryFolder, marks: dict[str, str
 
 def _pinned_file(scope: Scope, kind: Kind) -> str:
     return USER if scope == "user" and kind == "preference" else PINNED
-
-
-def _replaced(old: MemoryEntry, by: str) -> EntryChange:
-    """Return the change that keeps a contradicted entry in its note, out of the prompt and the index."""
-    file = note_file(old.at) if old.is_pinned else old.file
-    return EntryChange(old, replace(old, file=file, replaced=by))
 
 
 class Memories:
