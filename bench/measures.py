@@ -190,6 +190,7 @@ SUITES = (
         "behaviours",
         "pages",
         "memory",
+        "knowledge",
     ),
 )
 """Suites of their own: `bench/NAME.py`, a program that prints its figures as one JSON object on its last line; in it

@@ -87,7 +87,7 @@ def ask(case, running: Running, *besides) -> None:
     answer = case.call(base_url=running.url, headers=running.headers, timeout=20)
     told = (answer.text[:500], running.said[-3:])
     assert answer.status_code < 500 or answer.status_code == 502, told  # 502: what the scripted model says is no plan
-    if answer.status_code == 431:  # the head was longer than any head may be: refused before it is compared with the description
+    if answer.status_code == 431:  # a head that is too long is refused before anything is compared with the description
         return
     # What a schema cannot say, such as whether bytes are an image, may refuse a request that fits it.
     case.validate_response(answer, excluded_checks=[positive_data_acceptance, not_a_server_error, *besides])

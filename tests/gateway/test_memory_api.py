@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gateway_kit import Client, Running, gateway, until
+from gateway_kit import Client, Running, gateway, held, until
 
 from lmagent.testing.script import say
 
@@ -159,3 +161,17 @@ def test_reflection_stores_facts_whose_evidence_why_shows_and_proposes_the_other
         accepted = running.ask("POST", f"/api/memory/entries/{noted['id']}", {"pinned": True}).json
         assert (accepted["pinned"], accepted["proposed"]) == (True, False)
         assert running.ask("POST", "/api/memory/reflect").json["sessions"] == 0
+
+
+def test_a_second_reflection_is_refused_while_one_runs_and_the_first_ends(tmp_path: Path) -> None:
+    gate, script = threading.Event(), [say("Fine.")]
+    with gateway(tmp_path, script) as running, ThreadPoolExecutor() as beside:
+        begun(running, "Remember: the deploy key is in the safe of Ada.")
+        script.append(held(say(json.dumps({"facts": []})), gate))
+        first = beside.submit(running.ask, "POST", "/api/memory/reflect", timeout=60)
+        running.until_asked(0)
+        second = running.ask("POST", "/api/memory/reflect")
+        gate.set()
+        assert (second.status, second.code) == (409, "not_written")
+        assert "is running" in second.json["error"]["message"]
+        assert first.result().json["sessions"] == 1

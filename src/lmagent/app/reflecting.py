@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 
 from lmagent.app.host import Host
 from lmagent.config.files import write_private
-from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.plurals import plural
 from lmagent.memory.opening import SessionLogs, open_memories
 from lmagent.memory.reflector import MARKS, Reflector, Report
+from lmagent.store.files import make_private, store_error
+from lmagent.store.lock import hold
 
 QUIET = 60.0  # seconds without work before a runner reflects
 ENOUGH = 5  # sessions from which reflection is offered
@@ -19,19 +22,40 @@ OFFERED = "reflection-offered"  # in the user's data folder
 
 
 async def reflect(host: Host, only: str = "") -> Report:
-    """Reflect on the news of the workspace's sessions, or of `only` one. Raise StoreError if nothing can be
-    stored."""
+    """Reflect on the news of the workspace's sessions, or of `only` one.
+
+    Raises StoreError: nothing can be stored, or another process reflects on this workspace.
+    """
     memories = open_memories(host.workspace, host.settings, host.clock)
+    memory = memories.scopes["workspace"]
+    reflector = Reflector(
+        memory,
+        SessionLogs(host.store),
+        host.served.for_session(1, aside=True).stream,
+        host.settings.reflection_model or host.agent.model,
+        lambda session: session in host.sessions and host.sessions[session].state.turn_open,
+    )
     try:
-        return await Reflector(
-            memories.scopes["workspace"],
-            SessionLogs(host.store),
-            host.served.for_session(1, aside=True).stream,
-            host.settings.reflection_model or host.agent.model,
-            lambda session: session in host.sessions and host.sessions[session].state.turn_open,
-        ).run(only)
+        with _alone(memory.folder.root):
+            return await reflector.run(only)
     finally:
         memories.close()
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Reflect alone: two at once would ask the model the same questions."""
+    try:
+        make_private(folder)
+        lock = hold(folder / "reflecting", "reflection")
+    except SessionBusy:
+        raise StoreError("a reflection on this workspace is running", fix="wait until it has ended") from None
+    except OSError as error:
+        raise store_error(error, "reflection could not begin", folder) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_due(host: Host) -> bool:

@@ -20,8 +20,8 @@ FOLDERS = (Path(".lmagent", "skills"), Path(".claude", "skills"))  # in the work
 USERS = Path(".agents", "skills")  # in the user's home folder
 
 NOTE = "skills"
-ROOM = 1000  # characters of the list in a prompt
-LONGEST = 200  # characters of a description there
+ROOM = 600  # characters of the list in a prompt
+LONGEST = 120  # characters of a description there
 
 
 class SkillPlaces(Struct, frozen=True):
