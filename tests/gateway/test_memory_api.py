@@ -164,7 +164,8 @@ def test_reflection_stores_facts_whose_evidence_why_shows_and_proposes_the_other
 
 
 def test_a_second_reflection_is_refused_while_one_runs_and_the_first_ends(tmp_path: Path) -> None:
-    gate, script = threading.Event(), [say("Fine.")]
+    gate = threading.Event()
+    script: list[Any] = [say("Fine.")]
     with gateway(tmp_path, script) as running, ThreadPoolExecutor() as beside:
         begun(running, "Remember: the deploy key is in the safe of Ada.")
         script.append(held(say(json.dumps({"facts": []})), gate))
