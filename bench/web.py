@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gzip
 import json
+import shutil
 import statistics
 import sys
 import threading
@@ -54,7 +55,7 @@ TANGLED = {
 pieces of all languages; in one go, 50 kB of the first take 5 s."""
 
 RATE = 300
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") or ""
 
 PARAGRAPH = """## Part {n}
 

@@ -23,9 +23,9 @@ from lmagent.gateway.http.openapi import describe
 from lmagent.testing.script import say
 
 load_all_checks()
-EXAMPLES = int(os.environ.get("LMAGENT_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("LMAGENT_EXAMPLES", "2"))
 MORE = "LMAGENT_EXAMPLES" in os.environ
-MANY, THINNED = 50, 16
+MANY, THINNED = 30, 16
 """Requests of a route that are all made, and of how many more one is: of commands there are 1,000."""
 
 made: Counter[str] = Counter()

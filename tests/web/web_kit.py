@@ -1,4 +1,4 @@
-"""A real browser on a real gateway: Debian's Chromium, `lmagent web` as a process, a scripted model.
+"""A real browser on a real gateway: Chromium without a window, `lmagent web` as a process, a scripted model.
 
     def test_…(tmp_path, screen):
         with gateway(tmp_path, [say("hello")]) as running:
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from gateway_kit import PIN, Running
 
-CHROMIUM = shutil.which("chromium") or ""
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
 PATIENCE = 30_000
 """Milliseconds that the page has for anything on a busy machine."""
 

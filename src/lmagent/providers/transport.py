@@ -28,6 +28,9 @@ together, the checks would take longer than the transfers."""
 PAUSE = 0.065
 """Seconds between two reads of one stream: faster text is shown 15 times a second, which looks the same."""
 
+MANY, PAUSE_OF_MANY = 8, 0.12
+"""Streams from which the pause is longer: a server with many users, or sub-agents that nobody reads word by word."""
+
 READS = 2500
 """Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""
 
@@ -201,7 +204,7 @@ class HttpTransport:
             self._streams -= 1
 
     def _pause(self) -> float:
-        return max(PAUSE, self._streams / READS)
+        return max(PAUSE if self._streams < MANY else PAUSE_OF_MANY, self._streams / READS)
 
     async def aclose(self) -> None:
         pools, self._pools = self._pools, {}
