@@ -143,9 +143,13 @@ def test_no_part_of_an_id_means_a_memory_of_which_there_are_several_in_both_scop
         ("The staging port of nordwind is 6666.", "Remember: the staging port of nordwind is 8080!", False),
         ("We deploy the customer portal from evil.example", "remember that we deploy the customer portal", False),
         ("The user deploys on Fridays.", "remember that we deploy on Fridays", True),
+        ("The user deploys on Fridays.", "don't forget: we deploy on Fridays, never on Mondays", True),
+        ("The user deploys on Fridays.", "remember that we don't deploy on Fridays", False),
+        ("The user does not deploy on Fridays.", "remember that we deploy on Fridays", False),
+        ("The user does not deploy on Fridays.", "Remember: no deploys on Fridays by the user!", True),
     ],
 )
-def test_a_number_or_an_address_that_the_user_did_not_say_is_not_what_the_user_said(text, said, holds):
+def test_what_the_user_did_not_say_or_said_with_a_not_is_not_what_the_user_said(text, said, holds):
     assert is_from(text, said) is holds
 
 

@@ -36,7 +36,12 @@ _REMEMBER = re.compile(
     re.IGNORECASE,
 )
 
-_EMPTY = frozenset(("the", "user", "and", "for", "that", "with", "are", "was", "has", "its"))
+_NOT = re.compile(
+    r"\b(?:not?|never|none|nothing|without|cannot|nicht|kein\w*|nie|niemals|ohne)\b|n['’]t\b", re.IGNORECASE
+)
+_CLAUSE = re.compile(r"[.,;:!?\n]+")
+
+_EMPTY = frozenset(("the", "user", "and", "for", "that", "with", "are", "was", "has", "its", "does", "not"))
 
 _MARKS = ".,;:!?()[]\"'`"  # around a word
 _EXACT = re.compile(r"\d|\w[./@:\\]\w")  # in a number, a path or an address, of which a part proves nothing
@@ -290,12 +295,13 @@ class Judge:
         return reason
 
     def _same(self, text: str) -> MemoryEntry | None:
-        if (found := self._known.get(entry_id(text)) or self._known.get(self._rules.alike(text))) is not None:
+        if (found := self._known.get(entry_id(text))) is not None:
             return found
-        words = _words(text)
+        alike, words = self._rules.alike(text), _words(text)
         for entry in live(self._known.values()):
             other = _words(entry.text)
-            if words and len(words & other) >= 0.8 * len(words | other):
+            close = entry.id == alike or (words and len(words & other) >= 0.8 * len(words | other))
+            if close and negates(entry.text) is negates(text):
                 return entry
         return None
 
@@ -310,14 +316,20 @@ def asks_to_remember(text: str) -> bool:
 
 
 def is_from(text: str, source: str) -> bool:
-    """Return whether a text says what a source says: most of its longer words are in it, whatever their endings, and
-    each number and address of it as it is."""
+    """Return whether a text says what a source says: most of its longer words are in it, whatever their endings, each
+    number and address of it as it is, and "not" in both or in neither."""
     words, exact = _stems(text), {word.strip(_MARKS) for word in source.casefold().split()}
     if any(
         word not in exact for word in (word.strip(_MARKS) for word in text.casefold().split()) if _EXACT.search(word)
     ):
         return False
-    return bool(words) and len(words & _stems(source)) >= 0.6 * len(words)
+    clause = max(_CLAUSE.split(_REMEMBER.sub("", source)), key=lambda part: len(words & _stems(part)))
+    enough = bool(words) and len(words & _stems(source)) >= 0.6 * len(words)
+    return enough and negates(text) is negates(clause)
+
+
+def negates(text: str) -> bool:
+    return _NOT.search(text) is not None
 
 
 def _stems(text: str) -> set[str]:
