@@ -29,7 +29,7 @@ PAUSE = 0.065
 """Seconds between two reads of one stream: faster text is shown 15 times a second, which looks the same."""
 
 MANY, PAUSE_OF_MANY = 8, 0.12
-"""Streams from which the pause is longer: a server with many users, or sub-agents that nobody reads word by word."""
+"""Streams from which the pause is longer. So many belong to several users, or to sub-agents."""
 
 READS = 2500
 """Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""
