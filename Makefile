@@ -19,8 +19,8 @@ check: setup ## Every check, and the tests of every part
 check-long: setup ## The long tests: crash matrices, random rounds, real engines and images
 	@scripts/check.sh long
 
-explore: setup ## Every property test with new random examples
-	@.venv/bin/pytest -n auto -q -m hypothesis
+explore: setup ## Every property test with new random examples, and a kill at every step
+	@LMAGENT_ALL=1 .venv/bin/pytest -n auto -q -m "hypothesis or crash"
 
 format: setup ## Format the code and fix what can be fixed
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from agents_kit import by_brief, report, use
 from crash_kit import careful, run
+from testkit.amount import spread
 from testkit.servers.compatible import VLLMServer
 
 from lmagent.testing import ScriptedServer
@@ -46,8 +47,11 @@ def logs_of(workspace: Path) -> dict[str, list[dict]]:
     return {path.parent.name: [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] for path in paths}
 
 
-@pytest.mark.parametrize("where", ["torn", "after"])
-@pytest.mark.parametrize("kill_at", range(1, EVENTS + 1))
+@pytest.mark.parametrize(
+    ("kill_at", "where"),
+    spread([(number, "torn") for number in range(1, EVENTS + 1)], 4)
+    + spread([(number, "after") for number in range(1, EVENTS + 1)], 2),
+)
 def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_anything(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -55,7 +59,7 @@ def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_an
         _killed_and_continued(workspace, server, kill_at, where)
 
 
-@pytest.mark.parametrize("kill_at", range(2, EVENTS, 5))
+@pytest.mark.parametrize("kill_at", range(2, EVENTS, 10))
 def test_so_do_sub_agents_that_work_side_by_side(tmp_path, kill_at):
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from crash_kit import careful
 from planned import plan, use, uses
+from testkit.amount import spread
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
@@ -62,7 +63,8 @@ def events_of(workspace: Path) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("kill_at", "where"),
-    [(number, "after") for number in range(1, EVENTS + 1)] + [(number, "torn") for number in range(2, EVENTS, 3)],
+    spread([(number, "after") for number in range(1, EVENTS + 1)], 2)
+    + spread([(number, "torn") for number in range(2, EVENTS)], 6),
 )
 def test_no_task_is_lost_and_none_is_there_twice(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"

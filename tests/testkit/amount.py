@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,3 +22,11 @@ def mostly_long(cases: Sequence[Any], kept: int = 1) -> list[Any]:
     """Return the cases, of which `kept` ones, spread evenly, are in `make check` and the others marked as long."""
     every = -(-len(cases) // kept)
     return [pytest.param(case, marks=pytest.mark.long) if at % every else case for at, case in enumerate(cases)]
+
+
+def spread(cases: Sequence[Any], step: int) -> Sequence[Any]:
+    """Return every `step`-th case, with the last one; all of them in `make explore`.
+
+    For lists of which each case starts processes, such as a kill at each event of a session.
+    """
+    return cases if "LMAGENT_ALL" in os.environ else cases[::-1][::step][::-1]
