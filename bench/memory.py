@@ -44,7 +44,7 @@ from lmagent.memory.search.query import query_words
 
 Search = Callable[[str, int], list[str]]
 CACHE = Path(__file__).parent / ".cache" / "minilm.npz"
-TUNING_SEEDS, SEEDS = range(3100, 3104), range(8200, 8204)
+TUNING_SEEDS, SEEDS = range(3100, 3104), range(8200, 8212)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
 DEPTHS = (5, 10, 25)
 LEXICAL_GAIN, MINILM_GAIN, QUERY_MS, LARGE_QUERY_MS, OPEN_S = 0.10, 0.20, 30.0, 40.0, 0.5
