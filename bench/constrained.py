@@ -21,7 +21,8 @@ from typing import Any
 import anyio
 import jsonschema
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

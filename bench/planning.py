@@ -22,7 +22,8 @@ from typing import Any
 
 import anyio
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork, Submit
 from lmagent.core.events import CompactionDone, StepStarted
 from lmagent.core.messages import user

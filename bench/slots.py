@@ -25,7 +25,8 @@ from typing import Any
 
 import anyio
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Submit
 from lmagent.core.events import Event, StepFinished
 from lmagent.core.messages import user

@@ -22,7 +22,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle

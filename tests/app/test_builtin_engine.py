@@ -10,10 +10,11 @@ import anyio
 import pytest
 from testkit.gguf import build_tiny_gguf
 
+from lmagent.app.options import HostOptions
 from lmagent.app.servers import found
 from lmagent.app.servers.found import best_of, builtin_server
 from lmagent.app.servers.ownserver import OwnServer
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit

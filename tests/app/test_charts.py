@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from lmagent.app.commands.charts import day_bars, window_map
+from lmagent.app.options import HostOptions
 from lmagent.app.slash import SlashContext, dispatch
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core.agent import Window
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

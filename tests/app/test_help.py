@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from lmagent.app.options import HostOptions
 from lmagent.app.slash import SlashContext, dispatch
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core.view import View
 
 

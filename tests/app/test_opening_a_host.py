@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 from lmagent.app.host import Host
+from lmagent.app.options import HostOptions
 from lmagent.app.records import open_records
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core.errors import ConfigError, LmagentError, StoreError
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import anyio
 
+from lmagent.app.options import HostOptions
 from lmagent.app.slash import SlashContext, dispatch
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.core.view import View

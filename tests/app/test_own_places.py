@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from lmagent.app.confined import Confined
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.config.settings import Settings
 from lmagent.core.errors import SandboxError, ToolError, WorkspaceError
 from lmagent.core.messages import ToolCall

@@ -10,8 +10,9 @@ import anyio
 import msgspec
 import pytest
 
+from lmagent.app.options import HostOptions
 from lmagent.app.prompt import Environment, approvals_note
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.config.settings import Settings
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

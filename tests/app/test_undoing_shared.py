@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from lmagent.app.host import Host
+from lmagent.app.options import HostOptions
 from lmagent.app.slash import SlashContext, dispatch
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

@@ -16,8 +16,9 @@ from pathlib import Path
 import anyio
 from victim import StampArgs, stamp
 
+from lmagent.app.options import HostOptions
 from lmagent.app.runner import Runner
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.config.trust import trust
 from lmagent.core.tool import Tool
 from lmagent.schedule.scheduler import Scheduler

@@ -18,7 +18,8 @@ import msgspec
 import pytest
 from testkit.amount import spread
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.config.trust import trust
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

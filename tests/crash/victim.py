@@ -16,7 +16,8 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.messages import user

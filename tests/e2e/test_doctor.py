@@ -24,8 +24,8 @@ from testkit.servers.llamacpp import LlamaCppServer
 from testkit.servers.lmstudio import LMStudioServer
 from testkit.servers.ollama import OllamaServer
 
+from lmagent.app.options import HostOptions
 from lmagent.app.servers.doctor import examine
-from lmagent.app.wiring import HostOptions
 from lmagent.testing import faults
 from lmagent.testing.script import call, calls, hang, say, status, tool
 

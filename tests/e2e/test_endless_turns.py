@@ -7,7 +7,8 @@ from typing import Any
 
 import anyio
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

@@ -11,7 +11,8 @@ from testkit.engine import EngineServer
 from testkit.gguf import build_tiny_gguf
 from testkit.servers.llamacpp import LlamaCppServer
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Interrupt, Submit
 from lmagent.core.events import PrefillProgress, StepFinished
 from lmagent.core.messages import user

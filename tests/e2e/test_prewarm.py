@@ -12,7 +12,8 @@ from testkit.gguf import build_tiny_gguf
 from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.app.host import Host
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

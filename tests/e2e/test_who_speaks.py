@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

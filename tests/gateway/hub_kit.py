@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 
 from lmagent.app.host import Host
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.config.trust import trust
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import user

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from playing import RUNS, play, play_replies
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt, Submit, Undo
 from lmagent.core.messages import user

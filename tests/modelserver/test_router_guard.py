@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from router_kit import Model, lab
 
-from lmagent.modelserver.http.guard import AccessRules, is_loopback
+from lmagent.modelserver.http.guard import AccessRules
+from lmagent.modelserver.http.listening import is_loopback
 
 SITE = "https://chat.example"
 WRITE = ("POST", "/api/load", {"model": "m"})

@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 from victim import KillingStore
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Continue, DecidePlan, SetWork, Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle

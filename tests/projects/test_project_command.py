@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lmagent.app.options import HostOptions
 from lmagent.app.slash import SlashContext, dispatch
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Submit
 from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user

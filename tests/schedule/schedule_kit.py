@@ -11,8 +11,9 @@ from pathlib import Path
 import anyio
 
 from lmagent.app.clock import SystemClock
+from lmagent.app.options import HostOptions
 from lmagent.app.runner import Runner
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.config.trust import trust
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user

@@ -13,7 +13,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from testkit.servers.llamacpp import LlamaCppServer
 
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import SetModel, Submit
 from lmagent.core.errors import ServerFailure, ToolError, Unreachable

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmagent.app.host import Host
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
 from lmagent.core.commands import Submit
 from lmagent.core.events import ToolStarted, TurnFinished
 from lmagent.core.messages import user

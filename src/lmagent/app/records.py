@@ -14,9 +14,8 @@ from msgspec import Struct
 from lmagent import __version__
 from lmagent.app.clock import SystemClock
 from lmagent.app.kept import GivenModes
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.prompt import system_text
-from lmagent.app.single import open_toolbox
-from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, StoreError
@@ -177,6 +176,8 @@ class WorkspaceRecords(Struct, frozen=True):
                 yield file, error
 
     def import_file(self, path: Path) -> ImportedReport:
+        from lmagent.app.single import open_toolbox  # loads every feature, which lists of sessions need not
+
         now = SystemClock().now()
         opening = ev.SessionCreated(
             session=new_session_id(now),

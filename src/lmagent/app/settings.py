@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.app.wiring import HostOptions, load_settings
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.config import paths
 from lmagent.config.compat import ImportReport, Targets, import_file
 from lmagent.config.files import save_env, save_settings, toml_of

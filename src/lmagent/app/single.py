@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.confined import Confined, request
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import HostOptions, features, load_settings, permission_rules, registry_of
+from lmagent.app.wiring import features, permission_rules, registry_of
 from lmagent.config.loader import Loaded
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ToolError

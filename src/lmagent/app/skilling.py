@@ -11,8 +11,9 @@ import anyio
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import HostOptions, features, load_settings, registry_of, skill_confinement, skill_places
+from lmagent.app.wiring import features, registry_of, skill_confinement, skill_places
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.skills.calls import proposed

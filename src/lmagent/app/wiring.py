@@ -7,14 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.host import Host
 from lmagent.app.kept import kept_changes
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.prompt import (
     DATE_NOTE,
     ENVIRONMENT_NOTE,
@@ -25,13 +26,12 @@ from lmagent.app.prompt import (
 )
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.subagents import children
-from lmagent.config.loader import Loaded, load
+from lmagent.config.loader import Loaded
 from lmagent.config.settings import Settings
 from lmagent.config.trust import is_trusted
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
-from lmagent.core.errors import WorkspaceError
 from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
 from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
@@ -70,41 +70,12 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-class HostOptions(Struct, frozen=True):
-    """The options of the command line: settings given as flags, and cassettes of the model traffic."""
-
-    workspace: Path | None = None
-    flags: dict[str, Any] = field(default_factory=dict[str, Any])
-    record: Path | None = None
-    replay: Path | None = None
-    attended: bool = False
-
-
 class Configuration(Struct, frozen=True):
     """The source of a host's settings: those at its start, and a function that reads the present ones."""
 
     start: Loaded
     read: Callable[[], Loaded]
     agent_of: Callable[[Settings], Agent]
-
-
-def load_settings(options: HostOptions) -> Loaded:
-    flags = dict(options.flags)
-    if options.workspace is not None:
-        flags["workspace"] = options.workspace
-    return load(os.environ, _current_folder(options), flags)
-
-
-def _current_folder(options: HostOptions) -> Path:
-    """Return the current folder; if it was deleted, the workspace, provided that its path is absolute."""
-    try:
-        return Path.cwd()
-    except OSError:
-        if options.workspace is not None and options.workspace.is_absolute():
-            return options.workspace
-        raise WorkspaceError(
-            "the current folder does not exist any more", fix="cd to one that does, or name one: lmagent -w /its/path"
-        ) from None
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:

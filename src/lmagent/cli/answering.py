@@ -6,8 +6,8 @@ import anyio
 import click
 from msgspec.structs import replace
 
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.servers import found
-from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.cli.shared import say
 from lmagent.providers.transport import is_silent
 

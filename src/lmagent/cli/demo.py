@@ -12,8 +12,9 @@ import anyio
 import click
 from msgspec.structs import replace
 
+from lmagent.app.options import HostOptions
 from lmagent.app.servers.ownserver import OwnServer
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.cli.shared import loaded_settings, say
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.tool import ToolOutput

@@ -21,7 +21,7 @@ from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.app.wiring import HostOptions
+    from lmagent.app.options import HostOptions
     from lmagent.store.jsonl import JsonlStore
 
 NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'

@@ -90,7 +90,7 @@ def root() -> None:
 
 def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
     from lmagent.app.logs import unexpected
-    from lmagent.app.wiring import HostOptions, load_settings
+    from lmagent.app.options import HostOptions, load_settings
 
     try:
         loaded = load_settings(HostOptions(workspace))

@@ -16,7 +16,7 @@ from lmagent.core.errors import LmagentError, ungrouped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
-    from lmagent.app.wiring import HostOptions
+    from lmagent.app.options import HostOptions
     from lmagent.config.loader import Loaded
 
 CONFIG_JSON = "LMAGENT_CONFIG_JSON"
@@ -229,13 +229,13 @@ def flags(**options: Any) -> dict[str, Any]:
 
 
 def host_options(workspace: Path | None, options: dict[str, Any], *, attended: bool = False) -> HostOptions:
-    from lmagent.app.wiring import HostOptions
+    from lmagent.app.options import HostOptions
 
     return HostOptions(workspace, flags(**options), options.get("record"), options.get("replay"), attended)
 
 
 def loaded_settings(workspace: Path | None = None) -> Loaded:
-    from lmagent.app.wiring import HostOptions, load_settings
+    from lmagent.app.options import HostOptions, load_settings
 
     return load_settings(HostOptions(workspace))
 

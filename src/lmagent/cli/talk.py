@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from lmagent.app.host import Host
+from lmagent.app.options import HostOptions
 from lmagent.app.servers.firstrun import Person, first_run, is_first_run
-from lmagent.app.wiring import HostOptions
 from lmagent.cli import shared
 from lmagent.cli.answering import with_answering_server
 from lmagent.repl.app import run_repl

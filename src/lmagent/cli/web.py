@@ -24,8 +24,7 @@ from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
 from lmagent.gateway.http.connections import tls_of
 from lmagent.gateway.http.guard import GuardRules
 from lmagent.gateway.http.lan import addresses, names, qr_text
-from lmagent.modelserver.http.guard import is_loopback
-from lmagent.modelserver.http.listening import Signals, listen
+from lmagent.modelserver.http.listening import Signals, is_loopback, listen
 
 if TYPE_CHECKING:
     import socket

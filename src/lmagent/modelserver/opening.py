@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
 from lmagent.modelserver.http.guard import AccessRules
+from lmagent.modelserver.http.listening import GRACE
 from lmagent.modelserver.http.router import Router
-from lmagent.modelserver.http.serving import GRACE, ServerSettings
+from lmagent.modelserver.http.serving import ServerSettings
 from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool.pool import PoolOptions, open_pool
 from lmagent.modelserver.pool.process import Processes

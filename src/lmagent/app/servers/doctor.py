@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from lmagent.app.host import Host
 from lmagent.app.kept import KeptTraits
+from lmagent.app.options import HostOptions
 from lmagent.app.servers.battery import Battery, Finding
 from lmagent.app.servers.found import endpoint_origin, stand_in
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import open_host
 from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.providers.concealed import shown

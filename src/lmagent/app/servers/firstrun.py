@@ -9,8 +9,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.servers.found import answering, best_here, is_installed, running_server
-from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.files import save_env, write_private
 from lmagent.config.installed import install_command
 from lmagent.config.loader import Loaded

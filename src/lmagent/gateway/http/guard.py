@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal
-from lmagent.modelserver.http.guard import is_loopback
+from lmagent.modelserver.http.listening import is_loopback
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 

@@ -21,9 +21,7 @@ from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
-from lmagent.modelserver.http.guard import is_loopback
-from lmagent.modelserver.http.listening import ServerError
-from lmagent.modelserver.http.serving import GRACE
+from lmagent.modelserver.http.listening import GRACE, ServerError, is_loopback
 from lmagent.store.lock import Owner, hold, is_alive, this_process
 
 START = 30.0  # seconds that a server in the background has to come up

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.http.bodies import Receive, Scope, Send
+from lmagent.modelserver.http.listening import is_loopback
 from lmagent.modelserver.http.reply import ClientReply
 
 OPEN = frozenset({"/health", "/v1/health"})  # paths that need no key: they say that the server is up, and nothing else
@@ -30,17 +30,6 @@ class AccessRules(Struct, frozen=True):
     key: str = ""  # the key that a request needs; empty for none
     any_origin: bool = False  # pages of all sites may ask
     origins: tuple[str, ...] = ()  # sites whose pages may ask (`https://chat.example`)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address or name is this machine's own, which no other machine reaches."""
-    name = host.strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def guarded(app: Any, rules: AccessRules) -> Any:

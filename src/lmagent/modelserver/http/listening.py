@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ from typing import Protocol
 from lmagent.core.errors import LmagentError
 
 BACKLOG = 1024
+
+GRACE = 10.0  # seconds that running requests have to end when the server is stopped
 
 
 class ServerError(LmagentError):
@@ -83,3 +86,14 @@ def outward(bind: str) -> str:
     except OSError:
         return ""
     return "" if address in ("127.0.0.1", "::1", "0.0.0.0", "::") else address
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address or name is this machine's own, which no other machine reaches."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -13,12 +13,11 @@ from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lmagent.modelserver.errors import BadRequest, body_of
-from lmagent.modelserver.http.listening import BACKLOG
+from lmagent.modelserver.http.listening import BACKLOG, GRACE
 from lmagent.modelserver.http.router import Router
 
 PORT = 1234  # LM Studio's port, so that clients made for it find us
 HEAD = 30.0  # seconds in which a connection has to have sent the head of its first request
-GRACE = 10.0  # seconds that running requests have to end when the server is stopped
 
 
 class ServerSettings(Struct, frozen=True):

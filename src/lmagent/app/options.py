@@ -1,0 +1,41 @@
+"""Options of the command line, and the settings that they lead to. Importing this loads no feature."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from lmagent.config.loader import Loaded, load
+from lmagent.core.errors import WorkspaceError
+
+
+class HostOptions(Struct, frozen=True):
+    """The options of the command line: settings given as flags, and cassettes of the model traffic."""
+
+    workspace: Path | None = None
+    flags: dict[str, Any] = field(default_factory=dict[str, Any])
+    record: Path | None = None
+    replay: Path | None = None
+    attended: bool = False
+
+
+def load_settings(options: HostOptions) -> Loaded:
+    flags = dict(options.flags)
+    if options.workspace is not None:
+        flags["workspace"] = options.workspace
+    return load(os.environ, _current_folder(options), flags)
+
+
+def _current_folder(options: HostOptions) -> Path:
+    """Return the current folder; if it was deleted, the workspace, provided that its path is absolute."""
+    try:
+        return Path.cwd()
+    except OSError:
+        if options.workspace is not None and options.workspace.is_absolute():
+            return options.workspace
+        raise WorkspaceError(
+            "the current folder does not exist any more", fix="cd to one that does, or name one: lmagent -w /its/path"
+        ) from None
