@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lmagent.app.clock import SystemClock
 from lmagent.core.errors import ConfigError, StoreError
-from lmagent.skills.feature import SkillPlaces, Skills
+from lmagent.skills.feature import SkillPlaces
 from lmagent.skills.shelf import LARGEST, Manifest, RunRecord, Shelf
 from lmagent.skills.standard import parse_skill
-from lmagent.skills.tools import Confinement
 
 CODE = "def f() -> str:\n    return 'one'\n"
 SCHEMA = {"type": "object", "properties": {}, "required": []}
@@ -27,7 +25,7 @@ def manifest(name: str = "slug", description: str = "One.") -> Manifest:
 
 @pytest.fixture
 def places(tmp_path: Path) -> SkillPlaces:
-    return SkillPlaces(tmp_path / "work", tmp_path / "home", tmp_path / "data", SystemClock(), lambda: True)
+    return SkillPlaces(tmp_path / "work", tmp_path / "home", tmp_path / "data", lambda: True, frozenset({"read_file"}))
 
 
 @pytest.fixture
@@ -108,15 +106,14 @@ def test_a_folder_whose_name_breaks_the_list_is_passed_over(shelf):
     assert shelf.all() == []
 
 
-@pytest.mark.parametrize("name", ["skill", "promote_skill"])
-def test_a_skill_takes_no_name_of_the_tools_of_skills(shelf, places, name):
-    shelf.enable(shelf.propose(manifest(name), CODE))
-
-    async def get() -> None:
-        raise AssertionError
-
-    tools = Skills(places, Confinement(get), lambda name: False).tools  # pyright: ignore[reportArgumentType]
-    assert [tool.name for tool in tools] == ["promote_skill"]
+def test_a_python_skill_with_the_name_of_another_tool_is_broken_and_a_text_skill_is_not(shelf):
+    skill = shelf.propose(manifest("read_file"), CODE)
+    assert (skill.state, skill.reason) == ("broken", "its name is another tool's")
+    with pytest.raises(ConfigError, match="is broken"):
+        shelf.enable(skill)
+    (skill.folder / "skill.json").unlink()
+    (skill.folder / "SKILL.md").write_text(TEXT)
+    assert shelf.find("read_file").state == "enabled"
 
 
 @pytest.mark.parametrize(

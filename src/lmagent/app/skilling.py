@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import HostOptions, features, load_settings, registry_of, skill_confinement, skill_places
+from lmagent.app.wiring import HostOptions, features, load_settings, registry_of
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.skills.calls import proposed
+from lmagent.skills.feature import Skills
 from lmagent.skills.python import functions_in
 from lmagent.skills.run import SkillResult, test
 from lmagent.skills.shelf import LARGEST, Shelf, Skill
@@ -25,19 +26,21 @@ T = TypeVar("T")
 
 
 class SkillTools(Struct, frozen=True):
-    """The shelf of a workspace, and the registry that has its sandbox and the names of all tools."""
+    """The skills of a workspace, for programs that end after one call."""
 
     registry: Registry
-    shelf: Shelf
+
+    @property
+    def shelf(self) -> Shelf:
+        return skills_of(self.registry).shelf
 
     def test(self, name: str) -> SkillResult:
-        return anyio.run(
-            self._closing, partial(test, self.shelf, self.shelf.find(name), skill_confinement(self.registry))
-        )
+        skills = skills_of(self.registry)
+        return anyio.run(self._closing, partial(test, skills.shelf, skills.shelf.find(name), skills.sandbox))
 
     def enable(self, name: str) -> SkillResult:
         """Enable a skill that passes its trial; return the trial's result."""
-        return anyio.run(self._closing, partial(enable, self.shelf, self.shelf.find(name), self.registry))
+        return anyio.run(self._closing, partial(enable, skills_of(self.registry), self.shelf.find(name)))
 
     def take(self, path: Path) -> Iterator[tuple[str, str, bool]]:
         """Propose the functions of a file or folder; yield each name, what happened, and whether it was taken."""
@@ -53,17 +56,13 @@ class SkillTools(Struct, frozen=True):
                 continue
             for name in names:
                 try:
-                    text = anyio.run(self._closing, partial(self._propose, code, file, name))
+                    skills = skills_of(self.registry)
+                    do = partial(proposed, skills.shelf, skills.sandbox, code, str(file), name, name, None)
+                    text = anyio.run(self._closing, do)
                 except LmagentError as wrong:
                     yield name, str(wrong), False
                 else:
                     yield name, text, True
-
-    async def _propose(self, code: str, file: Path, name: str) -> str:
-        python = {skill.name for skill in self.shelf.all() if skill.manifest is not None}
-        if name not in python and name_is_taken(self.registry, name):
-            raise ConfigError(f"{name!r} is the name of another tool", fix="rename the function")
-        return await proposed(self.shelf, skill_confinement(self.registry), code, str(file), name, name, None)
 
     async def _closing(self, do: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -76,27 +75,30 @@ def open_skills(workspace: Path | None) -> SkillTools:
     loaded = load_settings(HostOptions(workspace))
     registry = registry_of(open_workspace(loaded.workspace).path, loaded.settings)
     features(registry)
-    return SkillTools(registry, Shelf(skill_places(registry.workspace, loaded.settings, registry.clock)))
+    return SkillTools(registry)
 
 
-def name_is_taken(registry: Registry, name: str) -> bool:
-    return any(name in (tool.name, *tool.aliases) for tool in registry.tools.values())
+def skills_of(registry: Registry) -> Skills:
+    if registry.skills is None:
+        raise ConfigError("this program has no skills")
+    return registry.skills
 
 
-async def enable(shelf: Shelf, skill: Skill, registry: Registry) -> SkillResult:
+async def enable(skills: Skills, skill: Skill) -> SkillResult:
     """Enable a skill with the content that it was found with, if it passes its trial; return the trial's result."""
-    result = await test(shelf, skill, skill_confinement(registry))
+    result = await test(skills.shelf, skill, skills.sandbox)
     if result.ok:
-        shelf.enable(skill)
+        skills.shelf.enable(skill)
     return result
 
 
-def offer(host: Host, shelf: Shelf, skill: Skill) -> bool:
+def offer(host: Host, skill: Skill) -> bool:
     """Offer the tool of an enabled Python skill at once; the catalogue grows at the tail of each session. Return
     whether open sessions get the skill: text skills are listed in new ones."""
     if skill.manifest is None:
         return False
-    if host.toolbox.get(skill.name) is None:
-        for tool in python_skill_tools(lambda: shelf, skill_confinement(host.registry), [skill]):
+    if skill.name not in {tool.name for tool in host.toolbox}:
+        skills = skills_of(host.registry)
+        for tool in python_skill_tools(lambda: skills.shelf, skills.sandbox, [skill]):
             host.toolbox.add(tool)
     return True

@@ -172,6 +172,8 @@ class Shelf:
                 manifest = decode_json(_text(folder, MANIFEST), Manifest)
                 if manifest.tool != name or not TOOL_NAME.fullmatch(name):
                     return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
+                if name in self._places.taken:
+                    return Skill(name, folder, "broken", reason="its name is another tool's")
                 if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
                     return Skill(name, folder, "broken", reason="its description is too long or has hidden characters")
                 if not _is_schema(manifest.schema):
@@ -219,6 +221,15 @@ class Shelf:
         earlier = decode_json(_text(skill.folder, f"v{manifest.version - 1}.json"), Manifest)
         self._write(skill.folder, {MANIFEST: msgspec.json.encode(earlier)})
         return self.find(name)
+
+    def require_free(self, tool: str) -> None:
+        """Raise ConfigError unless a Python skill can have this name."""
+        if not TOOL_NAME.fullmatch(tool):
+            raise ConfigError(
+                f"{tool!r} is no name for a tool", fix="use 2 to 40 lower-case letters, digits and _, a letter first"
+            )
+        if tool in self._places.taken:
+            raise ConfigError(f"{tool!r} is the name of another tool", fix="choose a different name")
 
     def propose(self, manifest: Manifest, code: str) -> Skill:
         """Keep a new version of a Python skill; it is used once the user enables it."""

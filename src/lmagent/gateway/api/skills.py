@@ -9,13 +9,13 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from lmagent.app.skilling import enable, offer
-from lmagent.app.wiring import skill_confinement, skill_places
+from lmagent.app.skilling import enable, offer, skills_of
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.skills import run
+from lmagent.skills.feature import Skills
 from lmagent.skills.shelf import RunRecord, Shelf, Skill, State, Trial
 from lmagent.skills.show import USES, skill_row
 
@@ -86,7 +86,7 @@ async def list_skills(call: Call) -> SkillList:
     def listed(shelf: Shelf) -> SkillList:
         return SkillList(tuple(_row(shelf, skill) for skill in shelf.all()))
 
-    return await to_thread.run_sync(listed, _shelf(call))
+    return await to_thread.run_sync(listed, _skills(call).shelf)
 
 
 @ROUTES.get("/api/skills/{name}", "A skill with its text or code")
@@ -97,23 +97,20 @@ async def show_skill(call: Call) -> SkillDetails:
 @ROUTES.post("/api/skills/{name}/test", "Run the trial of a skill")
 async def test_skill(call: Call) -> SkillTried:
     """Run the recorded call of a Python skill in the sandbox. A text skill passes if it can be read."""
-    skill = await _of(call, _itself)
-    with refusing(StoreError, 409, "broken"):
-        result = await run.test(_shelf(call), skill, skill_confinement(call.gateway.host.registry))
-    return await _tried(call, result)
+    skills, skill = _skills(call), await _of(call, _itself)
+    return await _tried(call, await run.test(skills.shelf, skill, skills.sandbox))
 
 
 @ROUTES.post("/api/skills/{name}/enable", "Allow a skill as it is now")
 async def enable_skill(call: Call, body: SkillAllowed) -> SkillTried:
     """Allow the content of a skill, if its trial passes. Open sessions get its tool at once."""
-    host, shelf = call.gateway.host, _shelf(call)
     skill = await _of(call, _itself)
     if body.digest not in ("", skill.digest):
         raise Refusal(409, "changed", f"{skill.name} has changed since you read it", fix="read it again")
     with refusing(StoreError, 409, "broken"), refusing(ConfigError, 409, "broken"):
-        result = await enable(shelf, skill, host.registry)
+        result = await enable(_skills(call), skill)
     if result.ok:
-        offer(host, shelf, await _of(call, _itself))
+        offer(call.gateway.host, await _of(call, _itself))
     return await _tried(call, result)
 
 
@@ -132,14 +129,13 @@ async def roll_skill_back(call: Call) -> SkillRow:
     return await _of(call, rolled_back)
 
 
-def _shelf(call: Call) -> Shelf:
-    host = call.gateway.host
-    return Shelf(skill_places(host.workspace, host.settings, host.clock))
+def _skills(call: Call) -> Skills:
+    return skills_of(call.gateway.host.registry)
 
 
 async def _of(call: Call, do: Callable[[Shelf, Skill], Answer]) -> Answer:
     """Find the skill that the path names, and do something with it, in a thread."""
-    shelf = _shelf(call)
+    shelf = _skills(call).shelf
 
     def found() -> Answer:
         with refusing(ConfigError, 404, "not_found"):
