@@ -131,6 +131,7 @@ class Projects:
         session = self.session(id)
         work = session.state.work
         from lmagent.policy import gate
+        from lmagent.projects.files import FOREIGN
         from lmagent.projects.record import follow
 
         request = gate.Request("project", "write", ("project.json",))
@@ -148,7 +149,7 @@ class Projects:
         try:
             self.files.change(build)
         except ToolError as error:
-            trouble = error.message if work.tasks and error.data.get("code") != "other" else ""
+            trouble = error.message if work.tasks and error.data.get("code") != FOREIGN else ""
         if (seen := self._watched.get(session)) is not None and trouble != seen.trouble:
             seen.trouble = trouble
             if trouble:

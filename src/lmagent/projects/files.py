@@ -27,7 +27,7 @@ TAIL = 1 << 16  # bytes of the notebook's end that are read
 LONGEST = 4000  # characters of a note
 PATIENCE = 2.0  # seconds to wait for another process that changes the files
 
-DAMAGED = "damaged"
+DAMAGED, FOREIGN = "damaged", "foreign"  # codes of errors of project.json; another program's concerns no user
 
 
 class Written(Struct, frozen=True):
@@ -73,12 +73,11 @@ class ProjectFiles:
     def _parsed(self, found: LoadedFile) -> Project:
         try:
             return parse(found.data)
-        except NotAProject as why:
-            raise ToolError(f"{PROJECT} is another program's file: {why}. It stays as it is.") from None
         except (ValueError, RecursionError) as why:
-            ours = b'"state"' in found.data and b'"tasks"' in found.data
-            text = f"{PROJECT} is damaged: {why}. It stays as it is until it is repaired."
-            raise ToolError(text, data={"code": DAMAGED if ours else "other"}) from None
+            ours = b'"state"' in found.data and b'"tasks"' in found.data and not isinstance(why, NotAProject)
+            what = "damaged" if ours else "damaged or another program's file"
+            text = f"{PROJECT} is {what}: {why}. It stays as it is."
+            raise ToolError(text, data={"code": DAMAGED if ours else FOREIGN}) from None
 
     def _notebook(self) -> str:
         """Return the end of the notebook; empty without one."""
