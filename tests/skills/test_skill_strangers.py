@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lmagent.core.errors import ConfigError, StoreError
@@ -87,7 +88,7 @@ def test_a_description_that_hides_or_floods_is_broken(shelf):
         + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in ("ab", "bc", "cd", "de", "ef", "fg", "gh"))
         + "description: *h",
         "name: one\ndescription: " + "[" * 5000,
-        "name: !!python/object/apply:os.system [id]\ndescription: d",
+        "name: one\ndescription: !!python/object/apply:os.system [id]",
     ],
 )
 def test_a_front_matter_that_explodes_is_a_clear_error(front):
@@ -96,7 +97,7 @@ def test_a_front_matter_that_explodes_is_a_clear_error(front):
 
 
 def test_a_front_matter_with_an_impossible_date_is_read(shelf):
-    assert parse_skill(TEXT.replace("---\nDo", "when: 2026-13-45\n---\nDo"), "SKILL.md").name == "one"
+    assert parse_skill(TEXT.replace("---\nDo", "when: 2026-13-45\n---\nDo"), "SKILL.md").body == "Do it."
 
 
 def test_a_folder_whose_name_breaks_the_list_is_passed_over(shelf):
@@ -114,6 +115,29 @@ def test_a_python_skill_with_the_name_of_another_tool_is_broken_and_a_text_skill
     (skill.folder / "skill.json").unlink()
     (skill.folder / "SKILL.md").write_text(TEXT)
     assert shelf.find("read_file").state == "enabled"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("v1.json", "{", "v1.json is damaged"),
+        ("v1.json", '{"tool": "slug"}', "v1.json is damaged"),
+        ("v1.json", None, "v1.json is missing"),
+        ("v1.json", msgspec.json.encode(manifest("other")).decode(), "v1.json names another tool"),
+        ("v1.json", msgspec.json.encode(manifest(description="x" * 5000)).decode(), "v1.json is too long"),
+        ("v1.py", None, "v1.py is missing"),
+    ],
+)
+def test_a_version_that_is_broken_does_not_come_back_and_the_present_one_stays(shelf, file, content, reason):
+    folder = shelf.propose(manifest(), CODE).folder
+    shelf.propose(manifest(), CODE)
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content)
+    with pytest.raises(StoreError, match=reason):
+        shelf.rollback("slug")
+    skill = shelf.find("slug")
+    assert (skill.state, skill.manifest.version) == ("proposed", 2)
 
 
 @pytest.mark.parametrize(

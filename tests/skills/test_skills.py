@@ -244,7 +244,6 @@ def test_other_agents_skills_are_proposals_and_a_changed_one_is_a_proposal_again
     [
         ("no front matter", "does not begin with"),
         ("---\nname: a\n---\n", "no description"),
-        ("---\nname: A B\ndescription: x\n---\n", "no valid name"),
         ("---\nname: [\n---\n", "no valid YAML"),
         ("---\nname: a\ndescription: 'x\u202ey'\n---\n", "hidden"),
         ("---\n- a\n---\n", "no description"),
