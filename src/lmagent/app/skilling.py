@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -42,27 +42,13 @@ class SkillTools(Struct, frozen=True):
         """Enable a skill that passes its trial; return the trial's result."""
         return anyio.run(self._closing, partial(enable, skills_of(self.registry), self.shelf.find(name)))
 
-    def take(self, path: Path) -> Iterator[tuple[str, str, bool]]:
-        """Propose the functions of a file or folder; yield each name, what happened, and whether it was taken."""
+    def take(self, path: Path, say: Callable[[str, str], None]) -> int:
+        """Propose the functions of a file or folder; `say` receives each name with what happened. Return how many
+        functions are proposals."""
         files = sorted(path.glob("*.py")) if path.is_dir() else [path]
         if not files:
             raise ConfigError(f"{path} holds no Python files", fix="name a folder of skills, or one file")
-        for file in files:
-            code = file.read_text(encoding="utf-8", errors="replace")[:LARGEST]
-            try:
-                names = functions_in(code, str(file))
-            except ConfigError as wrong:
-                yield file.name, str(wrong), False
-                continue
-            for name in names:
-                try:
-                    skills = skills_of(self.registry)
-                    do = partial(proposed, skills.shelf, skills.sandbox, code, str(file), name, name, None)
-                    text = anyio.run(self._closing, do)
-                except LmagentError as wrong:
-                    yield name, str(wrong), False
-                else:
-                    yield name, text, True
+        return anyio.run(self._closing, partial(take, skills_of(self.registry), files, say))
 
     async def _closing(self, do: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -82,6 +68,24 @@ def skills_of(registry: Registry) -> Skills:
     if registry.skills is None:
         raise ConfigError("this program has no skills")
     return registry.skills
+
+
+async def take(skills: Skills, files: Iterable[Path], say: Callable[[str, str], None]) -> int:
+    taken = 0
+    for file in files:
+        code = file.read_text(encoding="utf-8", errors="replace")[:LARGEST]
+        try:
+            names = functions_in(code, str(file))
+        except ConfigError as wrong:
+            say(file.name, str(wrong))
+            continue
+        for name in names:
+            try:
+                say(name, await proposed(skills.shelf, skills.sandbox, code, str(file), name, name, None))
+                taken += 1
+            except LmagentError as wrong:
+                say(name, str(wrong))
+    return taken
 
 
 async def enable(skills: Skills, skill: Skill) -> SkillResult:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lmagent.core.notes import fitting
 from lmagent.core.tool import Tool
 from lmagent.skills.tools import Confinement, promote_tool, python_skill_tools, text_skill_tool
 
@@ -68,14 +69,7 @@ class Skills:
 
     def note(self) -> str:
         """Return the list of text skills; empty without any."""
-        rows, room = list[str](), ROOM
         texts = [skill for skill in self._enabled if skill.text is not None]
-        for skill in texts:
-            row = f"- {skill.name}: {skill.description[:LONGEST]}"
-            room -= len(row)
-            if room < 0:
-                rows.append(f"[… {len(texts) - len(rows)} more]")
-                break
-            rows.append(row)
+        rows = fitting([f"- {skill.name}: {skill.description[:LONGEST]}" for skill in texts], ROOM)
         head = "Skills; read one with the tool skill before work that it describes:"
         return "\n".join((f"<{NOTE}>", head, *rows, f"</{NOTE}>")) if rows else ""

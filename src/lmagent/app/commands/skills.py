@@ -9,7 +9,7 @@ from lmagent.app.skilling import enable, offer, skills_of
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.skills import run
-from lmagent.skills.show import skill_line, skill_text
+from lmagent.skills.show import enabled_text, skill_line, skill_text, trial_text
 
 USAGE = "[show|test|enable|disable|rollback NAME]"
 VERBS = ("show", "test", "enable", "disable", "rollback")
@@ -38,9 +38,7 @@ async def _skills(context: SlashContext, line: str) -> SlashResult:
         return SlashResult(skill_line(shelf.rollback(name)))
     if verb == "test":
         result = await run.test(shelf, skill, skills.sandbox)
-        return SlashResult(f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}")
+        return SlashResult(trial_text(result))
     result = await enable(skills, skill)
-    if not result.ok:
-        return SlashResult(f"{name} is not enabled, its trial failed: {result.text}")
-    at_once = offer(context.host, shelf.find(name))
-    return SlashResult(f"{name} is enabled{'' if at_once else '; new sessions list it'}")
+    at_once = not result.ok or offer(context.host, shelf.find(name))
+    return SlashResult(enabled_text(name, result) + ("" if at_once else "; new sessions list it"))
