@@ -131,18 +131,19 @@ def test_the_next_session_learns_of_the_project_and_takes_over_its_open_tasks(em
     assert meter.ratio == 1.0
 
 
-def test_a_session_is_not_sent_what_it_changed_itself_and_is_sent_what_others_changed(empty_workspace, files):
+def test_a_session_s_own_tasks_do_not_change_its_note_and_other_changes_do(empty_workspace, files):
     files.create("Compare")
     bodies = worked(
         empty_workspace, use("todo_add", **TODO), project(operation="note", text="one"), project(operation="show")
     )
-    assert [len(notes(body)) for body in bodies[:4]] == [1, 1, 1, 1]
+    assert [len(notes(body)) for body in bodies[:4]] == [1, 1, 2, 2]
+    assert "agent: one" in notes(bodies[2])[1]
     files.move("executing")
     files.add_note("look at Bank B", "user")
     body = worked(empty_workspace, flags=("--continue",))[0]
-    assert len(notes(body)) == 2
-    assert "executing" in notes(body)[1]
-    assert "user: look at Bank B" in notes(body)[1]
+    assert len(notes(body)) == 3
+    assert "executing" in notes(body)[2]
+    assert "user: look at Bank B" in notes(body)[2]
 
 
 def test_the_note_stays_short_however_much_is_in_the_files(empty_workspace, files):

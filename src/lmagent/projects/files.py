@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import SessionBusy, ToolError
 from lmagent.core.ports import Clock
-from lmagent.projects.record import NotAProject, Project, encode, move, parse
+from lmagent.projects.record import PAUSED, NotAProject, Project, encode, move, parse
 from lmagent.store.files import OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
 from lmagent.store.lock import hold
 from lmagent.tools.beneath import Beneath, LoadedFile
@@ -113,9 +113,11 @@ class ProjectFiles:
         def build(project: Project | None) -> Project:
             if project is None:
                 raise ToolError(f"there is no project here: no {PROJECT}")
-            wanted = to.strip().lower() or project.before or "planning"
+            wanted = to.strip().lower()
+            if not wanted and project.state != PAUSED:
+                raise ToolError(f"The project is {project.state}; it is not paused. Nothing was changed.")
             try:
-                return move(project, wanted)
+                return move(project, wanted or project.moves[0])
             except ValueError as why:
                 raise ToolError(f"{why}. Nothing was changed.") from None
 
