@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from gateway_kit import Running, gateway
@@ -109,6 +110,20 @@ def test_a_broken_or_missing_skill_is_named_and_nothing_is_allowed(tmp_path: Pat
             answer = running.ask("POST", f"/api/skills/nothing/{verb}", {})
             assert (answer.status, answer.code) == (404, "not_found")
         assert running.anyone.ask("POST", "/api/skills/odd/enable", {}).status == 401
+
+
+def test_a_skill_with_the_name_of_a_tool_that_may_come_later_is_broken_and_is_not_offered(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        python_skill(running)
+        skills = running.workspace / ".lmagent/skills"
+        for name in ("vision", "use_tool"):
+            shutil.copytree(skills / "slug", skills / name)
+            manifest = skills / name / "skill.json"
+            manifest.write_text(manifest.read_text().replace('"tool":"slug"', f'"tool":"{name}"'))
+            answer = running.ask("POST", f"/api/skills/{name}/enable", {}).json
+            assert (answer["ok"], answer["text"]) == (False, "its name is another tool's")
+        assert states(running) == {"slug": "proposed", "use_tool": "broken", "vision": "broken"}
+        assert "vision" not in [tool["name"] for tool in running.ask("GET", "/api/tools").json["tools"]]
 
 
 def test_the_identity_files_have_their_sizes_and_what_is_wrong_with_them(tmp_path: Path) -> None:

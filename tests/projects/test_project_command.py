@@ -45,6 +45,7 @@ async def test_the_user_creates_pauses_resumes_and_notes(empty_workspace: Path):
         assert "notebook:" in shown
         for line, why in {
             "state flying": "possible from executing",
+            "resume": "it is not paused",
             "dance": "does not know",
             "create x": "exists",
         }.items():

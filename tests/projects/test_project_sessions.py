@@ -56,10 +56,20 @@ def project(**arguments: object):
 
 def worked(workspace: Path, *steps: object, flags: tuple[str, ...] = (), code: int = 0) -> list[dict]:
     """Run one turn, which exits with a code; return the bodies of its requests."""
+    return reported(workspace, *steps, flags=flags, code=code)[0]
+
+
+def reported(
+    workspace: Path, *steps: object, flags: tuple[str, ...] = (), code: int = 0
+) -> tuple[list[dict], list[str]]:
+    """Run one turn; return the bodies of its requests, and the notices to the user about project.json."""
     with ScriptedServer([*steps, *ENDS]) as server:
         done = lmagent(workspace, "--permission", "auto", *flags, "Work.", url=server.url)
         assert done.returncode == code, done.stdout + done.stderr
-        return [request.body for request in server.chats]
+        lines = [
+            line for line in done.stderr.splitlines() if "project.json is" in line and "project create" not in line
+        ]
+        return [request.body for request in server.chats], lines
 
 
 def notes(body: dict) -> list[str]:
@@ -121,18 +131,19 @@ def test_the_next_session_learns_of_the_project_and_takes_over_its_open_tasks(em
     assert meter.ratio == 1.0
 
 
-def test_a_session_is_not_sent_what_it_changed_itself_and_is_sent_what_others_changed(empty_workspace, files):
+def test_a_session_s_own_tasks_do_not_change_its_note_and_other_changes_do(empty_workspace, files):
     files.create("Compare")
     bodies = worked(
         empty_workspace, use("todo_add", **TODO), project(operation="note", text="one"), project(operation="show")
     )
-    assert [len(notes(body)) for body in bodies[:4]] == [1, 1, 1, 1]
+    assert [len(notes(body)) for body in bodies[:4]] == [1, 1, 2, 2]
+    assert "agent: one" in notes(bodies[2])[1]
     files.move("executing")
     files.add_note("look at Bank B", "user")
     body = worked(empty_workspace, flags=("--continue",))[0]
-    assert len(notes(body)) == 2
-    assert "executing" in notes(body)[1]
-    assert "user: look at Bank B" in notes(body)[1]
+    assert len(notes(body)) == 3
+    assert "executing" in notes(body)[2]
+    assert "user: look at Bank B" in notes(body)[2]
 
 
 def test_the_note_stays_short_however_much_is_in_the_files(empty_workspace, files):
@@ -196,16 +207,26 @@ def test_a_rule_that_denies_writing_the_file_holds_for_following_too(empty_works
 @pytest.mark.parametrize("text", ['{"state": "planning", "tasks": [', '{"state": "flying", "tasks": []}'])
 def test_a_damaged_file_is_named_and_never_replaced(empty_workspace, text):
     (empty_workspace / "project.json").write_text(text)
-    bodies = worked(empty_workspace, use("todo_add", **TODO), project(operation="create", text="Anew"), code=1)
+    bodies, lines = reported(empty_workspace, use("todo_add", **TODO), project(operation="create", text="Anew"), code=1)
+    assert lines
     assert "project.json is damaged" in notes(bodies[0])[0]
     assert "project.json is damaged" in texts(bodies[2])[-1]
     assert (empty_workspace / "project.json").read_text() == text
 
 
-def test_the_project_json_of_another_program_is_left_alone(empty_workspace):
-    text = '{"name": "app", "targets": {"build": {}}}'
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "app", "targets": {"build": {}}}',  # Nx
+        '{"dependencies": {}, // not JSON\n "frameworks": {"net46": {}}}',  # .NET
+        '{"state": "active", "name": "site"}',
+        '{"state": {"ready": true}, "tasks": []}',
+    ],
+)
+def test_the_project_json_of_another_program_is_left_alone(empty_workspace, text):
     (empty_workspace / "project.json").write_text(text)
-    bodies = worked(empty_workspace, use("todo_add", **TODO), project(operation="create", text="Anew"), code=1)
+    bodies, lines = reported(empty_workspace, use("todo_add", **TODO), project(operation="create", text="Anew"), code=1)
+    assert lines == []
     assert notes(bodies[0]) == []
     assert "another program" in texts(bodies[2])[-1]
     assert (empty_workspace / "project.json").read_text() == text

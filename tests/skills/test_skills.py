@@ -124,7 +124,9 @@ def test_a_disabled_skill_is_no_tool(workspace):
     assert "slug" not in lmagent(workspace, "tool", "list").stdout
 
 
-@pytest.mark.parametrize("name", ["shell", "read_file", "../../x", "Upper", "use_tool", ""])
+@pytest.mark.parametrize(
+    "name", ["shell", "read_file", "../../x", "Upper", "use_tool", "vision", "skill", "promote_skill", ""]
+)
 def test_a_skill_takes_no_tool_s_name_and_its_name_does_not_leave_its_folder(workspace, name):
     (workspace / "tools.py").write_text(SLUG.replace("def slug", "def shell"))
     arguments = json.dumps(
@@ -133,6 +135,15 @@ def test_a_skill_takes_no_tool_s_name_and_its_name_does_not_leave_its_folder(wor
     done = lmagent(workspace, "tool", "call", "--yes", "promote_skill", arguments)
     assert done.returncode != 0, done.stdout
     assert not list(workspace.parent.rglob("skill.json"))
+
+
+def test_functions_with_the_names_of_tools_are_not_taken_from_a_file_and_the_others_are(workspace):
+    taken = ("use_tool", "vision", "skill", "read_file")
+    functions = [SLUG.replace("def slug", f"def {name}").replace(">>> slug", f">>> {name}") for name in taken]
+    (workspace / "tools.py").write_text("\n".join((*functions, SLUG)))
+    done = lmagent(workspace, "skills", "import", "tools.py")
+    assert done.stdout.count("is the name of another tool") == len(taken)
+    assert list(listed(workspace)) == ["slug"]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +244,6 @@ def test_other_agents_skills_are_proposals_and_a_changed_one_is_a_proposal_again
     [
         ("no front matter", "does not begin with"),
         ("---\nname: a\n---\n", "no description"),
-        ("---\nname: A B\ndescription: x\n---\n", "no valid name"),
         ("---\nname: [\n---\n", "no valid YAML"),
         ("---\nname: a\ndescription: 'x\u202ey'\n---\n", "hidden"),
         ("---\n- a\n---\n", "no description"),

@@ -39,7 +39,7 @@ from lmagent.core.model import Sampling, split_name
 from lmagent.core.ports import Clock
 from lmagent.core.work import Budget
 from lmagent.engine.session import Session
-from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.engine.toolbox import USE_TOOL, Invocation, Toolbox
 from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature
@@ -236,24 +236,17 @@ def project_planner(registry: Registry) -> None:
 
 def skills(registry: Registry) -> None:
     """Register the skills that the user allowed; last of all tools, so that they take no tool's name."""
-    settings = registry.settings
-    places = skill_places(registry.workspace, settings, registry.clock)
-
-    taken = {"use_tool", "vision", *(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))}
-    feature = Skills(places, skill_confinement(registry), taken.__contains__)
+    workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
+    # A model that sees brings `vision` later, and the tools of skills are not registered yet.
+    taken = {USE_TOOL.name, "vision", "skill", "promote_skill"}
+    taken.update(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))
+    places = SkillPlaces(workspace, Path.home(), data_dir, lambda: is_trusted(data_dir, workspace), frozenset(taken))
+    feature = Skills(places, Confinement(registry.confined.get, registry.settings.skill_timeout))
     for tool in feature.tools:
         registry.tool(tool)
     registry.freeze(SKILLS, feature.note)
     registry.command_modules.append("lmagent.app.commands.skills")
-
-
-def skill_confinement(registry: Registry) -> Confinement:
-    return Confinement(registry.confined.get, registry.settings.skill_timeout)
-
-
-def skill_places(workspace: Path, settings: Settings, clock: Clock) -> SkillPlaces:
-    data_dir = settings.agent_data_dir
-    return SkillPlaces(workspace, Path.home(), data_dir, clock, lambda: is_trusted(data_dir, workspace))
+    registry.skills = feature
 
 
 def checks_of_the_work(registry: Registry) -> None:

@@ -35,13 +35,15 @@ def _tools(workspace: Path | None) -> SkillTools:
 @click.pass_obj
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the skills, with their states."""
+    from msgspec import to_builtins
+
     from lmagent.skills.show import skill_line, skill_row
 
     shelf = _tools(workspace).shelf
     found = shelf.all()
     for skill in found:
         if as_json:
-            shared.print_json(skill_row(shelf, skill))
+            shared.print_json(to_builtins(skill_row(shelf, skill)))
         else:
             click.echo(printable(skill_line(skill)))
     if not found and not as_json:
@@ -64,8 +66,10 @@ def show(workspace: Path | None, name: str) -> None:
 @click.pass_obj
 def test(workspace: Path | None, name: str) -> int:
     """Run the recorded call of a skill in the sandbox."""
+    from lmagent.skills.show import trial_text
+
     result = _tools(workspace).test(name)
-    click.echo(printable(f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}"))
+    click.echo(printable(trial_text(result)))
     return 0 if result.ok else 1
 
 
@@ -74,10 +78,10 @@ def test(workspace: Path | None, name: str) -> int:
 @click.pass_obj
 def enable(workspace: Path | None, name: str) -> int:
     """Allow a skill as it is now; a Python skill has to pass its trial first."""
+    from lmagent.skills.show import enabled_text
+
     result = _tools(workspace).enable(name)
-    click.echo(
-        printable(f"{name} is enabled" if result.ok else f"{name} is not enabled, its trial failed: {result.text}")
-    )
+    click.echo(printable(enabled_text(name, result)))
     return 0 if result.ok else 1
 
 
@@ -119,8 +123,5 @@ def import_(workspace: Path | None, path: Path) -> int:
 
     Each is tried by the first example (`>>> f(…)`) of its docstring.
     """
-    taken = 0
-    for name, outcome, ok in _tools(workspace).take(path):
-        taken += ok
-        click.echo(printable(f"{name}: {outcome}"))
+    taken = _tools(workspace).take(path, lambda name, outcome: click.echo(printable(f"{name}: {outcome}")))
     return 0 if taken else 1

@@ -25,12 +25,6 @@ ENTRIES = 10  # of the notebook that `show` returns
 
 
 async def carry_out(projects: Projects, arguments: ProjectCall, context: ToolContext) -> ToolOutput:
-    output = await _done(projects, arguments, context)
-    projects.know(context.session)
-    return output
-
-
-async def _done(projects: Projects, arguments: ProjectCall, context: ToolContext) -> ToolOutput:
     files, text = projects.files, arguments.text
     if arguments.operation == "note":
         entry = await to_thread.run_sync(files.add_note, text, "agent")

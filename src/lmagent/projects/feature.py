@@ -1,6 +1,6 @@
 """Feature: the tool and the note of projects, and project.json following the tasks of the sessions.
 
-A session's list in the file follows from its first note on. What the session changed itself is not sent to it again.
+A session's list in the file follows from its first note on.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ ENTRIES = 3  # of the notebook, in a note
 
 
 class Watched:
-    """A session's view of the files: their stamp, its note by them, and `own`, the note that need not be sent."""
+    """A session's view of the files: their stamp, its note by them, and the last trouble with them."""
 
     def __init__(self) -> None:
         self.stamp: tuple[object, ...] = ()
         self.text = ""
-        self.own = ""
         self.trouble = ""
 
 
@@ -65,19 +64,12 @@ class Projects:
         session = self.session(id)
         if session.state.work.parent is not None:
             return ""
-        seen = self._watch(session)
-        text = self._text(session, seen)
-        return session.state.notes.get("project", text) if text == seen.own else text
+        return self._text(session, self._watch(session))
 
     def tool_note(self, id: str) -> str:
         """Describe the tool once there is a project; the catalogue does not, as most workspaces have none."""
         lines = ("<project_tool>", CATALOGUE_HEAD, catalogue_line(self.tool), "</project_tool>")
         return "\n".join(lines) if self.note(id) else ""
-
-    def know(self, id: str) -> None:
-        """Note that the session knows the present project: it changed or read it."""
-        if id and (seen := self._watched.get(session := self.session(id))) is not None:
-            seen.own = self._text(session, seen)
 
     def _text(self, session: Session, seen: Watched) -> str:
         if not (self._workspace / "project.json").exists():
@@ -131,6 +123,7 @@ class Projects:
         session = self.session(id)
         work = session.state.work
         from lmagent.policy import gate
+        from lmagent.projects.files import FOREIGN
         from lmagent.projects.record import follow
 
         request = gate.Request("project", "write", ("project.json",))
@@ -148,7 +141,7 @@ class Projects:
         try:
             self.files.change(build)
         except ToolError as error:
-            trouble = error.message if work.tasks and error.data.get("code") != "other" else ""
+            trouble = error.message if work.tasks and error.data.get("code") != FOREIGN else ""
         if (seen := self._watched.get(session)) is not None and trouble != seen.trouble:
             seen.trouble = trouble
             if trouble:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import SessionBusy, ToolError
 from lmagent.core.ports import Clock
-from lmagent.projects.record import NotAProject, Project, encode, move, parse
+from lmagent.projects.record import PAUSED, NotAProject, Project, encode, move, parse
 from lmagent.store.files import OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
 from lmagent.store.lock import hold
 from lmagent.tools.beneath import Beneath, LoadedFile
@@ -27,7 +27,7 @@ TAIL = 1 << 16  # bytes of the notebook's end that are read
 LONGEST = 4000  # characters of a note
 PATIENCE = 2.0  # seconds to wait for another process that changes the files
 
-DAMAGED = "damaged"
+DAMAGED, FOREIGN = "damaged", "foreign"  # codes of errors of project.json; another program's concerns no user
 
 
 class Written(Struct, frozen=True):
@@ -73,12 +73,11 @@ class ProjectFiles:
     def _parsed(self, found: LoadedFile) -> Project:
         try:
             return parse(found.data)
-        except NotAProject as why:
-            raise ToolError(f"{PROJECT} is another program's file: {why}. It stays as it is.") from None
         except (ValueError, RecursionError) as why:
-            ours = b'"state"' in found.data and b'"tasks"' in found.data
-            text = f"{PROJECT} is damaged: {why}. It stays as it is until it is repaired."
-            raise ToolError(text, data={"code": DAMAGED if ours else "other"}) from None
+            ours = b'"state"' in found.data and b'"tasks"' in found.data and not isinstance(why, NotAProject)
+            what = "damaged" if ours else "damaged or another program's file"
+            text = f"{PROJECT} is {what}: {why}. It stays as it is."
+            raise ToolError(text, data={"code": DAMAGED if ours else FOREIGN}) from None
 
     def _notebook(self) -> str:
         """Return the end of the notebook; empty without one."""
@@ -114,9 +113,11 @@ class ProjectFiles:
         def build(project: Project | None) -> Project:
             if project is None:
                 raise ToolError(f"there is no project here: no {PROJECT}")
-            wanted = to.strip().lower() or project.before or "planning"
+            wanted = to.strip().lower()
+            if not wanted and project.state != PAUSED:
+                raise ToolError(f"The project is {project.state}; it is not paused. Nothing was changed.")
             try:
-                return move(project, wanted)
+                return move(project, wanted or project.moves[0])
             except ValueError as why:
                 raise ToolError(f"{why}. Nothing was changed.") from None
 

@@ -100,19 +100,19 @@ class Project(Struct, frozen=True):
     def open_tasks(self) -> list[ProjectTask]:
         return [task for task in self.tasks if task.is_open]
 
-
-def possible(state: str, before: str = "") -> tuple[str, ...]:
-    """Return the states that a project can move to."""
-    if state == PAUSED:
-        return (before if before in MOVES else "planning",)
-    return (*MOVES[state], PAUSED) if MOVES[state] else ()
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The states that the project can move to."""
+        if self.state == PAUSED:
+            return (self.before if self.before in MOVES else "planning",)
+        return (*MOVES[self.state], PAUSED) if MOVES[self.state] else ()
 
 
 def move(project: Project, to: str) -> Project:
     """Return the project in another state. Raise ValueError, which names the possible ones."""
     if to == project.state:
         return project
-    if to not in (can := possible(project.state, project.before)):
+    if to not in (can := project.moves):
         where = f"possible from {project.state}: {', '.join(can)}" if can else f"a project that is {project.state} ends"
         raise ValueError(f"the project cannot become {to or 'nothing'!r}; {where}")
     return replace(project, state=to, before=project.state if to == PAUSED else "")

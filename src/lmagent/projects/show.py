@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lmagent.projects.record import Project, ProjectTask, possible
+from lmagent.core.notes import unclosing
+from lmagent.projects.record import Project, ProjectTask
 from lmagent.tools.sanitize import one_line
 
 NOTE = "project"
@@ -33,8 +34,8 @@ def note_text(project: Project, others: Sequence[ProjectTask], entries: Iterable
 
 def project_text(project: Project, entries: Iterable[str]) -> str:
     """Return the project for the user, and for the model on request."""
-    can = possible(project.state, project.before)
-    lines = [f"{project.name}: {project.state}" + (f" (can become {', '.join(can)})" if can else "")]
+    can = f" (can become {', '.join(project.moves)})" if project.moves else ""
+    lines = [f"{project.name}: {project.state}{can}"]
     lines.append(f"goal: {project.goal}")
     done = len(project.tasks) - len(project.open_tasks)
     lines += [f"tasks: {done} of {len(project.tasks)} over"] if project.tasks else []
@@ -45,6 +46,6 @@ def project_text(project: Project, entries: Iterable[str]) -> str:
 
 def _cut(text: str, room: int) -> str:
     """Return the text on one line of at most `room` bytes; it cannot end the note."""
-    plain = one_line(text, 1000).replace("<", "‹")
+    plain = unclosing(one_line(text, 1000))
     data = plain.encode("utf-8", "replace")
     return plain if len(data) <= room else data[: room - 3].decode("utf-8", "ignore") + "…"

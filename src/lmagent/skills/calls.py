@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio.to_thread
@@ -11,7 +10,7 @@ from lmagent.core.errors import ConfigError, LmagentError, ToolError
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.skills import run
 from lmagent.skills.python import function_in
-from lmagent.skills.shelf import LARGEST, TOOL_NAME, Manifest, Shelf, Skill, Trial
+from lmagent.skills.shelf import LARGEST, Manifest, Shelf, Skill, Trial
 from lmagent.skills.tools import Confinement, Promote, UseSkill
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import lexical
@@ -63,15 +62,9 @@ def _enabled(shelf: Shelf, name: str) -> Skill:
     return skill
 
 
-async def promote(
-    shelf: Shelf, sandbox: Confinement, is_taken: Callable[[str], bool], arguments: Promote, context: ToolContext
-) -> ToolOutput:
+async def promote(shelf: Shelf, sandbox: Confinement, arguments: Promote, context: ToolContext) -> ToolOutput:
     """Check a function, try it in the sandbox, and keep it as a proposal for the user."""
     name = arguments.tool_name or arguments.function_name
-    if not TOOL_NAME.fullmatch(name):
-        raise ToolError(f"{name!r} is no name for a tool: lower case, digits and _, at most 40 characters.")
-    if is_taken(name):
-        raise ToolError(f"{name!r} is the name of another tool. Choose a different tool_name.")
     with Beneath(context.workspace) as files:
         code = files.load(arguments.file_path, LARGEST).data.decode("utf-8", "replace")
     try:
@@ -86,6 +79,7 @@ async def proposed(
     shelf: Shelf, sandbox: Confinement, code: str, file: str, function: str, tool: str, trial: dict[str, Any] | None
 ) -> str:
     """Keep a function as a proposal, after its trial; return what happened. Raise ConfigError if it cannot be one."""
+    shelf.require_free(tool)
     if is_hiding(code):
         raise ConfigError(f"{file} has hidden characters", fix="remove them")
     found = function_in(code, function, file)

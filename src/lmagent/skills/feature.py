@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lmagent.core.ports import Clock
+from lmagent.core.notes import fitting
 from lmagent.core.tool import Tool
 from lmagent.skills.tools import Confinement, promote_tool, python_skill_tools, text_skill_tool
 
@@ -29,13 +29,14 @@ class SkillPlaces(Struct, frozen=True):
 
     Attributes:
         trusted: whether the user trusts the workspace.
+        taken: the names that no Python skill can have, since other tools have them.
     """
 
     workspace: Path
     home: Path
     data_dir: Path
-    clock: Clock
     trusted: Callable[[], bool]
+    taken: frozenset[str]
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -43,12 +44,11 @@ class SkillPlaces(Struct, frozen=True):
 
 
 class Skills:
-    """The skills of a program; `is_taken` tells whether a name is another tool's."""
+    """The skills of a program, and where they run."""
 
-    def __init__(self, places: SkillPlaces, sandbox: Confinement, is_taken: Callable[[str], bool]) -> None:
+    def __init__(self, places: SkillPlaces, sandbox: Confinement) -> None:
         self._places = places
-        self._sandbox = sandbox
-        self._is_taken = is_taken
+        self.sandbox = sandbox
 
     @cached_property
     def shelf(self) -> Shelf:
@@ -62,23 +62,14 @@ class Skills:
 
     @property
     def tools(self) -> Iterator[Tool]:
-        yield promote_tool(lambda: self.shelf, self._sandbox, self._is_taken)
+        yield promote_tool(lambda: self.shelf, self.sandbox)
         if any(skill.text is not None for skill in self._enabled):
             yield text_skill_tool(lambda: self.shelf)
-        own = ("skill", "promote_skill")
-        usable = [skill for skill in self._enabled if skill.name not in own and not self._is_taken(skill.name)]
-        yield from python_skill_tools(lambda: self.shelf, self._sandbox, usable)
+        yield from python_skill_tools(lambda: self.shelf, self.sandbox, self._enabled)
 
     def note(self) -> str:
         """Return the list of text skills; empty without any."""
-        rows, room = list[str](), ROOM
         texts = [skill for skill in self._enabled if skill.text is not None]
-        for skill in texts:
-            row = f"- {skill.name}: {skill.description[:LONGEST]}"
-            room -= len(row)
-            if room < 0:
-                rows.append(f"[… {len(texts) - len(rows)} more]")
-                break
-            rows.append(row)
+        rows = fitting([f"- {skill.name}: {skill.description[:LONGEST]}" for skill in texts], ROOM)
         head = "Skills; read one with the tool skill before work that it describes:"
         return "\n".join((f"<{NOTE}>", head, *rows, f"</{NOTE}>")) if rows else ""

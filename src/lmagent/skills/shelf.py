@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -155,13 +155,13 @@ class Shelf:
         """Return the uses of a Python skill, oldest first."""
         found = list[RunRecord]()
         try:
-            lines = _text(skill.folder, RUNS, missing="").splitlines()
+            lines = _text(skill.folder, RUNS).splitlines()
         except StoreError:
-            return []  # no regular file
+            return []  # no uses yet, or no regular file
         for line in lines:
             try:
                 found.append(decode_json(line, RunRecord))
-            except (msgspec.DecodeError, msgspec.ValidationError):
+            except msgspec.DecodeError:
                 continue  # torn by a crash
         return found
 
@@ -169,27 +169,40 @@ class Shelf:
         name = folder.name
         try:
             if (folder / MANIFEST).exists():
-                manifest = decode_json(_text(folder, MANIFEST), Manifest)
-                if manifest.tool != name or not TOOL_NAME.fullmatch(name):
-                    return Skill(name, folder, "broken", reason=f"{MANIFEST} names another tool than its folder")
-                if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
-                    return Skill(name, folder, "broken", reason="its description is too long or has hidden characters")
-                if not _is_schema(manifest.schema):
-                    return Skill(name, folder, "broken", reason=f"{MANIFEST} describes no arguments of a tool")
-                code = _text(folder, f"v{manifest.version}.py")
-                digest = hashlib.sha256(msgspec.json.encode((manifest, code))).hexdigest()
-                skill = Skill(name, folder, "proposed", manifest=manifest, digest=digest, code=code)
+                skill = self._python(folder, MANIFEST)
             elif (folder / FILE).exists():
                 text = parse_skill(_text(folder, FILE), str(folder / FILE))
                 skill = Skill(name, folder, "proposed", text=text, digest=_digest(folder))
             else:
                 return None
-        except OSError as wrong:
-            return Skill(name, folder, "broken", reason=f"{folder} cannot be read: {wrong.strerror}")
-        except (LmagentError, msgspec.DecodeError, msgspec.ValidationError) as wrong:
-            reason = wrong.message if isinstance(wrong, LmagentError) else f"{folder / MANIFEST} is damaged: {wrong}"
+        except (LmagentError, OSError) as wrong:
+            reason = wrong.message if isinstance(wrong, LmagentError) else f"{folder} cannot be read: {wrong.strerror}"
             return Skill(name, folder, "broken", reason=reason)
         return replace(skill, state=self._state(skill, decisions.get(os.path.realpath(folder))))
+
+    def _python(self, folder: Path, file: str) -> Skill:
+        """Return a Python skill as one of its manifests describes it. Raise StoreError for a broken one."""
+        try:
+            manifest = decode_json(_text(folder, file), Manifest)
+        except msgspec.DecodeError as wrong:
+            raise StoreError(
+                f"{folder / file} is damaged: {wrong}", fix="put the file back, or propose it again"
+            ) from None
+        if reason := self._wrong(manifest, folder, file):
+            raise StoreError(reason, fix="correct it, or propose it again")
+        code = _text(folder, f"v{manifest.version}.py")
+        digest = hashlib.sha256(msgspec.json.encode((manifest, code))).hexdigest()
+        return Skill(folder.name, folder, "proposed", manifest=manifest, digest=digest, code=code)
+
+    def _wrong(self, manifest: Manifest, folder: Path, file: str) -> str:
+        """Return why no tool can be made of a manifest; empty if one can."""
+        if manifest.tool != folder.name or not TOOL_NAME.fullmatch(manifest.tool):
+            return f"{file} names another tool than its folder"
+        if manifest.tool in self._places.taken:
+            return "its name is another tool's"
+        if len(manifest.description) > LONGEST or visible(manifest.description) != manifest.description:
+            return f"the description in {file} is too long or has hidden characters"
+        return "" if _is_schema(manifest.schema) else f"{file} describes no arguments of a tool"
 
     def _state(self, skill: Skill, decision: Decision | None) -> State:
         if decision is not None and decision.off:
@@ -205,20 +218,32 @@ class Shelf:
         """Allow this exact content. A Python skill has to pass its trial first: `skills.run.test`."""
         if skill.state == "broken":
             raise ConfigError(f"the skill {skill.name} is broken: {skill.reason}", fix="correct it first")
-        self._decide(skill, lambda decision: decision.approved.append(skill.digest), off=False)
+        self._decide(skill, off=False)
 
     def disable(self, skill: Skill) -> None:
-        self._decide(skill, lambda decision: None, off=True)
+        self._decide(skill, off=True)
 
     def rollback(self, name: str) -> Skill:
-        """Bring back the version before the present one. Raise ConfigError if it is the first."""
+        """Bring back the version before the present one.
+
+        Raises ConfigError: it is the first; StoreError: the one before is broken, and the present one stays.
+        """
         skill = self.find(name)
         manifest = skill.manifest
         if manifest is None or manifest.version < 2:
             raise ConfigError(f"{name} has no earlier version", terminal=f"lmagent skills show {name}")
-        earlier = decode_json(_text(skill.folder, f"v{manifest.version - 1}.json"), Manifest)
-        self._write(skill.folder, {MANIFEST: msgspec.json.encode(earlier)})
+        earlier = self._python(skill.folder, f"v{manifest.version - 1}.json")
+        self._write(skill.folder, {MANIFEST: msgspec.json.encode(earlier.manifest)})
         return self.find(name)
+
+    def require_free(self, tool: str) -> None:
+        """Raise ConfigError unless a Python skill can have this name."""
+        if not TOOL_NAME.fullmatch(tool):
+            raise ConfigError(
+                f"{tool!r} is no name for a tool", fix="use 2 to 40 lower-case letters, digits and _, a letter first"
+            )
+        if tool in self._places.taken:
+            raise ConfigError(f"{tool!r} is the name of another tool", fix="choose a different name")
 
     def propose(self, manifest: Manifest, code: str) -> Skill:
         """Keep a new version of a Python skill; it is used once the user enables it."""
@@ -259,13 +284,14 @@ class Shelf:
     def _load(self) -> dict[str, Decision]:
         try:
             return decode_json(self._decisions.read_bytes(), dict[str, Decision])
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        except (OSError, msgspec.DecodeError):
             return {}  # without a readable decision every skill is a proposal
 
-    def _decide(self, skill: Skill, change: Callable[[Decision], None], *, off: bool) -> None:
+    def _decide(self, skill: Skill, *, off: bool) -> None:
         decisions = self._load()
         decision = decisions.setdefault(os.path.realpath(skill.folder), Decision())
-        change(decision)
+        if not off:
+            decision.approved.append(skill.digest)
         decision.off = off
         write_private(self._decisions, msgspec.json.encode(decisions).decode())
 
@@ -296,14 +322,12 @@ def _folders(root: Path) -> Iterator[Path]:
             yield root / name
 
 
-def _text(folder: Path, name: str, *, missing: str | None = None) -> str:
+def _text(folder: Path, name: str) -> str:
     """Return a file of a skill. Raise StoreError if it is no regular file, too large, or missing."""
     try:
         plain = read_plain(folder, (name,), LARGEST)
     except NotPlain as what:
         raise StoreError(f"{folder / name} is {what}", fix="make it a regular file") from None
-    if plain is None and missing is not None:
-        return missing
     if plain is None or plain.more:
         why = "is missing" if plain is None else f"is larger than {LARGEST >> 20} MB"
         raise StoreError(f"{folder / name} {why}", fix="put the skill's folder back, or remove it")

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Literal
+
+from msgspec import Struct
 
 from lmagent.core.plurals import plural
-from lmagent.skills.shelf import FILE, Shelf, Skill
+from lmagent.skills.run import SkillResult
+from lmagent.skills.shelf import FILE, Shelf, Skill, State
 
 USES = 10  # uses that are shown
+
+
+class SkillUse(Struct, frozen=True):
+    """The last use of a Python skill."""
+
+    at: float
+    ok: bool
+    result: str
+
+
+class SkillRow(Struct, frozen=True):
+    """A skill. `version` is 0 for a text skill; `reason` says why it is broken; `last` is its last use."""
+
+    name: str
+    kind: Literal["python", "text"]
+    state: State
+    description: str
+    reason: str
+    folder: str
+    version: int
+    uses: int
+    last: SkillUse | None
 
 
 def skill_line(skill: Skill) -> str:
@@ -16,20 +41,27 @@ def skill_line(skill: Skill) -> str:
     return f"{skill.state:<9} {skill.name}{version}: {skill.reason or skill.description}"
 
 
-def skill_row(shelf: Shelf, skill: Skill) -> dict[str, Any]:
-    """Return a skill for JSON: its facts, its uses and the last result."""
+def trial_text(result: SkillResult) -> str:
+    return f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}"
+
+
+def enabled_text(name: str, result: SkillResult) -> str:
+    return f"{name} is enabled" if result.ok else f"{name} is not enabled, its trial failed: {result.text}"
+
+
+def skill_row(shelf: Shelf, skill: Skill) -> SkillRow:
     runs = [run for run in shelf.runs(skill) if not run.trial]
-    return {
-        "name": skill.name,
-        "kind": "python" if skill.manifest is not None else "text",
-        "state": skill.state,
-        "description": skill.description,
-        "reason": skill.reason,
-        "folder": str(skill.folder),
-        "version": skill.manifest.version if skill.manifest is not None else 0,
-        "uses": len(runs),
-        "last": {"at": runs[-1].at, "ok": runs[-1].ok, "result": runs[-1].result} if runs else None,
-    }
+    return SkillRow(
+        name=skill.name,
+        kind="python" if skill.manifest is not None else "text",
+        state=skill.state,
+        description=skill.description,
+        reason=skill.reason,
+        folder=str(skill.folder),
+        version=skill.manifest.version if skill.manifest is not None else 0,
+        uses=len(runs),
+        last=SkillUse(runs[-1].at, runs[-1].ok, runs[-1].result) if runs else None,
+    )
 
 
 def skill_text(shelf: Shelf, skill: Skill) -> str:

@@ -50,11 +50,11 @@ def text_skill_tool(shelf: Callable[[], Shelf]) -> Tool:
     )
 
 
-def promote_tool(shelf: Callable[[], Shelf], sandbox: Confinement, is_taken: Callable[[str], bool]) -> Tool:
+def promote_tool(shelf: Callable[[], Shelf], sandbox: Confinement) -> Tool:
     async def run(arguments: Promote, context: ToolContext) -> ToolOutput:
         from lmagent.skills import calls
 
-        return await calls.promote(shelf(), sandbox, is_taken, arguments, context)
+        return await calls.promote(shelf(), sandbox, arguments, context)
 
     return Tool(
         name="promote_skill",

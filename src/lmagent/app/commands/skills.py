@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.skilling import enable, offer
+from lmagent.app.skilling import enable, offer, skills_of
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
-from lmagent.app.wiring import skill_confinement, skill_places
 from lmagent.core.errors import ConfigError
 from lmagent.skills import run
-from lmagent.skills.shelf import Shelf
-from lmagent.skills.show import skill_line, skill_text
+from lmagent.skills.show import enabled_text, skill_line, skill_text, trial_text
 
 USAGE = "[show|test|enable|disable|rollback NAME]"
 VERBS = ("show", "test", "enable", "disable", "rollback")
@@ -22,8 +20,8 @@ def commands() -> Iterator[SlashCommand]:
 
 
 async def _skills(context: SlashContext, line: str) -> SlashResult:
-    host = context.host
-    shelf = Shelf(skill_places(host.workspace, host.settings, host.clock))
+    skills = skills_of(context.host.registry)
+    shelf = skills.shelf
     words = line.split()
     if not words:
         return SlashResult("\n".join(map(skill_line, shelf.all())) or "there are no skills yet: docs/skills.md")
@@ -39,10 +37,8 @@ async def _skills(context: SlashContext, line: str) -> SlashResult:
     if verb == "rollback":
         return SlashResult(skill_line(shelf.rollback(name)))
     if verb == "test":
-        result = await run.test(shelf, skill, skill_confinement(host.registry))
-        return SlashResult(f"{'passed' if result.ok else 'failed'} in {result.seconds:.1f} s: {result.text}")
-    result = await enable(shelf, skill, host.registry)
-    if not result.ok:
-        return SlashResult(f"{name} is not enabled, its trial failed: {result.text}")
-    at_once = offer(host, shelf, shelf.find(name))
-    return SlashResult(f"{name} is enabled{'' if at_once else '; new sessions list it'}")
+        result = await run.test(shelf, skill, skills.sandbox)
+        return SlashResult(trial_text(result))
+    result = await enable(skills, skill)
+    at_once = not result.ok or offer(context.host, shelf.find(name))
+    return SlashResult(enabled_text(name, result) + ("" if at_once else "; new sessions list it"))

@@ -11,7 +11,6 @@ from lmagent.core.errors import ToolError
 from lmagent.gateway.http.errors import refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.projects.files import ProjectFiles
-from lmagent.projects.record import possible
 
 ROUTES = Routes()
 
@@ -80,7 +79,7 @@ def _view(files: ProjectFiles) -> ProjectView:
         project.name,
         project.goal,
         project.state,
-        possible(project.state, project.before),
+        project.moves,
         tuple(OpenTask(task.id, task.title, task.status, task.session) for task in project.open_tasks),
         tuple(files.entries(ENTRIES)),
     )

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from lmagent.app.skilling import enable, offer
-from lmagent.app.wiring import skill_confinement, skill_places
-from lmagent.core.decoding import convert
+from lmagent.app.skilling import enable, offer, skills_of
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.skills import run
-from lmagent.skills.shelf import RunRecord, Shelf, Skill, State, Trial
-from lmagent.skills.show import USES, skill_row
+from lmagent.skills.feature import Skills
+from lmagent.skills.shelf import RunRecord, Shelf, Skill, Trial
+from lmagent.skills.show import USES, SkillRow, skill_row
 
 ROUTES = Routes()
 
 Answer = TypeVar("Answer")
-
-
-class SkillUse(Struct, frozen=True):
-    """The last use of a Python skill."""
-
-    at: float
-    ok: bool
-    result: str
-
-
-class SkillRow(Struct, frozen=True):
-    """A skill. `version` is 0 for a text skill; `reason` says why it is broken; `last` is its last use."""
-
-    name: str
-    kind: Literal["python", "text"]
-    state: State
-    description: str
-    reason: str
-    folder: str
-    version: int
-    uses: int
-    last: SkillUse | None
 
 
 class SkillList(Struct, frozen=True):
@@ -84,9 +61,9 @@ class SkillTried(Struct, frozen=True):
 @ROUTES.get("/api/skills", "Skills with their states")
 async def list_skills(call: Call) -> SkillList:
     def listed(shelf: Shelf) -> SkillList:
-        return SkillList(tuple(_row(shelf, skill) for skill in shelf.all()))
+        return SkillList(tuple(skill_row(shelf, skill) for skill in shelf.all()))
 
-    return await to_thread.run_sync(listed, _shelf(call))
+    return await to_thread.run_sync(listed, _skills(call).shelf)
 
 
 @ROUTES.get("/api/skills/{name}", "A skill with its text or code")
@@ -97,49 +74,45 @@ async def show_skill(call: Call) -> SkillDetails:
 @ROUTES.post("/api/skills/{name}/test", "Run the trial of a skill")
 async def test_skill(call: Call) -> SkillTried:
     """Run the recorded call of a Python skill in the sandbox. A text skill passes if it can be read."""
-    skill = await _of(call, _itself)
-    with refusing(StoreError, 409, "broken"):
-        result = await run.test(_shelf(call), skill, skill_confinement(call.gateway.host.registry))
-    return await _tried(call, result)
+    skills, skill = _skills(call), await _of(call, _itself)
+    return await _tried(call, await run.test(skills.shelf, skill, skills.sandbox))
 
 
 @ROUTES.post("/api/skills/{name}/enable", "Allow a skill as it is now")
 async def enable_skill(call: Call, body: SkillAllowed) -> SkillTried:
     """Allow the content of a skill, if its trial passes. Open sessions get its tool at once."""
-    host, shelf = call.gateway.host, _shelf(call)
     skill = await _of(call, _itself)
     if body.digest not in ("", skill.digest):
         raise Refusal(409, "changed", f"{skill.name} has changed since you read it", fix="read it again")
     with refusing(StoreError, 409, "broken"), refusing(ConfigError, 409, "broken"):
-        result = await enable(shelf, skill, host.registry)
+        result = await enable(_skills(call), skill)
     if result.ok:
-        offer(host, shelf, await _of(call, _itself))
+        offer(call.gateway.host, await _of(call, _itself))
     return await _tried(call, result)
 
 
 @ROUTES.post("/api/skills/{name}/disable", "Stop using a skill")
 async def disable_skill(call: Call) -> SkillRow:
     await _of(call, Shelf.disable)
-    return await _of(call, _row)
+    return await _of(call, skill_row)
 
 
 @ROUTES.post("/api/skills/{name}/rollback", "Bring back the version of a skill before")
 async def roll_skill_back(call: Call) -> SkillRow:
     def rolled_back(shelf: Shelf, skill: Skill) -> SkillRow:
         with refusing(ConfigError, 409, "no_earlier_version"), refusing(StoreError, 409, "broken"):
-            return _row(shelf, shelf.rollback(skill.name))
+            return skill_row(shelf, shelf.rollback(skill.name))
 
     return await _of(call, rolled_back)
 
 
-def _shelf(call: Call) -> Shelf:
-    host = call.gateway.host
-    return Shelf(skill_places(host.workspace, host.settings, host.clock))
+def _skills(call: Call) -> Skills:
+    return skills_of(call.gateway.host.registry)
 
 
 async def _of(call: Call, do: Callable[[Shelf, Skill], Answer]) -> Answer:
     """Find the skill that the path names, and do something with it, in a thread."""
-    shelf = _shelf(call)
+    shelf = _skills(call).shelf
 
     def found() -> Answer:
         with refusing(ConfigError, 404, "not_found"):
@@ -150,22 +123,23 @@ async def _of(call: Call, do: Callable[[Shelf, Skill], Answer]) -> Answer:
 
 
 async def _tried(call: Call, result: run.SkillResult) -> SkillTried:
-    return SkillTried(result.ok, result.text, result.seconds, await _of(call, _row))
+    return SkillTried(result.ok, result.text, result.seconds, await _of(call, skill_row))
 
 
 def _itself(shelf: Shelf, skill: Skill) -> Skill:
     return skill
 
 
-def _row(shelf: Shelf, skill: Skill) -> SkillRow:
-    return convert(skill_row(shelf, skill), SkillRow)
-
-
 def _details(shelf: Shelf, skill: Skill) -> SkillDetails:
-    more: dict[str, Any] = {"content": skill.text.body if skill.text is not None else ""}
-    if (manifest := skill.manifest) is not None:
-        runs = tuple(reversed(shelf.runs(skill)[-USES:]))
-        more = {"source": manifest.source, "function": manifest.function, "trial": manifest.trial, "runs": runs}
-        with refusing(StoreError, 409, "broken"):
-            more["content"] = skill.code
-    return SkillDetails(**asdict(_row(shelf, skill)), digest=skill.digest, **more)
+    row, manifest = asdict(skill_row(shelf, skill)), skill.manifest
+    if manifest is None:
+        return SkillDetails(**row, digest=skill.digest, content=skill.text.body if skill.text is not None else "")
+    return SkillDetails(
+        **row,
+        digest=skill.digest,
+        content=skill.code,
+        source=manifest.source,
+        function=manifest.function,
+        trial=manifest.trial,
+        runs=tuple(reversed(shelf.runs(skill)[-USES:])),
+    )
