@@ -199,6 +199,16 @@ def test_reflection_reads_what_is_new_and_its_run_can_be_taken_back(empty_worksp
     assert listed(empty_workspace) == []
 
 
+def test_undo_takes_back_the_newest_change_of_both_scopes_or_of_the_one_that_is_named(empty_workspace):
+    lmagent(empty_workspace, "memory", "add", "The office is in Bergen.")
+    lmagent(empty_workspace, "memory", "add", "--scope", "user", "The user is called Ada.")
+    lmagent(empty_workspace, "memory", "add", "--scope", "user", "The user likes tabs.")
+    assert "- notes" in lmagent(empty_workspace, "memory", "undo").stdout
+    assert [row["text"] for row in listed(empty_workspace)] == ["The office is in Bergen.", "The user is called Ada."]
+    assert "Bergen" in lmagent(empty_workspace, "memory", "undo", "--scope", "workspace").stdout
+    assert [row["text"] for row in listed(empty_workspace)] == ["The user is called Ada."]
+
+
 @pytest.mark.parametrize("arguments", [("show", "m-nothing"), ("import", "."), ("search", "x", "--since", "soon")])
 def test_bad_input_is_one_clear_line(empty_workspace, arguments):
     done = lmagent(empty_workspace, "memory", *arguments)

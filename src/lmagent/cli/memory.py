@@ -198,15 +198,15 @@ def forget(workspace: Path | None, id: str) -> None:
 
 
 @memory.command()
-@click.option("--scope", type=click.Choice(SCOPE), default="workspace", show_default=True)
+@scope_option
 @click.pass_obj
-def undo(workspace: Path | None, scope: Scope) -> int:
+def undo(workspace: Path | None, scope: Scope | None) -> int:
     """Take back the last change; again, the one before it."""
     from lmagent.memory.show import operation_text
 
-    operation = _memories(workspace).scopes[scope].undo()
-    click.echo(printable(operation_text(operation)) if operation else "there is nothing to undo")
-    return 0 if operation else 1
+    done = _memories(workspace).undo(scope)
+    click.echo(printable(operation_text(done[1])) if done else "there is nothing to undo")
+    return 0 if done else 1
 
 
 @memory.command()

@@ -298,6 +298,18 @@ class Memories:
         entry = the_one([entry for _, entry in found], id)
         return next(memory for memory, other in found if other is entry), entry
 
+    def undoable(self, only: Scope | None = None) -> tuple[MemoryScope, Operation] | None:
+        """Return the newest change that was not undone, of one scope or of both; None if none is left."""
+        scopes = [memory for scope, memory in self.scopes.items() if only in (None, scope)]
+        found = [(memory, last) for memory in scopes if (last := memory.folder.undoable()) is not None]
+        return max(found, key=lambda one: one[1].at, default=None)
+
+    def undo(self, only: Scope | None = None) -> tuple[MemoryScope, Operation] | None:
+        """Take back the change that is `undoable`; return the scope, and the operation that did it."""
+        if (found := self.undoable(only)) is None or (operation := found[0].undo()) is None:
+            return None
+        return found[0], operation
+
     def said(self, session: str, seq: int) -> str:
         """Return what an event of a session says; empty if it is gone."""
         return self.scopes["workspace"].said(session, seq)

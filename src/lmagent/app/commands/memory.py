@@ -49,8 +49,8 @@ def _done(memories: Memories, verb: str, rest: str, line: str) -> str:
             ]
             return "\n".join(rows) or "nothing is remembered yet: /memory add TEXT, or tell the agent to remember it"
         case "undo" if not rest:
-            operation = workspace.undo()
-            return operation_text(operation) if operation else "there is nothing to undo"
+            done = memories.undo()
+            return operation_text(done[1]) if done else "there is nothing to undo"
         case "refused" if not rest:
             rows = [refused_line(row) for memory in memories.scopes.values() for row in memory.folder.refused()[-50:]]
             return "\n".join(rows) or "nothing was refused"

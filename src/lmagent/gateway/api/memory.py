@@ -187,12 +187,11 @@ async def undo_memory(call: Call) -> MemoryChange:
     """Take back the newest change of both scopes, and return the change that did it."""
 
     def undo(memories: Memories) -> MemoryChange:
-        last = _last(memories)
-        if last is None:
-            raise Refusal(409, "nothing_to_undo", "no change of the memory is left to take back")
         with _changing():
-            done = memories.scopes[last.scope].undo()
-        return _change(done, last.scope) if done is not None else last
+            done = memories.undo()
+        if done is None:
+            raise Refusal(409, "nothing_to_undo", "no change of the memory is left to take back")
+        return _change(*done)
 
     return await _with(call, undo)
 
@@ -248,7 +247,7 @@ async def explain_memory(call: Call) -> Why:
 
     def explain(memories: Memories) -> Why:
         memory, entry = _known(memories, call.path["id"])
-        changes = tuple(_change(operation, memory.scope) for operation in history(memory, entry.id))
+        changes = tuple(_change(memory, operation) for operation in history(memory, entry.id))
         evidence = tuple(EvidenceRow(*row) for row in evidence_of(entry, memories.said))
         return Why(_row(entry, memory.scope), str(memory.folder.root / entry.file), changes, evidence)
 
@@ -294,7 +293,8 @@ def _listed(memories: Memories, only: Scope | None) -> MemoryList:
     ]
     refused.sort(key=lambda row: -row.at)
     problems = tuple(problem for memory in scopes for problem in memory.folder.problems)
-    return MemoryList(tuple(rows), tuple(refused), problems, _last(memories))
+    last = memories.undoable()
+    return MemoryList(tuple(rows), tuple(refused), problems, _change(*last) if last else None)
 
 
 def _found(memories: Memories, query: MemoryQuery) -> MemoryHits:
@@ -314,16 +314,6 @@ def _found(memories: Memories, query: MemoryQuery) -> MemoryHits:
     )
 
 
-def _last(memories: Memories) -> MemoryChange | None:
-    """Return the newest change of both scopes that undo takes back."""
-    left = [
-        _change(operation, memory.scope)
-        for memory in memories.scopes.values()
-        if (operation := memory.folder.undoable()) is not None
-    ]
-    return max(left, key=lambda change: change.at, default=None)
-
-
 def _row(entry: MemoryEntry, scope: Scope) -> MemoryRow:
     proposed = entry.by == "reflection" and not entry.is_pinned and not entry.replaced
     return MemoryRow(
@@ -340,7 +330,7 @@ def _row(entry: MemoryEntry, scope: Scope) -> MemoryRow:
     )
 
 
-def _change(operation: Operation, scope: Scope) -> MemoryChange:
+def _change(memory: MemoryScope, operation: Operation) -> MemoryChange:
     removed = tuple(change.before.text for change in operation.changes if change.before is not None)
     added = tuple(change.after.text for change in operation.changes if change.after is not None)
-    return MemoryChange(operation.what, scope, operation.at, removed, added)
+    return MemoryChange(operation.what, memory.scope, operation.at, removed, added)
