@@ -84,6 +84,13 @@ def test_the_same_text_is_stored_once_and_pinning_moves_it(memory):
     assert memory.pin(first.id, pinned=False).file.startswith("notes/")
 
 
+def test_storing_a_known_text_returns_what_the_files_hold(memory):
+    first = memory.store("Tests run with make check.", by="model", kind="decision", evidence=("s#1",))
+    pinned = memory.store("tests run with make check", by="user", pinned=True)
+    assert [pinned] == memory.entries()
+    assert (pinned.text, pinned.by, pinned.kind, pinned.file) == (first.text, "model", "decision", "MEMORY.md")
+
+
 def test_undo_takes_back_one_change_after_the_other_and_then_has_nothing_left(memory):
     one = memory.store("One fact.", by="user")
     memory.edit(one.id, "Another fact.")

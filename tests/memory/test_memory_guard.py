@@ -11,10 +11,12 @@ from lmagent.app.clock import SystemClock
 from lmagent.core.events import InputReceived, MessageAdded, SessionCreated, ToolFinished
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Message, Text, user
+from lmagent.memory.entries import entry_id
 from lmagent.memory.guard import refusal
 from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflector import Reflector
 from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.show import report_text
 from lmagent.testing.fakes import FakeProvider
 from lmagent.testing.script import say
 
@@ -190,11 +192,12 @@ async def test_no_poisoned_input_is_promoted_no_secret_is_stored_and_each_is_nam
     memory, report = await reflected(tmp_path / "memory", events, facts)
     assert report.pinned == []
     assert report.stored == []
-    assert len(report.not_stored) == len(POISON)
+    assert len(report.refused) == len(POISON)
     assert len(memory.folder.refused()) == len(POISON)
     everything = b"".join(path.read_bytes() for path in (tmp_path / "memory").rglob("*") if path.is_file())
     for secret in SECRETS:
         assert secret.encode() not in everything
+        assert secret not in report_text(report)
 
 
 @pytest.mark.anyio
@@ -203,7 +206,8 @@ async def test_what_only_a_result_says_is_a_note_and_never_pinned(tmp_path):
     facts = [{"text": "Tests run with make check.", "kind": "fact", "evidence": ["3"]}]
     memory, report = await reflected(tmp_path / "memory", events, facts)
     assert [entry.is_pinned for entry in memory.entries()] == [False]
-    assert "the user did not say it" in report.not_stored[0].reason
+    assert [entry.text for entry in report.stored] == ["Tests run with make check."]
+    assert report.refused == memory.folder.refused() == []
 
 
 @pytest.mark.anyio
@@ -223,7 +227,7 @@ async def test_evidence_that_was_not_shown_is_no_evidence(tmp_path):
     facts = [{"text": "The user likes cats.", "kind": "fact", "evidence": ["99"]}, {"text": "No.", "evidence": []}]
     memory, report = await reflected(tmp_path / "memory", events, facts)
     assert memory.entries() == []
-    assert report.failed or len(report.not_stored) == 2
+    assert report.failed or len(report.refused) == 2
 
 
 @pytest.mark.anyio
@@ -241,12 +245,42 @@ async def test_a_contradiction_replaces_and_keeps_the_old_one(tmp_path):
 
 
 @pytest.mark.anyio
+async def test_what_was_replaced_holds_again_once_the_user_says_so(tmp_path):
+    events = [created(), said(2, "Remember: the port is 8080."), said(3, "The port is 9090 now.")]
+    ports = [
+        {"text": f"The port is {port}.", "kind": "fact", "evidence": [seq]} for seq, port in ((2, 8080), (3, 9090))
+    ]
+    ports[1]["contradicts"] = entry_id("The port is 8080.")
+    await reflected(tmp_path / "memory", events, ports)
+    events.append(said(4, "The port is 8080 after all."))
+    again = {**ports[0], "evidence": [4], "contradicts": entry_id("The port is 9090.")}
+    memory, _ = await reflected(tmp_path / "memory", events, [again])
+    rows = {entry.text: (entry.is_pinned, entry.replaced) for entry in memory.entries()}
+    assert rows == {
+        "The port is 8080.": (True, ""),
+        "The port is 9090.": (False, entry_id("The port is 8080.")),
+    }
+
+
+@pytest.mark.anyio
+async def test_what_is_known_already_is_neither_stored_again_nor_listed_as_refused(tmp_path):
+    events = [created(), said(2, "Remember: the printer is called Gustav.")]
+    fact = {"text": "The printer is called Gustav.", "kind": "fact", "evidence": ["2"]}
+    await reflected(tmp_path / "memory", events, [fact])
+    events.append(said(3, "Remember: the printer is called Gustav."))
+    memory, report = await reflected(tmp_path / "memory", events, [{**fact, "evidence": ["3"]}])
+    assert (report.sessions, report.stored, report.pinned, report.refused) == (1, [], [], [])
+    assert memory.folder.refused() == []
+    assert [entry.text for entry in memory.entries()] == [fact["text"]]
+
+
+@pytest.mark.anyio
 async def test_recalled_memories_are_not_stored_again_and_a_reply_without_json_fails_softly(tmp_path):
     events = [created(), said(2, "What do you know?"), result(3, "memory_search", "The cat is called Minka.")]
     facts = [{"text": "The cat is called Minka.", "kind": "fact", "evidence": ["3"]}]
     memory, report = await reflected(tmp_path / "memory", events, facts)
     assert memory.entries() == []
-    assert "not in the session" in report.not_stored[0].reason
+    assert "not in the session" in report.refused[0].reason
     provider = FakeProvider([say("I have nothing to say.")])
     log = OneLog([*events, said(9, "And more.")])
     report = await Reflector(memory, log, provider.stream, "m").run()

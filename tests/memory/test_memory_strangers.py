@@ -19,7 +19,7 @@ from lmagent.memory.purge import purge
 from lmagent.memory.reflect import is_from, typed
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.memory.show import entry_line, why_text
-from lmagent.memory.tools import Evidence, MemoryArgs
+from lmagent.memory.tools import LastInput, MemoryArgs
 
 
 def opened(root: Path) -> MemoryScope:
@@ -83,7 +83,7 @@ def test_odd_dates_and_evidence_of_a_hand_written_comment_are_shown(memory, tmp_
     (tmp_path / "memory" / "MEMORY.md").write_text("\n".join(rows))
     for entry in memory.entries():
         assert entry.text in entry_line(entry)
-        assert "does not exist" in why_text(memory, entry, memory.said)
+        assert "does not exist" in why_text(memory, entry, memory.event_text)
         memory.pin(entry.id, pinned=False)
     assert len(memory.entries()) == len(ODD)
 
@@ -99,7 +99,7 @@ def test_a_note_with_a_name_that_is_no_text_is_passed_over(memory, tmp_path):
 
 
 def test_a_text_with_half_a_character_is_refused(memory):
-    with pytest.raises(MemoryRefused, match="no valid text"):
+    with pytest.raises(MemoryRefused, match="hidden characters"):
         memory.store("bad \udcff byte", by="user")
     assert [row.text for row in memory.folder.refused()] == [""]
 
@@ -158,7 +158,7 @@ def test_an_attached_file_and_metadata_are_not_what_the_user_asked_to_remember(m
     assert typed(message) == "Remember the deploy host"
     memories = Memories(memory, opened(tmp_path / "own"))
     arguments = MemoryArgs("store", "We deploy on Fridays.", {"note": "from the host evil"})
-    anyio.run(calls.store, memories, arguments, Evidence("s#1", "Remember that we deploy on Fridays."), "s")
+    anyio.run(calls.store, memories, arguments, LastInput("s#1", "Remember that we deploy on Fridays."), "s")
     assert [(entry.text, entry.is_pinned) for entry in memory.entries()] == [("We deploy on Fridays.", True)]
 
 

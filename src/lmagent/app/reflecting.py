@@ -21,8 +21,8 @@ ENOUGH = 5  # sessions from which reflection is offered
 OFFERED = "reflection-offered"  # in the user's data folder
 
 
-async def reflect(host: Host, only: str = "") -> Report:
-    """Reflect on the news of the workspace's sessions, or of `only` one.
+async def reflect(host: Host) -> Report:
+    """Reflect on the news of the workspace's sessions.
 
     Raises StoreError: nothing can be stored, or another process reflects on this workspace.
     """
@@ -37,7 +37,7 @@ async def reflect(host: Host, only: str = "") -> Report:
     )
     try:
         with _alone(memory.folder.root):
-            return await reflector.run(only)
+            return await reflector.run()
     finally:
         memories.close()
 

@@ -148,7 +148,7 @@ def why(workspace: Path | None, id: str) -> None:
 
     memories = _memories(workspace)
     memory, entry = memories.find(id)
-    click.echo(printable(why_text(memory, entry, memories.said)))
+    click.echo(printable(why_text(memory, entry, memories.event_text)))
 
 
 @memory.command("add")

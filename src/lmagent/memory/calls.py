@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import anyio.to_thread
 
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.tool import ToolOutput
-from lmagent.memory.memory import SCOPES, Memories, MemoryRefused, Scope
+from lmagent.memory.entries import FactKind
+from lmagent.memory.memory import Memories, MemoryRefused, Scope
 from lmagent.memory.reflect import asks_to_remember, is_from
 from lmagent.memory.show import hits_text
-from lmagent.memory.tools import Evidence, MemoryArgs
+from lmagent.memory.tools import LastInput, MemoryArgs
 
 MOST = 20
 BUDGET = 1500  # tokens of the hits
-
-_KINDS = ("fact", "preference", "decision", "learning")
 
 
 async def search(memories: Memories, query: str, top: int, session: str) -> ToolOutput:
@@ -26,7 +25,7 @@ async def search(memories: Memories, query: str, top: int, session: str) -> Tool
     return await anyio.to_thread.run_sync(_found, memories, query, max(1, min(top, MOST)), session)
 
 
-async def store(memories: Memories, arguments: MemoryArgs, last: Evidence | None, session: str) -> ToolOutput:
+async def store(memories: Memories, arguments: MemoryArgs, last: LastInput | None, session: str) -> ToolOutput:
     """Store a text of the model. It is pinned only if the user asked for it, in words that have it."""
     return await anyio.to_thread.run_sync(_stored, memories, arguments, last, session)
 
@@ -36,7 +35,7 @@ def _found(memories: Memories, query: str, top: int, session: str) -> ToolOutput
     return ToolOutput(hits_text(found, BUDGET) or f"Nothing is remembered that matches {query!r}.")
 
 
-def _stored(memories: Memories, arguments: MemoryArgs, last: Evidence | None, session: str) -> ToolOutput:
+def _stored(memories: Memories, arguments: MemoryArgs, last: LastInput | None, session: str) -> ToolOutput:
     options, extra = _options(arguments.metadata)
     scope: Scope = "user" if options.get("scope") == "user" else "workspace"
     kinds = {"learn": "learning", "reflect": "reflection"}
@@ -47,7 +46,7 @@ def _stored(memories: Memories, arguments: MemoryArgs, last: Evidence | None, se
     evidence = (last.place,) if last is not None else ()
     earlier = ""
     if arguments.operation == "reflect":
-        earlier = hits_text(memories.search(text, 3, scopes=SCOPES, without=session), BUDGET // 3)
+        earlier = hits_text(memories.search(text, 3, without=session), BUDGET // 3)
     try:
         entry = memories.scopes[scope].store(text, by="model", kind=kind, evidence=evidence, pinned=asked)  # pyright: ignore[reportArgumentType]
     except MemoryRefused as refused:
@@ -66,7 +65,7 @@ def _options(metadata: dict[str, Any] | str | None) -> tuple[dict[str, str], str
     given = {str(key).lower(): str(value) for key, value in (metadata or {}).items() if value not in (None, "")}
     kind = given.pop("kind", "") or given.pop("type", "")
     options = {"scope": given.pop("scope", "")}
-    if kind in _KINDS:
+    if kind in get_args(FactKind):
         options["kind"] = kind
     elif kind:
         given["kind"] = kind

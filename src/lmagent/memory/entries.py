@@ -22,7 +22,8 @@ NOTES = "notes"  # the folder of daily notes
 
 LAST = 253_000_000_000.0  # Unix time in the year 9987: later ones have no calendar in every time zone
 
-Kind = Literal["fact", "preference", "decision", "learning", "reflection"]
+FactKind = Literal["fact", "preference", "decision", "learning"]
+Kind = Literal[FactKind, "reflection"]
 By = Literal["user", "model", "reflection", "import", "hand"]
 
 _ENTRY = re.compile(r"[-*] +(?P<text>.+?)(?: +<!-- (?P<origin>[^<>]*) -->)?\s*")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lmagent.core.events import DurableEvent, InputReceived
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
-from lmagent.memory.tools import Evidence, memory_tools
+from lmagent.memory.tools import LastInput, memory_tools
 from lmagent.tools.sanitize import visible
 
 if TYPE_CHECKING:
@@ -58,16 +58,16 @@ class MemoryFeature:
 
     @property
     def tools(self) -> Iterable[Tool]:
-        return memory_tools(lambda: self.memories, self._evidence)
+        return memory_tools(lambda: self.memories, self._last_input)
 
-    def _evidence(self, session: str) -> Evidence | None:
+    def _last_input(self, session: str) -> LastInput | None:
         last: InputReceived | None = None
         for event in self._events(session):
             if isinstance(event, InputReceived) and event.origin.is_user:
                 last = event
         from lmagent.memory.reflect import typed
 
-        return Evidence(f"{session}#{last.seq}", typed(last.message.text)) if last is not None else None
+        return LastInput(f"{session}#{last.seq}", typed(last.message.text)) if last is not None else None
 
     def note(self) -> str:
         """Return the pinned part; empty without memories. The index is not opened for it."""

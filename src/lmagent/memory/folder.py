@@ -78,7 +78,7 @@ class DoneMark(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """A text that was not stored. A secret is not repeated here: `text` is empty then."""
+    """A text that was not stored, or not pinned; `text` is empty if it may hold a secret, or hides something."""
 
     at: float
     reason: str

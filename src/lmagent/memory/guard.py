@@ -65,22 +65,15 @@ def refusal(text: str, by: By, secrets: Collection[str] = ()) -> str:
         return "it is empty"
     if len(text) > LONGEST:
         return f"it is longer than {LONGEST} characters; store the fact, not the document"
-    if not is_text(text):
-        return "it is no valid text"
     if "<!--" in text or "-->" in text:
         return "it has the marks of a comment, in which the origin is kept"
     if is_hiding(text):
         return "it has hidden characters"
     if is_secret(text, secrets):
         return "it looks like a secret"
-    if by not in ("user", "hand") and is_order(text):
+    if by != "user" and is_order(text):
         return "it is an instruction; only the user gives those"
     return ""
-
-
-def is_text(text: str) -> bool:
-    """Return whether a text can be written as UTF-8; half of a character cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def is_secret(text: str, known: Collection[str] = ()) -> bool:

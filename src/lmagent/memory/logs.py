@@ -73,7 +73,7 @@ def index_logs(index: SourcedIndex, logs: Logs, marks: dict[str, str]) -> None:
         index.take(session, f"{size}:{last or after}", items, whole=whole)
 
 
-def said(events: Iterable[DurableEvent], seq: int) -> str:
+def event_text(events: Iterable[DurableEvent], seq: int) -> str:
     """Return what an event says, shortened; empty if it is gone or says nothing."""
     for event in events:
         if event.seq == seq:

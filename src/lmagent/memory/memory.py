@@ -16,10 +16,11 @@ from lmagent.core.memory import Hit, MemoryItem
 from lmagent.core.ports import Clock
 from lmagent.memory.entries import PINNED, USER, By, EntryChange, Kind, MemoryEntry, note_file, one_line
 from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
-from lmagent.memory.guard import is_secret, is_text, refusal
-from lmagent.memory.logs import Logs, index_logs, said
+from lmagent.memory.guard import is_secret, refusal
+from lmagent.memory.logs import Logs, event_text, index_logs
 from lmagent.memory.reflect import Known, ReflectionOutcome
 from lmagent.memory.search.sources import SourcedIndex
+from lmagent.tools.sanitize import is_hiding
 
 Scope = Literal["workspace", "user"]
 SCOPES: tuple[Scope, ...] = ("workspace", "user")
@@ -121,12 +122,12 @@ class MemoryScope:
         with self.folder.locked():
             entries = {known.id: known for known in self.entries()}
             if entry.id in self.folder.forgotten() and by != "user":
-                raise self.refuse(text, "the user has had it forgotten", evidence)
+                raise self._refuse(text, "the user has had it forgotten", evidence)
             known = entries.get(entry.id)
             if known is not None and (known.is_pinned or not pinned) and not known.replaced:
                 return known
-            change = EntryChange(known, replace(known, file=file, replaced="") if known else entry)
-            self.folder.apply("store", [change], recalled=(entry.id,) if by == "user" else ())
+            entry = replace(known, file=file, replaced="") if known else entry
+            self.folder.apply("store", [EntryChange(known, entry)], recalled=(entry.id,) if by == "user" else ())
         return entry
 
     def edit(self, id: str, text: str) -> MemoryEntry:
@@ -173,24 +174,29 @@ class MemoryScope:
             outcome = decide(Known(self.entries(), self.folder.forgotten(), room, self._alike, self._secrets), now)
             if outcome.changes:
                 self.folder.apply("reflect", outcome.changes, run=run)
-            for item in outcome.not_stored:
-                self.refuse(item.text, item.reason, item.evidence)
+            outcome.refused = [self._list_refused(item) for item in outcome.refused]
         return outcome
 
     def _alike(self, text: str) -> str:
         """Return the id of an entry that means the same by its vector; empty without vectors."""
         return self.index().alike(text, ALIKE, "m-")
 
-    def refuse(self, text: str, reason: str, evidence: Sequence[str] = ()) -> MemoryRefused:
-        """List a text as refused; return the error. A secret is not repeated in the list."""
-        shown = "" if is_secret(text, self._secrets) or not is_text(text) else one_line(text)[:200]
-        self.folder.append(REFUSED, Refused(self._clock.now(), reason, shown, tuple(evidence)))
+    def _list_refused(self, row: Refused) -> Refused:
+        """List a text as refused; return the row. Secrets and hidden characters are not repeated in it."""
+        hidden = is_secret(row.text, self._secrets) or is_hiding(row.text)
+        row = replace(row, text="" if hidden else one_line(row.text)[:200])
+        self.folder.append(REFUSED, row)
+        return row
+
+    def _refuse(self, text: str, reason: str, evidence: Sequence[str]) -> MemoryRefused:
+        """List a text as refused; return the error."""
+        self._list_refused(Refused(self._clock.now(), reason, text, tuple(evidence)))
         return MemoryRefused(f"this is not remembered: {reason}", fix="state it as a plain fact, without secrets")
 
     def _check(self, text: str, by: By, evidence: Sequence[str] = ()) -> None:
         if reason := refusal(text, by, self._secrets):
             with self.folder.locked():
-                raise self.refuse(text, reason, evidence)
+                raise self._refuse(text, reason, evidence)
 
     # --- searching --------------------------------------------------------------------------------------------------
 
@@ -207,10 +213,10 @@ class MemoryScope:
             self._index.drop(gone)
         return self._index
 
-    def said(self, session: str, seq: int) -> str:
+    def event_text(self, session: str, seq: int) -> str:
         """Return what an event of a session says; empty if it is gone."""
         with suppress(StoreError):
-            return said(self._logs.read(session, seq - 1), seq) if self._logs is not None else ""
+            return event_text(self._logs.read(session, seq - 1), seq) if self._logs is not None else ""
         return ""
 
     def stats(self) -> Stats:
@@ -310,9 +316,9 @@ class Memories:
             return None
         return found[0], operation
 
-    def said(self, session: str, seq: int) -> str:
+    def event_text(self, session: str, seq: int) -> str:
         """Return what an event of a session says; empty if it is gone."""
-        return self.scopes["workspace"].said(session, seq)
+        return self.scopes["workspace"].event_text(session, seq)
 
     def close(self) -> None:
         for memory in self.scopes.values():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from lmagent.core.decoding import convert
 from lmagent.core.events import DurableEvent, InputReceived, MessageAdded, SessionCreated, SessionForked, ToolFinished
 from lmagent.core.titles import ATTACHED
-from lmagent.memory.entries import PINNED, EntryChange, MemoryEntry, entry_id, note_file, one_line
-from lmagent.memory.folder import live
+from lmagent.memory.entries import PINNED, EntryChange, FactKind, MemoryEntry, entry_id, note_file, one_line
+from lmagent.memory.folder import Refused, live
 from lmagent.memory.guard import refusal
 
 READ = 16_000  # characters of a session that one run reads
@@ -28,7 +28,7 @@ PIECE = 600  # characters of one message: its beginning and its end
 KNOWN = 40  # known memories that the model is shown, so that it can contradict them
 OWN = ("memory", "memory_search", "recall", "read_artifact")  # their results are no evidence: they were known before
 
-Source = Literal["user", "assistant", "result", "outside", "job"]
+Source = Literal["user", "agent", "outside"]  # outside: a web page, a server or a job
 
 _OUTSIDE = re.compile(r"web_|mcp_|fetch|browser")
 _REMEMBER = re.compile(
@@ -64,7 +64,7 @@ SCHEMA: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "text": {"type": "string"},
-                    "kind": {"enum": ["fact", "preference", "decision", "learning"]},
+                    "kind": {"enum": get_args(FactKind)},
                     "evidence": {"type": "array", "items": {"type": "string"}},
                     "contradicts": {"type": "string"},
                 },
@@ -90,7 +90,7 @@ class ProposedFact(Struct, frozen=True):
     """A fact that the model proposes."""
 
     text: str
-    kind: Literal["fact", "preference", "decision", "learning"] = "fact"
+    kind: FactKind = "fact"
     evidence: tuple[str | int, ...] = ()
     contradicts: str = ""
 
@@ -99,26 +99,19 @@ class _Answer(Struct, frozen=True):
     facts: tuple[ProposedFact, ...] = ()
 
 
-class NotStored(Struct, frozen=True):
-    """A candidate that was refused, or stored only as a note; `reason` says why."""
-
-    text: str
-    reason: str
-    evidence: tuple[str, ...] = ()
-
-
 class ReflectionOutcome(Struct):
     """The decisions of one run.
 
     Attributes:
         stored: new notes.
         pinned: facts that came into the pinned part.
+        refused: candidates that were not stored, and those for which the pinned part had no room.
     """
 
     changes: list[EntryChange] = field(default_factory=list[EntryChange])
     stored: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
     pinned: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
-    not_stored: list[NotStored] = field(default_factory=list[NotStored])
+    refused: list[Refused] = field(default_factory=list[Refused])
 
 
 # --- what the model reads -----------------------------------------------------------------------------------------
@@ -135,27 +128,27 @@ def pieces_of(events: Iterable[DurableEvent], after: int) -> tuple[list[Piece], 
             case SessionForked():
                 found = []  # copied from a session that is reflected on by itself
             case InputReceived():
-                source = "user" if event.origin.is_user else "job"
-                found.append(Piece(event.seq, source, source, typed(event.message.text)))
+                source, label = ("user", "user") if event.origin.is_user else ("outside", "job")
+                found.append(Piece(event.seq, source, label, typed(event.message.text)))
             case MessageAdded() if event.message.role == "assistant" and event.message.text.strip():
-                found.append(Piece(event.seq, "assistant", "assistant", event.message.text))
+                found.append(Piece(event.seq, "agent", "assistant", event.message.text))
             case ToolFinished() if event.tool not in OWN and event.content.strip():
-                outside = _OUTSIDE.match(event.tool) is not None
+                source = "outside" if _OUTSIDE.match(event.tool) else "agent"
                 failed = event.status != "ok"
                 label = f"{'error' if failed else 'result'} of {event.tool}"
-                found.append(Piece(event.seq, "outside" if outside else "result", label, event.content, failed))
+                found.append(Piece(event.seq, source, label, event.content, failed))
             case _:
                 pass
     return [piece for piece in found if piece.seq > after], last
 
 
-def chosen(pieces: Sequence[Piece], room: int = READ) -> list[Piece]:
+def chosen(pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces that fit: the beginning, the end, and what failed or was said by the user between them."""
     sizes = [min(len(piece.text), PIECE) + 40 for piece in pieces]
-    taken, left = set[int](), room
+    taken, left = set[int](), READ
     order = [
-        *_while_fits(range(len(pieces)), sizes, room // 4),
-        *_while_fits(range(len(pieces) - 1, -1, -1), sizes, room // 3),
+        *_while_fits(range(len(pieces)), sizes, READ // 4),
+        *_while_fits(range(len(pieces) - 1, -1, -1), sizes, READ // 3),
         *(at for at, piece in enumerate(pieces) if piece.is_error or piece.source == "user"),
         *range(len(pieces) - 1, -1, -1),
     ]
@@ -213,53 +206,54 @@ class Known(Struct, frozen=True):
     """
 
     entries: Sequence[MemoryEntry]
-    forgotten: Collection[str] = ()
-    room: int = 4000
-    alike: Callable[[str], str] = lambda text: ""
-    secrets: Collection[str] = ()
+    forgotten: Collection[str]
+    room: int
+    alike: Callable[[str], str]
+    secrets: Collection[str]
 
 
 class Judge:
-    """Decides about the candidates of one session. Pure: it changes nothing; `said` are the pieces that the model
-    read."""
+    """Decides about the candidates of one session. Pure: it changes nothing; `pieces` are those that the model read."""
 
-    def __init__(self, session: str, now: float, known: Known, said: Iterable[Piece]) -> None:
+    def __init__(self, session: str, now: float, known: Known, pieces: Iterable[Piece]) -> None:
         self._session = session
         self._now = now
         self._known = {entry.id: entry for entry in known.entries}
         self._rules = known
         self._room = known.room
-        self._said: Mapping[str, Piece] = {str(piece.seq): piece for piece in said}
+        self._pieces: Mapping[str, Piece] = {str(piece.seq): piece for piece in pieces}
         self.outcome = ReflectionOutcome()
 
     def decide(self, candidates: Iterable[ProposedFact]) -> ReflectionOutcome:
         for candidate in candidates:
             if reason := self._take(replace(candidate, text=one_line(candidate.text))):
                 evidence = tuple(f"{self._session}#{number}" for number in candidate.evidence)
-                self.outcome.not_stored.append(NotStored(candidate.text, reason, evidence))
+                self.outcome.refused.append(Refused(self._now, reason, candidate.text, evidence))
         return self.outcome
 
     def _take(self, candidate: ProposedFact) -> str:
-        """Store a candidate; return why it was not stored, or not pinned, or empty."""
+        """Store a candidate, unless it is known; return why it was refused, or empty."""
         if reason := refusal(candidate.text, "reflection", self._rules.secrets):
             return reason
         id = entry_id(candidate.text)
         if id in self._rules.forgotten:
             return "the user has had it forgotten"
-        shown = [self._said[key] for number in candidate.evidence if (key := str(number).strip("[]# ")) in self._said]
+        keys = (str(number).strip("[]# ") for number in candidate.evidence)
+        shown = [self._pieces[key] for key in keys if key in self._pieces]
         if not shown or len(shown) < len(candidate.evidence):
             return "its evidence is not in the session"
-        if any(piece.source in ("outside", "job") for piece in shown):
+        if any(piece.source == "outside" for piece in shown):
             return "its evidence came from outside: a web page, a server or a job"
         told = [piece for piece in shown if piece.source == "user"]
         supported = any(is_from(candidate.text, piece.text) for piece in told)
         places = tuple(f"{self._session}#{piece.seq}" for piece in shown)
         same = self._same(candidate.text)
-        if same is not None and (same.is_pinned or not supported):
-            return "it is known already"
-        explicit = supported and any(asks_to_remember(piece.text) for piece in told)
-        again = supported and same is not None and bool(_sessions(same.evidence) - {self._session})
-        return self._store(candidate, places, same, supported=supported, pinned=explicit or again)
+        asked = any(asks_to_remember(piece.text) for piece in told)
+        again = same is not None and bool(_sessions(same.evidence) - {self._session})
+        pinned = supported and (asked or again)
+        if same is not None and (same.is_pinned or not pinned) and not (same.replaced and supported):
+            return ""
+        return self._store(candidate, places, same, supported=supported, pinned=pinned)
 
     def _store(
         self,
@@ -271,16 +265,14 @@ class Judge:
         pinned: bool,
     ) -> str:
         """Store a candidate; a contradicted memory is kept, and no longer holds."""
-        if same is not None and not pinned:
-            return "it is known already"
         old = self._known.get(candidate.contradicts)
         if old is not None and not supported:
             return f"it contradicts {old.id}, and the user did not say it"
         pinned = pinned or (old is not None and old.is_pinned)  # it takes the place of what it contradicts
-        reason = "" if supported else "kept as a note only: the user did not say it"
+        reason = ""
         entry = MemoryEntry(candidate.text, note_file(self._now), candidate.kind, "reflection", self._now, places)
         if same is not None:
-            entry = replace(same, evidence=tuple(dict.fromkeys((*same.evidence, *places))))
+            entry = replace(same, evidence=tuple(dict.fromkeys((*same.evidence, *places))), replaced="")
         if pinned and (size := len(entry.line.encode()) + 1) <= self._room:
             entry, self._room = replace(entry, file=PINNED), self._room - size
         elif pinned:

@@ -12,19 +12,18 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import LmagentError, ProviderError, StoreError
+from lmagent.core.errors import ProviderError, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.messages import user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest
 from lmagent.memory.entries import MemoryEntry
-from lmagent.memory.folder import MemoryFolder, live
+from lmagent.memory.folder import MemoryFolder, Refused, live
 from lmagent.memory.logs import Logs
 from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflect import (
     PROMPT,
     SCHEMA,
     Judge,
-    NotStored,
     Piece,
     ReflectionOutcome,
     candidates_in,
@@ -52,7 +51,7 @@ class Report(Struct):
     left: int = 0
     stored: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
     pinned: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
-    not_stored: list[NotStored] = field(default_factory=list[NotStored])
+    refused: list[Refused] = field(default_factory=list[Refused])
     failed: list[str] = field(default_factory=list[str])
 
 
@@ -79,11 +78,10 @@ class Reflector:
         self._model = model
         self._is_busy = is_busy
 
-    async def run(self, only: str = "") -> Report:
-        """Reflect on the news of the sessions, or of `only` one. Raise StoreError if nothing can be stored."""
+    async def run(self) -> Report:
+        """Reflect on the news of the sessions. Raise StoreError if nothing can be stored."""
         report, run, marks = Report(), new_id(), await anyio.to_thread.run_sync(reflected_marks, self._memory.folder)
-        sessions = [only] if only else [name for name in self._logs.sessions() if not self._is_busy(name)]
-        for session in sessions:
+        for session in [name for name in self._logs.sessions() if not self._is_busy(name)]:
             pieces, last = await anyio.to_thread.run_sync(self._pieces, session, marks.get(session, 0))
             if not any(piece.source == "user" for piece in pieces):
                 continue
@@ -92,12 +90,12 @@ class Reflector:
                 continue
             report.sessions += 1
             try:
-                await self._reflect(session, chosen(pieces), run, report)
+                fault = await self._reflect(session, chosen(pieces), run, report)
             except ProviderError as failure:
                 report.failed.append(f"{session}: {failure.message}")
                 break  # the server is away: the rest stays for the next run
-            except _NoAnswer as failure:
-                report.failed.append(f"{session}: {failure}")
+            if fault:
+                report.failed.append(f"{session}: {fault}")
             marks[session] = last
             await anyio.to_thread.run_sync(self._mark, marks)
         return report
@@ -108,11 +106,12 @@ class Reflector:
         except StoreError:
             return [], after  # deleted meanwhile
 
-    async def _reflect(self, session: str, pieces: list[Piece], run: str, report: Report) -> None:
+    async def _reflect(self, session: str, pieces: list[Piece], run: str, report: Report) -> str:
+        """Reflect on a session; return why the reply could not be used, or empty."""
         entries = await anyio.to_thread.run_sync(self._memory.entries)
         candidates = candidates_in(await self._ask(question(pieces, live(entries))))
         if candidates is None:
-            raise _NoAnswer("the model did not answer with the JSON that it was asked for")
+            return "the model did not answer with the JSON that it was asked for"
 
         def settle() -> ReflectionOutcome:
             return self._memory.reflected(lambda known, now: Judge(session, now, known, pieces).decide(candidates), run)
@@ -120,7 +119,8 @@ class Reflector:
         outcome = await anyio.to_thread.run_sync(settle)
         report.stored += outcome.stored
         report.pinned += outcome.pinned
-        report.not_stored += outcome.not_stored
+        report.refused += outcome.refused
+        return ""
 
     async def _ask(self, text: str) -> str:
         request = ModelRequest(
@@ -144,7 +144,3 @@ def reflected_marks(folder: MemoryFolder) -> dict[str, int]:
         return decode_json(folder.read(MARKS) or "{}", dict[str, int])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return {}  # damaged: everything is read again, and nothing is stored twice
-
-
-class _NoAnswer(LmagentError):
-    """The model's reply holds no candidates."""

@@ -100,6 +100,6 @@ def report_text(report: Report) -> str:
     """Return what a run of reflection did, with what it refused."""
     rows = [f"read {plural(report.sessions, 'session')}{f', {report.left} are left' if report.left else ''}"]
     rows += [f"+ {entry.id} {entry.file}: {entry.text}" for entry in (*report.pinned, *report.stored)]
-    rows += [f"not stored, or only noted: {item.text or '(not shown)'} ({item.reason})" for item in report.not_stored]
+    rows += [f"refused: {row.text or '(not shown)'} ({row.reason})" for row in report.refused]
     rows += [f"failed: {line}" for line in report.failed]
     return "\n".join(rows)

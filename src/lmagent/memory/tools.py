@@ -28,14 +28,14 @@ class MemoryArgs(Struct, frozen=True):
     metadata: dict[str, Any] | str | None = None
 
 
-class Evidence(Struct, frozen=True):
+class LastInput(Struct, frozen=True):
     """The user's last message of a session: its place and its text."""
 
     place: str
     text: str
 
 
-def memory_tools(memories: Callable[[], Memories], evidence: Callable[[str], Evidence | None]) -> Iterator[Tool]:
+def memory_tools(memories: Callable[[], Memories], last_input: Callable[[str], LastInput | None]) -> Iterator[Tool]:
     """Yield the tools. The gate takes them for reading tools: they change only lmagent's own notes, which `undo` of
     the memory brings back, and what the model stores is never an instruction."""
 
@@ -49,7 +49,7 @@ def memory_tools(memories: Callable[[], Memories], evidence: Callable[[str], Evi
 
         if arguments.operation == "search":
             return await calls.search(memories(), arguments.content, TOP, context.session)
-        last = evidence(context.session) if context.session else None
+        last = last_input(context.session) if context.session else None
         return await calls.store(memories(), arguments, last, context.session)
 
     yield Tool(

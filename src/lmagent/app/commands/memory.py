@@ -13,8 +13,7 @@ from lmagent.memory.memory import Memories
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import entry_line, hits_text, operation_text, refused_line, report_text, why_text
 
-USAGE = "[QUESTION|list|add TEXT|why ID|pin ID|forget ID|undo|refused|reflect]"
-VERBS = ("list", "add", "why", "pin", "unpin", "forget", "undo", "refused", "reflect")
+USAGE = "[QUESTION|list|add TEXT|why ID|pin ID|unpin ID|forget ID|undo|refused|reflect]"
 BUDGET = 2000  # tokens of hits that are shown
 
 
@@ -61,7 +60,7 @@ def _done(memories: Memories, verb: str, rest: str, line: str) -> str:
         case "why" | "pin" | "unpin" | "forget" if len(rest.split()) == 1:
             memory, entry = memories.find(rest)
             if verb == "why":
-                return why_text(memory, entry, memories.said)
+                return why_text(memory, entry, memories.event_text)
             if verb == "forget":
                 memory.forget(entry.id)
                 return f"forgot {entry.id}: {entry.text}; /memory undo brings it back"

@@ -14,7 +14,7 @@ from lmagent.core.errors import StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.memory.entries import By, Kind, MemoryEntry
-from lmagent.memory.folder import Operation
+from lmagent.memory.folder import Operation, Refused
 from lmagent.memory.memory import Memories, MemoryRefused, MemoryScope, Scope
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import evidence_of, history
@@ -51,7 +51,7 @@ class MemoryRow(Struct, frozen=True):
 
 
 class RefusedRow(Struct, frozen=True):
-    """A text that was not stored; empty if it may hold a secret."""
+    """A text that was not stored, or not pinned; empty if it may hold a secret."""
 
     at: float
     text: str
@@ -142,13 +142,6 @@ class MemoryEdit(Struct, frozen=True, forbid_unknown_fields=True):
     pinned: bool | None = None
 
 
-class NotStoredRow(Struct, frozen=True):
-    """A finding that was refused, or stored only as a note."""
-
-    text: str
-    reason: str
-
-
 class Reflected(Struct, frozen=True):
     """What a reflection read and stored; `left` are sessions that the next one reads."""
 
@@ -156,7 +149,7 @@ class Reflected(Struct, frozen=True):
     left: int
     stored: tuple[MemoryRow, ...]
     pinned: tuple[MemoryRow, ...]
-    not_stored: tuple[NotStoredRow, ...]
+    refused: tuple[RefusedRow, ...]
     failed: tuple[str, ...]
 
 
@@ -208,7 +201,7 @@ async def reflect_now(call: Call) -> Reflected:
         report.left,
         tuple(_row(entry, "workspace") for entry in report.stored),
         tuple(_row(entry, "workspace") for entry in report.pinned),
-        tuple(NotStoredRow(item.text, item.reason) for item in report.not_stored),
+        tuple(_refused(row, "workspace") for row in report.refused),
         tuple(report.failed),
     )
 
@@ -248,7 +241,7 @@ async def explain_memory(call: Call) -> Why:
     def explain(memories: Memories) -> Why:
         memory, entry = _known(memories, call.path["id"])
         changes = tuple(_change(memory, operation) for operation in history(memory, entry.id))
-        evidence = tuple(EvidenceRow(*row) for row in evidence_of(entry, memories.said))
+        evidence = tuple(EvidenceRow(*row) for row in evidence_of(entry, memories.event_text))
         return Why(_row(entry, memory.scope), str(memory.folder.root / entry.file), changes, evidence)
 
     return await _with(call, explain)
@@ -286,11 +279,7 @@ def _listed(memories: Memories, only: Scope | None) -> MemoryList:
     scopes = [memory for memory in memories.scopes.values() if only in (None, memory.scope)]
     rows = [_row(entry, memory.scope) for memory in scopes for entry in memory.entries()]
     rows.sort(key=lambda row: (not row.pinned, -row.at))
-    refused = [
-        RefusedRow(item.at, item.text, item.reason, memory.scope)
-        for memory in scopes
-        for item in memory.folder.refused()[-REFUSED:]
-    ]
+    refused = [_refused(row, memory.scope) for memory in scopes for row in memory.folder.refused()[-REFUSED:]]
     refused.sort(key=lambda row: -row.at)
     problems = tuple(problem for memory in scopes for problem in memory.folder.problems)
     last = memories.undoable()
@@ -328,6 +317,10 @@ def _row(entry: MemoryEntry, scope: Scope) -> MemoryRow:
         scope,
         entry.file,
     )
+
+
+def _refused(row: Refused, scope: Scope) -> RefusedRow:
+    return RefusedRow(row.at, row.text, row.reason, scope)
 
 
 def _change(memory: MemoryScope, operation: Operation) -> MemoryChange:
