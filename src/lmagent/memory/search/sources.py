@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
 from lmagent.core.memory import MemoryItem
-from lmagent.memory.search import rows
 from lmagent.memory.search.index import SqliteMemoryIndex
 
 
@@ -44,8 +43,8 @@ class SourcedIndex(SqliteMemoryIndex):
 
         return self._database.read(find)
 
-    def alike(self, text: str, least: float, source: str) -> str:
-        """Return the id of the item of a source that means most nearly the same, from a cosine of `least` on.
+    def alike(self, text: str, least: float, prefix: str) -> str:
+        """Return the id that means most nearly the same of those that begin with `prefix`, from a cosine of `least` on.
 
         Empty without such an item, or without vectors.
         """
@@ -59,12 +58,10 @@ class SourcedIndex(SqliteMemoryIndex):
 
         def find(connection: sqlite3.Connection) -> str:
             vectors.refresh(connection, name, len(vector))
-            cosines = vectors.cosines(connection, vector, vectors.nearest(connection, vector, 5, None))
-            wanted = f"SELECT id FROM item WHERE number IN {rows.in_list(cosines)} AND id LIKE ? AND number = ?"
-            for number, cosine in sorted(cosines.items(), key=lambda pair: -pair[1]):
-                if cosine >= least and (found := connection.execute(wanted, (f"{source}%", number)).fetchone()):
-                    return found[0]
-            return ""
+            ids = dict(connection.execute("SELECT number, id FROM item WHERE id GLOB ?", (f"{prefix}*",)))
+            nearest = vectors.nearest(connection, vector, 1, list(ids))
+            cosines = vectors.cosines(connection, vector, nearest)
+            return next((ids[number] for number, cosine in cosines.items() if cosine >= least), "")
 
         return self._database.read(find)
 
