@@ -11,15 +11,13 @@ A crash between the journal and the files is finished by the next process that o
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +27,7 @@ from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
 from lmagent.memory.entries import LAST, NOTES, PINNED, USER, EntryChange, MemoryEntry, changed, parse
-from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, read_regular, replace_whole, store_error
+from lmagent.store.files import append_lines, make_private, read_regular, replace_whole, store_error
 from lmagent.store.lock import hold
 
 LARGEST = 1 << 20  # bytes of a file of memories; a larger one was not written as memories
@@ -37,6 +35,8 @@ PINNED_BYTES = 4000  # of each pinned file, since each byte is in every prompt
 PATIENCE = 10.0  # seconds to wait for another process that changes the same memory
 
 JOURNAL, FORGOTTEN, REFUSED = "changes.jsonl", "forgotten", "refused.jsonl"
+
+Row = TypeVar("Row")
 
 _FILE = re.compile(rf"{re.escape(PINNED)}|{re.escape(USER)}|{NOTES}/[^/\0]+\.md")
 
@@ -130,44 +130,39 @@ class MemoryFolder:
 
     def read(self, file: str) -> str:
         """Return the text of a file; empty if it does not exist. Raise StoreError if it is no plain, small file."""
-        path = self.root / file
-        self.check_links()
-        try:
-            content = read_regular(path, LARGEST + 1)
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise _unreadable(path, error.strerror or "it is a link") from None
+        content = self.read_bytes(file, LARGEST + 1)
         if len(content) > LARGEST:
-            raise _unreadable(path, f"it is larger than {LARGEST >> 20} MB")
+            raise _unreadable(self.root / file, f"it is larger than {LARGEST >> 20} MB")
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise _unreadable(path, "it is no UTF-8 text") from None
+            raise _unreadable(self.root / file, "it is no UTF-8 text") from None
 
-    def read_bytes(self, file: str) -> bytes:
-        return b"".join(self._lines(file))
+    def read_bytes(self, file: str, most: int = -1) -> bytes:
+        """Return a file's content, or its first `most` bytes; empty if it does not exist. Raise StoreError."""
+        path = self.root / file
+        self.check_links()
+        try:
+            return read_regular(path, most)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise _unreadable(path, error.strerror or "it is a link") from None
 
     def forgotten(self) -> set[str]:
         return set(self.read(FORGOTTEN).split())
 
     def refused(self) -> list[Refused]:
         """Return the texts that were not stored, oldest first."""
-        return [item for line in self._lines(REFUSED) if (item := _decoded(line, Refused)) is not None]
+        return self._rows(REFUSED, Refused)
 
     def operations(self) -> list[Operation]:
         """Return the operations of the journal, oldest first."""
-        return [item for line in self._lines(JOURNAL) if (item := _decoded(line, Operation)) is not None]
+        return self._rows(JOURNAL, Operation)
 
-    def _lines(self, file: str) -> Iterator[bytes]:
-        self.check_links()
-        try:
-            with open(self.root / file, "rb", opener=_plain) as stream:
-                yield from stream
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unreadable(self.root / file, error.strerror or "") from None
+    def _rows(self, file: str, kind: type[Row]) -> list[Row]:
+        lines = self.read_bytes(file).splitlines()
+        return [row for line in lines if (row := _decoded(line, kind)) is not None]
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
@@ -249,10 +244,8 @@ class MemoryFolder:
 
     def _finish(self) -> None:
         """Carry out the last operation if a crash came before its end."""
-        last: bytes = b""
-        for line in self._lines(JOURNAL):
-            last = line
-        if last and (operation := _decoded(last, Operation)) is not None:
+        last = self.read_bytes(JOURNAL).splitlines()[-1:]
+        if last and (operation := _decoded(last[0], Operation)) is not None:
             self._carry_out(operation)
             self.append(JOURNAL, DoneMark(operation.id))
 
@@ -275,21 +268,12 @@ class MemoryFolder:
             self.rewrite(FORGOTTEN, "".join(f"{id}\n" for id in sorted(known)))
 
 
-def _decoded(line: bytes, kind: type[Any]) -> Any:
+def _decoded(line: bytes, kind: type[Row]) -> Row | None:
     """Return a row; None for a torn line, or a line of another type."""
     try:
         return decode_json(line, kind)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-
-
-def _plain(name: str, flags: int) -> int:
-    """Open a regular file; a pipe would wait for ever."""
-    fd = os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file", name)
-    return fd
 
 
 def _unreadable(path: Path, why: str) -> StoreError:
