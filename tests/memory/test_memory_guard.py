@@ -247,13 +247,11 @@ async def test_a_contradiction_replaces_and_keeps_the_old_one(tmp_path):
 @pytest.mark.anyio
 async def test_what_was_replaced_holds_again_once_the_user_says_so(tmp_path):
     events = [created(), said(2, "Remember: the port is 8080."), said(3, "The port is 9090 now.")]
-    ports = [
-        {"text": f"The port is {port}.", "kind": "fact", "evidence": [seq]} for seq, port in ((2, 8080), (3, 9090))
-    ]
-    ports[1]["contradicts"] = entry_id("The port is 8080.")
-    await reflected(tmp_path / "memory", events, ports)
+    old = {"text": "The port is 8080.", "evidence": [2]}
+    new = {"text": "The port is 9090.", "evidence": [3], "contradicts": entry_id("The port is 8080.")}
+    await reflected(tmp_path / "memory", events, [old, new])
     events.append(said(4, "The port is 8080 after all."))
-    again = {**ports[0], "evidence": [4], "contradicts": entry_id("The port is 9090.")}
+    again = {**old, "evidence": [4], "contradicts": entry_id("The port is 9090.")}
     memory, _ = await reflected(tmp_path / "memory", events, [again])
     rows = {entry.text: (entry.is_pinned, entry.replaced) for entry in memory.entries()}
     assert rows == {

@@ -65,7 +65,7 @@ def test_a_link_in_the_memorys_place_is_refused_and_its_target_stays_as_it_was(t
     with pytest.raises(StoreError, match="it is a link"):
         memory.index()
     with pytest.raises(StoreError, match="it is a link"):
-        purge(Memories(memory, opened(tmp_path / "own")), "the secret harbour", tmp_path / ".lmagent" / "sessions")
+        purge(Memories(memory, opened(tmp_path / "own")), "the secret harbour")
     assert memory.folder.pinned() == []
     assert [path.name for path in target.iterdir()] == ["diary.md"]
     assert (target / "diary.md").read_text() == "- the secret harbour\n"

@@ -11,6 +11,7 @@ import click
 
 from lmagent.cli import shared
 from lmagent.core.errors import ConfigError
+from lmagent.core.plurals import plural
 from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
@@ -227,8 +228,7 @@ def purge(workspace: Path | None, text: tuple[str, ...], yes: bool) -> None:
         if not sys.stdin.isatty():
             raise ConfigError("a purge cannot be undone", fix="add --yes to do it without a question")
         click.confirm(printable(f"Remove every copy of {words!r}?"), abort=True)
-    found = remove(memories, words, shared.workspace_folder(workspace) / ".lmagent" / "sessions")
-    click.echo(f"removed it from {found.files} files")
+    click.echo(f"removed it from {plural(remove(memories, words), 'file')}")
 
 
 @memory.command("export")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
 from lmagent.core.errors import ConfigError
 from lmagent.memory.entries import EntryChange, entry_id
@@ -34,18 +33,10 @@ _BLANKS = rb"(?:\s|\\+[nrt])+"
 _CUT = re.compile(rb"\\*[\"']|\s*\xe2\x80\xa6|\\+u2026")  # what follows on a text that was cut
 
 
-class Purged(Struct, frozen=True):
-    """The files in which a text was masked, and how often."""
+def purge(memories: Memories, text: str) -> int:
+    """Remove a text from everything that lmagent keeps of the workspace and the user; return how many files had it.
 
-    files: int
-    places: int
-
-
-def purge(memories: Memories, text: str, sessions: Path) -> Purged:
-    """Remove a text from everything that lmagent keeps of the workspace and the user.
-
-    Args:
-        sessions: the folder of the workspace's sessions; those with the text are locked meanwhile.
+    Sessions with the text are locked meanwhile.
 
     Raises:
         ConfigError: the text is too short.
@@ -58,7 +49,9 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
     for memory in memories.scopes.values():
         memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
-    found = list(_holding((sessions.parent, *roots), pattern))
+    home = memories.scopes["workspace"].folder.root.parent
+    sessions = home / "sessions"
+    found = list(_holding((home, *roots), pattern))
     if any(path.suffix == ".jsonl" and _breaks(path, pattern) for path in found):
         raise ConfigError(f"{text!r} is a part of how logs are written", fix="name more of the text")
     with ExitStack() as locks:
@@ -66,12 +59,15 @@ def purge(memories: Memories, text: str, sessions: Path) -> Purged:
             locks.callback(hold(sessions / session / LOCK, session).release)
         # The memory itself goes last: after a crash its id still names it.
         first = [path for path in found if not any(path.is_relative_to(root) for root in roots)]
-        places = sum(_mask(path, pattern) for path in first if path.exists())
+        for path in first:
+            _mask(path, pattern)
         for memory in memories.scopes.values():
             if memory.folder.root.is_dir():
                 _purge_scope(memory, pattern, text)
-        places += sum(_mask(path, pattern) for path in found if path not in first and path.exists())
-    return Purged(len(found), places)
+        for path in found:
+            if path not in first:
+                _mask(path, pattern)
+    return len(found)
 
 
 class TextPattern:
@@ -96,7 +92,7 @@ class TextPattern:
             else:
                 yield found.start(), end
 
-    def is_in(self, content: bytes) -> bool:
+    def is_in(self, content: bytes | mmap.mmap) -> bool:
         return next(self.find(content), None) is not None
 
 
@@ -118,15 +114,15 @@ def _holding(roots: tuple[Path, ...], pattern: TextPattern) -> Iterator[Path]:
         for folder, _, names in os.walk(root):
             for name in names:
                 path = Path(folder, name)
-                if not name.startswith(INDEX) and not path.is_symlink() and path.is_file() and _count(path, pattern):
+                if not name.startswith(INDEX) and not path.is_symlink() and path.is_file() and _holds(path, pattern):
                     yield path
 
 
-def _count(path: Path, pattern: TextPattern) -> int:
+def _holds(path: Path, pattern: TextPattern) -> bool:
     if path.stat().st_size == 0:
-        return 0
+        return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return sum(1 for _ in pattern.find(content))
+        return pattern.is_in(content)
 
 
 def _breaks(path: Path, pattern: TextPattern) -> bool:
@@ -157,18 +153,16 @@ def _shape(line: bytes) -> object:
         return None
 
 
-def _mask(path: Path, pattern: TextPattern) -> int:
-    """Overwrite the text in a file; return how often. A database that can be built again is deleted instead."""
-    places = _count(path, pattern)
+def _mask(path: Path, pattern: TextPattern) -> None:
+    """Overwrite the text in a file that still exists; a database that can be built again is deleted instead."""
     if path.name.startswith("state.db"):
         for other in path.parent.glob("state.db*"):
             other.unlink(missing_ok=True)
-    elif places:
+    elif path.exists() and path.stat().st_size:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
             for start, end in list(pattern.find(content)):
                 content[start:end] = b"*" * (end - start)
             content.flush()
-    return places
 
 
 def _purge_scope(memory: MemoryScope, pattern: TextPattern, text: str) -> None:
