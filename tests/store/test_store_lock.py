@@ -6,13 +6,15 @@ import errno
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from lmagent.core.errors import SessionBusy
-from lmagent.store.lock import Owner, hold, is_alive, is_held, read_owner, this_process
+from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.store.lock import Owner, hold, is_alive, is_held, locked, read_owner, this_process
 
 
 def _no_kernel_locks(fd: int) -> bool:
@@ -32,6 +34,22 @@ def test_one_process_cannot_take_a_lock_twice(tmp_path: Path) -> None:
     lock.release()
     lock.release()
     hold(tmp_path / "lock", "s").release()
+
+
+def test_a_lock_that_is_held_is_waited_for_so_long_and_then_refused_with_the_callers_reason(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lock"
+    with (
+        locked(path, "a reflection is running", patience=0),
+        pytest.raises(StoreError, match="a reflection is running"),
+        locked(path, "a reflection is running", patience=0),
+    ):
+        pass
+    holder = hold(path, "s")
+    with ThreadPoolExecutor() as beside:
+        beside.submit(lambda: (time.sleep(0.2), holder.release()))
+        with locked(path, "it is busy"):
+            assert is_held(path)
+    assert not is_held(path)
 
 
 def test_the_lock_file_names_its_owner_while_it_is_held(tmp_path: Path) -> None:

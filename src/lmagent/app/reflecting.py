@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 
 from lmagent.app.host import Host
 from lmagent.config.files import write_private
-from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
+from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.plurals import plural
 from lmagent.memory.opening import SessionLogs, open_memories
 from lmagent.memory.reflector import MARKS, Reflector, Report
-from lmagent.store.files import make_private, store_error
-from lmagent.store.lock import hold
+from lmagent.store.lock import locked
 
 QUIET = 60.0  # seconds without work before a runner reflects
 ENOUGH = 5  # sessions from which reflection is offered
@@ -35,27 +33,13 @@ async def reflect(host: Host) -> Report:
         host.settings.reflection_model or host.agent.model,
         lambda session: session in host.sessions and host.sessions[session].state.turn_open,
     )
+    alone = memory.folder.root / "reflecting"  # two at once would ask the model the same questions
     try:
-        with _alone(memory.folder.root):
+        memory.folder.check_links()
+        with locked(alone, "a reflection on this workspace is running", patience=0):
             return await reflector.run()
     finally:
         memories.close()
-
-
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Reflect alone: two at once would ask the model the same questions."""
-    try:
-        make_private(folder)
-        lock = hold(folder / "reflecting", "reflection")
-    except SessionBusy:
-        raise StoreError("a reflection on this workspace is running", fix="wait until it has ended") from None
-    except OSError as error:
-        raise store_error(error, "reflection could not begin", folder) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def is_due(host: Host) -> bool:

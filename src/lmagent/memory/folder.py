@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,16 +22,15 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.core.errors import StoreError
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock
 from lmagent.memory.entries import LAST, NOTES, PINNED, USER, EntryChange, MemoryEntry, changed, parse
 from lmagent.store.files import append_lines, make_private, read_regular, replace_whole, store_error
-from lmagent.store.lock import hold
+from lmagent.store.lock import locked
 
 LARGEST = 1 << 20  # bytes of a file of memories; a larger one was not written as memories
 PINNED_BYTES = 4000  # of each pinned file, since each byte is in every prompt
-PATIENCE = 10.0  # seconds to wait for another process that changes the same memory
 
 JOURNAL, FORGOTTEN, REFUSED = "changes.jsonl", "forgotten", "refused.jsonl"
 
@@ -170,27 +168,13 @@ class MemoryFolder:
     def locked(self) -> Generator[None]:
         """Change the files alone; an operation that a crash cut off is finished first. Raise StoreError."""
         self.check_links()
-        try:
-            make_private(self.root / NOTES)
-        except OSError as error:
-            raise store_error(error, "the memory could not be changed", self.root) from error
-        until = time.monotonic() + PATIENCE
-        while True:
+        with locked(self.root / "lock", f"another process changes the memory in {self.root}"):
             try:
-                lock = hold(self.root / "lock", "memory")
-                break
-            except SessionBusy:
-                if time.monotonic() > until:
-                    fix = "try again when it has ended"
-                    raise StoreError(f"another process changes the memory in {self.root}", fix=fix) from None
-                time.sleep(0.02)
-        try:
-            self._finish()
-            yield
-        except OSError as error:
-            raise store_error(error, "the memory could not be changed", self.root) from error
-        finally:
-            lock.release()
+                make_private(self.root / NOTES)
+                self._finish()
+                yield
+            except OSError as error:
+                raise store_error(error, "the memory could not be changed", self.root) from error
 
     def apply(self, what: str, changes: Sequence[EntryChange], **more: Any) -> Operation:
         """Record an operation and carry it out, with the folder locked.

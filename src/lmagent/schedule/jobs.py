@@ -19,9 +19,9 @@ from msgspec import Struct
 from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
 from lmagent.core.ids import SESSION_RULE, is_session_id
-from lmagent.schedule.ledger import locked
 from lmagent.schedule.rights import Rights, read_rights
 from lmagent.schedule.times import Schedule, local_zone, parse_schedule
+from lmagent.store.lock import locked
 
 # Files with jobs, relative to the workspace: the place that earlier agents used, and our own.
 FILES = ("cron.json", ".lmagent/cron.json")
@@ -259,7 +259,8 @@ def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) 
     path = workspace / file
     if path.is_symlink():
         raise ConfigError(f"{path} is a link, which is not written through", fix="change the file that it points to")
-    with locked(workspace / ".lmagent" / "cron.lock", "the file of the jobs"):
+    lock = workspace / ".lmagent" / "cron.lock"
+    with locked(lock, f"another process keeps the file of the jobs locked, by {lock}"):
         text = _text(path)
         rows = [row for row, _ in _rows(text, file)] if text and text.strip() else []
         change(rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,16 +18,15 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import SessionBusy, StoreError
-from lmagent.store.files import OPEN_FLAGS, append_lines, make_private, replace_whole, store_error
-from lmagent.store.lock import hold
+from lmagent.core.errors import StoreError
+from lmagent.store.files import OPEN_FLAGS, append_lines, replace_whole, store_error
+from lmagent.store.lock import locked
 
 HISTORY = 500  # times of a job that are remembered; older ones are covered by the horizon
 WRONG_CLOCK = 600.0  # seconds a horizon may lie in the future; beyond that the clock must have been wrong
 LATEST = 253402300799  # the last second of the year 9999; no ledger has later times
 LARGE = 2 << 20  # bytes of the file after which it is shortened, if that at least halves it
 HEAD = 128  # bytes of the beginning that identify a file
-PATIENCE, PAUSE = 10.0, 0.01  # seconds to wait for a lock, and between two tries
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered", "history"]
 
@@ -161,7 +159,7 @@ class Ledger:
     @contextmanager
     def locked(self) -> Generator[None]:
         """Hold the lock, with all entries of other processes read."""
-        with locked(self._lock, "the history of the jobs"):
+        with locked(self._lock, f"another process keeps the history of the jobs locked, by {self._lock}"):
             self._held = True
             try:
                 self.read()
@@ -226,27 +224,3 @@ class Ledger:
             self._jobs[entry.job] = entry.history
         else:
             self.history(entry.job).apply(entry)
-
-
-@contextmanager
-def locked(path: Path, what: str) -> Generator[None]:
-    """Hold a lock file that all schedulers and commands of a workspace share, and wait for it; `what` is its content.
-
-    It is held for moments. Raise StoreError if it cannot be had.
-    """
-    try:
-        make_private(path.parent)
-        lock, end = None, time.monotonic() + PATIENCE
-        while lock is None:
-            try:
-                lock = hold(path, what)
-            except SessionBusy:
-                if time.monotonic() > end:
-                    raise StoreError(f"another process keeps {what} locked", fix=f"look at {path}") from None
-                time.sleep(PAUSE)
-    except OSError as error:
-        raise store_error(error, f"{what} could not be locked", path) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -12,19 +12,23 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import SessionBusy
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, read_regular, write_whole
+from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, read_regular, store_error, write_whole
 
 ATTEMPTS, PAUSE = 8, 0.005
 """A lock without a living owner is being released, or inspected for a list: so it is retried, after pauses in seconds.
 """
+
+PATIENCE = 10.0
+"""Seconds to wait for a lock that is held for moments only."""
 
 NOTE = 4096
 """Largest note of an owner, in bytes."""
@@ -101,6 +105,30 @@ def hold(path: Path, session: str, *, kernel_lock: KernelLock = _flock) -> Lock:
         if owner is not None and is_alive(owner):
             break
     raise _busy(session, read_owner(path))
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, patience: float = PATIENCE) -> Generator[None]:
+    """Hold a lock file, which is made with its folder, and wait so many seconds for it.
+
+    Raises StoreError: it cannot be had; `busy` says what keeps it.
+    """
+    try:
+        make_private(path.parent)
+        lock, end = None, time.monotonic() + patience
+        while lock is None:
+            try:
+                lock = hold(path, path.name)
+            except SessionBusy:
+                if time.monotonic() >= end:
+                    raise StoreError(busy, fix="try again when it has ended") from None
+                time.sleep(PAUSE)
+    except OSError as error:
+        raise store_error(error, "a lock could not be taken", path) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _take(fd: int, path: Path, kernel_lock: KernelLock) -> bool:
