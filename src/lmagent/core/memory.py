@@ -26,15 +26,10 @@ class MemoryItem(Struct, frozen=True):
     speaker: str = ""
 
 
-class Hit(Struct, frozen=True):
+class Hit(MemoryItem, frozen=True):
     """An item that a search found; a higher `score` is better, within this search only."""
 
-    id: str
-    text: str
-    ts: float
-    session: str
-    speaker: str
-    score: float
+    score: float = 0.0
 
 
 class MemoryIndex(Protocol):

@@ -88,9 +88,7 @@ class IndexDatabase:
     def _set_aside(self, reason: str) -> None:
         if not move_aside(self.path):
             raise StoreError(f"the memory index {self.path} cannot be used ({reason}), nor moved", fix="move it away")
-        self._notice(
-            f"The memory index {self.path} was set aside ({reason}). A new one was begun: index the items again."
-        )
+        self._notice(f"The memory index {self.path} was set aside ({reason}). A new one was begun.")
 
     def _failure(self, error: Exception) -> StoreError:
         return StoreError(f"the memory index {self.path} cannot be used: {error}")

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from lmagent.core.memory import Hit, MemoryItem
 
 BYTES_PER_TOKEN = 4
@@ -29,9 +31,7 @@ def grouped(hits: Sequence[Hit], neighbours: Mapping[str, Sequence[MemoryItem]],
     room = budget_tokens * BYTES_PER_TOKEN
     chosen: dict[str, MemoryItem] = {}
     for hit in hits:
-        item = MemoryItem(hit.id, hit.text, hit.ts, hit.session, hit.speaker)
-        if not chosen and room < _cost(item, hit.id):
-            item = _cut(item, room)
+        item = _cut(hit, room) if not chosen and room < _cost(hit, hit.id) else hit
         room = _take(item, hit.id, chosen, room)
     marked = set(chosen)
     for hit in hits:
@@ -79,9 +79,9 @@ def _cost(item: MemoryItem, mark: str) -> int:
 
 def _cut(item: MemoryItem, room: int) -> MemoryItem:
     """Return an item with the beginning of its text that fits."""
-    rest = max(_LEAST, room - _cost(MemoryItem(item.id, "…", item.ts, item.session, item.speaker), item.id))
+    rest = max(_LEAST, room - _cost(replace(item, text="…"), item.id))
     text = item.text.encode()[:rest].decode(errors="ignore")
-    return MemoryItem(item.id, f"{text}…", item.ts, item.session, item.speaker)
+    return replace(item, text=f"{text}…")
 
 
 def _head(session: str) -> str:
