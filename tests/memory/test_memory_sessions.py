@@ -199,6 +199,14 @@ def test_reflection_reads_what_is_new_and_its_run_can_be_taken_back(empty_worksp
     assert listed(empty_workspace) == []
 
 
+def test_an_index_that_was_damaged_is_named_and_built_again(empty_workspace):
+    lmagent(empty_workspace, "memory", "add", "The office is in Bergen.")
+    (empty_workspace / ".lmagent" / "memory" / "index.db").write_bytes(b"damaged " * 1000)
+    found = lmagent(empty_workspace, "memory", "search", "office")
+    assert "Bergen" in found.stdout
+    assert "damaged" in found.stderr
+
+
 def test_undo_takes_back_the_newest_change_of_both_scopes_or_of_the_one_that_is_named(empty_workspace):
     lmagent(empty_workspace, "memory", "add", "The office is in Bergen.")
     lmagent(empty_workspace, "memory", "add", "--scope", "user", "The user is called Ada.")

@@ -39,12 +39,16 @@ def scope_option(function: Function) -> Function:
 
 
 def _memories(workspace: Path | None) -> Memories:
+    """Return the memories, until the command has ended."""
     from lmagent.app.clock import SystemClock
     from lmagent.config.workspace import open_workspace
     from lmagent.memory.opening import open_memories
 
     loaded = shared.loaded_settings(workspace)
-    return open_memories(open_workspace(loaded.workspace).path, loaded.settings, SystemClock())
+    folder = open_workspace(loaded.workspace).path
+    memories = open_memories(folder, loaded.settings, SystemClock(), lambda notice: shared.say(f"lmagent: {notice}"))
+    click.get_current_context().call_on_close(memories.close)
+    return memories
 
 
 def _chosen(memories: Memories, scope: Scope | None) -> list[MemoryScope]:
@@ -84,7 +88,6 @@ def search(
             click.echo(printable(hit_line(one)))
     if not found and not as_json:
         shared.say("nothing is remembered that matches")
-    memories.close()
     return 0 if found else 1
 
 

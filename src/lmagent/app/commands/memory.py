@@ -9,6 +9,7 @@ import anyio.to_thread
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
+from lmagent.memory.folder import live
 from lmagent.memory.memory import Memories
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import entry_line, hits_text, operation_text, refused_line, report_text, why_text
@@ -40,12 +41,9 @@ def _done(memories: Memories, verb: str, rest: str, line: str) -> str:
     workspace = memories.scopes["workspace"]
     match verb:
         case "" | "list" if not rest:
-            rows = [
-                entry_line(entry)
-                for memory in memories.scopes.values()
-                for entry in memory.entries()
-                if not entry.replaced
-            ]
+            rows = list[str]()
+            for memory in memories.scopes.values():
+                rows += [entry_line(entry) for entry in live(memory.entries())] + memory.folder.problems
             return "\n".join(rows) or "nothing is remembered yet: /memory add TEXT, or tell the agent to remember it"
         case "undo" if not rest:
             done = memories.undo()
