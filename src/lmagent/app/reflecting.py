@@ -10,6 +10,7 @@ from lmagent.app.host import Host
 from lmagent.config.files import write_private
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.plurals import plural
+from lmagent.memory.feature import memory_folders
 from lmagent.memory.opening import SessionLogs, open_memories
 from lmagent.memory.reflector import MARKS, Reflector, Report
 from lmagent.store.lock import locked
@@ -46,7 +47,7 @@ def is_due(host: Host) -> bool:
     """Return whether a runner that is idle should reflect now: by the setting, once a day or whenever it is idle."""
     if host.settings.reflection != "daily":
         return host.settings.reflection == "idle"
-    marks = host.workspace / ".lmagent" / "memory" / MARKS
+    marks = memory_folders(host.workspace, host.settings.agent_data_dir)["workspace"] / MARKS
     try:
         then = datetime.fromtimestamp(marks.stat().st_mtime).astimezone()
     except OSError:

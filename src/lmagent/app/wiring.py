@@ -42,7 +42,7 @@ from lmagent.engine.session import Session
 from lmagent.engine.toolbox import USE_TOOL, Invocation, Toolbox
 from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
-from lmagent.memory.feature import NOTE, MemoryFeature
+from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
 from lmagent.planning.feature import Choices, Planning
 from lmagent.policy.gate import Rules, check_rule
 from lmagent.projects.feature import Projects
@@ -210,7 +210,7 @@ def long_term_memory(registry: Registry) -> None:
 
     feature = MemoryFeature(
         opened,
-        {"workspace": workspace / ".lmagent" / "memory", "user": settings.agent_data_dir / "memory"},
+        memory_folders(workspace, settings.agent_data_dir),
         clock,
         registry.events,
         lambda: is_trusted(settings.agent_data_dir, workspace),

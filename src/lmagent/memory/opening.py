@@ -10,13 +10,12 @@ from pathlib import Path
 
 from lmagent.config.settings import Settings
 from lmagent.core.ports import Clock
+from lmagent.memory.feature import memory_folders
 from lmagent.memory.memory import Memories, MemoryScope
 from lmagent.memory.search.embedding import Embedder
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS
-
-FOLDER = "memory"  # in `.lmagent` of the workspace, and in the user's data folder
 
 
 class SessionLogs:
@@ -37,13 +36,18 @@ class SessionLogs:
 def open_memories(
     workspace: Path, settings: Settings, clock: Clock, notice: Callable[[str], None] = lambda notice: None
 ) -> Memories:
-    """Return the memories; nothing is read before it is asked for. `notice` receives sentences for the user."""
+    """Return the memories; nothing is read before it is asked for.
+
+    Args:
+        notice: receives sentences for the user: a damaged index was set aside, or vectors cannot be made, and why. It
+            may be called from another thread.
+    """
     logs = SessionLogs(JsonlStore(workspace / ".lmagent" / "sessions", clock))
     opened = partial(_index, settings, notice)
-    here, own = workspace / ".lmagent" / FOLDER, settings.agent_data_dir / FOLDER
+    folders = memory_folders(workspace, settings.agent_data_dir)
     return Memories(
-        MemoryScope("workspace", here, clock, opened, secrets=settings.secrets, logs=logs),
-        MemoryScope("user", own, clock, opened, secrets=settings.secrets),
+        MemoryScope("workspace", folders["workspace"], clock, opened, secrets=settings.secrets, logs=logs),
+        MemoryScope("user", folders["user"], clock, opened, secrets=settings.secrets),
     )
 
 
