@@ -34,7 +34,8 @@ def test_a_browser_takes_it_for_an_app_and_finds_no_fault(tmp_path: Path, screen
         assert found["url"].endswith("/static/lmagent.webmanifest")
         assert found["errors"] == []
         wrong = client.send("Page.getInstallabilityErrors")["installabilityErrors"]
-        assert [error["errorId"] for error in wrong] == ["in-incognito"], "as every window of a test is"
+        # A window of a test is incognito to Chromium; its headless shell installs nothing and looks no further.
+        assert {error["errorId"] for error in wrong} <= {"in-incognito"}
 
 
 def test_the_page_opens_without_its_gateway_says_so_and_goes_on_when_it_is_back(tmp_path: Path, screen: Screen) -> None:

@@ -22,7 +22,7 @@ import pytest
 from gateway_kit import PIN, Running
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
-PATIENCE = 30_000
+PATIENCE = 60_000
 """Milliseconds that the page has for anything on a busy machine."""
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
