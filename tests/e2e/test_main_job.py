@@ -40,7 +40,7 @@ def lmagent(workspace: Path, base_url: str, **settings: str) -> subprocess.Compl
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
 

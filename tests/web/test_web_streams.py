@@ -170,17 +170,18 @@ def test_a_long_conversation_begins_at_its_end_and_is_scrolled_back(tmp_path, sc
 def test_a_page_that_is_not_looked_at_notifies_once_it_was_allowed_to(tmp_path, screen):
     script = [call("write", path="a.txt", content="x\n"), say("Written.")]
     with gateway(tmp_path, script) as running:
-        page = screen(running, permissions=["notifications"])
-        page.evaluate(
-            """() => {
-              window.shown = [];
-              window.Notification = class {
-                constructor(title, options) { window.shown.push([title, options.body]); window.last = this; }
-                close() {}
-              };
-              window.Notification.permission = "granted";
-            }"""
+        page = screen(running, alone=True)
+        page.add_init_script(
+            """
+            window.shown = [];
+            window.Notification = class {
+              static permission = "granted";
+              constructor(title, options) { window.shown.push([title, options.body]); window.last = this; }
+              close() {}
+            };
+            """
         )
+        page.reload()
         ask(page, "write it")
         page.get_by_role("button", name="Approve").wait_for()
         assert page.evaluate("window.shown") == []  # somebody looks

@@ -8,7 +8,7 @@ import { complain, tried } from "../state.js";
 import { visible } from "../visible.js";
 import { files as words } from "../words/files.js";
 import { Failed, Nothing, Pending, Search, size, useData, useFeed, useSettled } from "./kit.js";
-import { Questions, sendFiles, sending } from "./sending.js";
+import { largest, Questions, rounds, sendFiles, sending } from "./sending.js";
 import { Viewer } from "./viewer.js";
 
 /** @param {import("../panels.js").PanelProps} props `rest` is the path of the file that is shown */
@@ -106,8 +106,6 @@ export const folders = signal(/** @type {ReadonlyMap<string, Folder>} */ (new Ma
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 /** The line that the keyboard is at. */
 const at = signal("");
-/** Bytes that a file may have to be sent into the workspace, as the gateway says. */
-export const largest = signal(Infinity);
 
 /** The folder that the keyboard is in: of a folder's line the folder itself. */
 export const here = computed(() => {
@@ -174,9 +172,10 @@ const LETTERS_APART = 700;
 export function Tree({ choose }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const typed = useRef({ text: "", when: 0 });
+  const again = rounds.value;
   useEffect(() => {
     refresh();
-  }, []);
+  }, [again]);
   const shown = linesOf();
   const currentOf = (/** @type {Line[]} */ lines) => lines.find((line) => line.path === at.value) ?? lines[0];
   // At once, not with the next drawing: until then the line that has the focus may be gone, and the next key with it.

@@ -6,7 +6,6 @@ import { html, signal } from "../lib.js";
 import { beginSession } from "../session.js";
 import { toast, tried } from "../state.js";
 import { files as words } from "../words/files.js";
-import { largest, refresh } from "./files.js";
 
 /**
  * @typedef {Object} Question
@@ -18,6 +17,10 @@ import { largest, refresh } from "./files.js";
 
 /** The question before a file is written. */
 const questions = signal(/** @type {Question[]} */ ([]));
+/** Bytes that a file may have to be sent into the workspace, as the gateway says. */
+export const largest = signal(Infinity);
+/** How often files were sent: an open tree is read again then. */
+export const rounds = signal(0);
 /** Files that are being sent. */
 export const sending = signal(/** @type {string[]} */ ([]));
 let counter = 0;
@@ -83,7 +86,7 @@ export async function sendFiles(session, folder, given) {
     });
   }
   if (sent) toast(words.uploaded(sent, folder));
-  await refresh();
+  rounds.value++;
 }
 
 /** @param {string} session @param {string} path @param {File} file @returns {Promise<boolean>} */
