@@ -14,7 +14,7 @@ from lmagent.memory.memory import Memories
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import entry_line, hits_text, operation_text, refused_line, report_text, why_text
 
-USAGE = "[QUESTION|list|add TEXT|why ID|pin ID|unpin ID|forget ID|undo|refused|reflect]"
+USAGE = "[QUESTION|list|add TEXT|why|pin|unpin|forget ID|undo|refused|reflect]"
 BUDGET = 2000  # tokens of hits that are shown
 
 
