@@ -8,7 +8,7 @@ import { complain, tried } from "../state.js";
 import { visible } from "../visible.js";
 import { files as words } from "../words/files.js";
 import { Failed, Nothing, Pending, Search, size, useData, useFeed, useSettled } from "./kit.js";
-import { largest, Questions, rounds, sendFiles, sending } from "./sending.js";
+import { largest, Questions, sendFiles, sending, uploadCount } from "./sending.js";
 import { Viewer } from "./viewer.js";
 
 /** @param {import("../panels.js").PanelProps} props `rest` is the path of the file that is shown */
@@ -172,7 +172,7 @@ const LETTERS_APART = 700;
 export function Tree({ choose }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const typed = useRef({ text: "", when: 0 });
-  const again = rounds.value;
+  const again = uploadCount.value;
   useEffect(() => {
     refresh();
   }, [again]);

@@ -19,8 +19,8 @@ import { files as words } from "../words/files.js";
 const questions = signal(/** @type {Question[]} */ ([]));
 /** Bytes that a file may have to be sent into the workspace, as the gateway says. */
 export const largest = signal(Infinity);
-/** How often files were sent: an open tree is read again then. */
-export const rounds = signal(0);
+/** How often files were uploaded; an open tree is read again then. */
+export const uploadCount = signal(0);
 /** Files that are being sent. */
 export const sending = signal(/** @type {string[]} */ ([]));
 let counter = 0;
@@ -86,7 +86,7 @@ export async function sendFiles(session, folder, given) {
     });
   }
   if (sent) toast(words.uploaded(sent, folder));
-  rounds.value++;
+  uploadCount.value++;
 }
 
 /** @param {string} session @param {string} path @param {File} file @returns {Promise<boolean>} */
