@@ -138,6 +138,13 @@ class JsonlStore:
     def sessions(self) -> Sequence[str]:
         return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
 
+    def count(self) -> int:
+        """Count the sessions by their folders' names alone."""
+        try:
+            return sum(map(is_session_id, os.listdir(self.root)))
+        except OSError:
+            return 0
+
     def latest(self) -> str | None:
         newest, found = -1, None
         for entry in self._entries():
