@@ -41,8 +41,9 @@ JS_KB, ONE_KB, SCRIPT_S, BUSY_S, FRAME_MS, HISTORY_S, CODE_MS = 75.0, 100.0, 3.0
 an answer, the latter also of one that is a single paragraph; 95th percentile; CPU until 1,000 messages can be read; CPU
 of the longest task of colouring code."""
 
-LATE = ("highlight.js", "katex.js", "mermaid.js")
-"""Modules that are no part of the page as one file: fetched for a single use, and large."""
+LATE = ("highlight.js", "katex.js", "mermaid.js", "formula.js", "diagram.js", "drawing.js", "worker.js")
+"""Modules that are no part of the page as one file: the highlighter, maths and diagrams, which are fetched when an
+answer has some, and the service worker, which runs beside the page."""
 
 TANGLED = {
     "csharp": "unsigned ",
