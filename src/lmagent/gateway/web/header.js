@@ -89,7 +89,7 @@ function Title({ session }) {
 function Chip({ session }) {
   const elapsed = useElapsed(session.since.value);
   const { kind, words: state, detail } = statusOf(session.view.value, elapsed, session.retry.value);
-  return html`<span class=${`chip ${kind}`} data-state=${kind}><span class="dot"></span>${state}${detail &&
+  return html`<span class=${`chip ${kind}`} data-state=${kind}><span class="dot"></span><span class="cut">${state}</span>${detail &&
     html`<span class="detail">${detail}</span>`}</span>`;
 }
 
