@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash_kit import run
+from testkit.amount import spread
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, calls, say, tool
@@ -40,8 +41,11 @@ def events_of(workspace: Path) -> tuple[list[bytes], list[dict]]:
     return lines, [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("where", ["before", "torn", "after"])
-@pytest.mark.parametrize("kill_at", range(1, EVENTS + 1))
+@pytest.mark.parametrize(
+    ("kill_at", "where"),
+    [(number, "after") for number in range(1, EVENTS + 1)]
+    + spread([(number, where) for number in range(1, EVENTS + 1) for where in ("before", "torn")], 3),
+)
 def test_nothing_is_lost_and_nothing_runs_twice(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -82,8 +82,7 @@ def test_every_python_file_is_read_through_compactions_and_the_summary_written(c
 def test_the_real_engine_drives_the_same_job(checkout, tmp_path):
     for package in ("xllamacpp", "gguf"):
         pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
-    packages = [checkout / "src/lmagent" / name for name in ("core", "headless")]
-    files = sorted(str(path.relative_to(checkout)) for package in packages for path in package.glob("*.py"))
+    files = sorted(str(path.relative_to(checkout)) for path in (checkout / "src/lmagent/core").glob("*.py"))
     steps = iter(
         [
             *[[Option("read", {"path": [name]})] for name in files],
@@ -95,7 +94,7 @@ def test_the_real_engine_drives_the_same_job(checkout, tmp_path):
         return ForcedAnswer() if received.body.get("tool_choice") == "none" else next(steps, ForcedAnswer())
 
     model = build_tiny_gguf(tmp_path / "tiny.gguf")
-    with EngineServer(model) as engine, ForcedCalls(engine.url, plan) as server:
+    with EngineServer(model, context=16_384) as engine, ForcedCalls(engine.url, plan) as server:
         run = lmagent(
             checkout, server.base_url, LMAGENT_CONTEXT_WINDOW=str(engine.context), LMAGENT_TOOL_RESULT_TOKENS="1500"
         )

@@ -24,9 +24,9 @@ def mostly_long(cases: Sequence[Any], kept: int = 1) -> list[Any]:
     return [pytest.param(case, marks=pytest.mark.long) if at % every else case for at, case in enumerate(cases)]
 
 
-def spread(cases: Sequence[Any], step: int) -> Sequence[Any]:
+def spread(cases: Sequence[Any], step: int) -> list[Any]:
     """Return every `step`-th case, with the last one; all of them in `make explore`.
 
     For lists of which each case starts processes, such as a kill at each event of a session.
     """
-    return cases if "LMAGENT_ALL" in os.environ else cases[::-1][::step][::-1]
+    return list(cases if "LMAGENT_ALL" in os.environ else cases[::-1][::step][::-1])
