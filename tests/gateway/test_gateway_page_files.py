@@ -74,7 +74,7 @@ def test_a_file_that_changed_is_sent_anew(running, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["wire.d.ts", "nothing.js", "vendor", "vendor/", "", ".", "a.py", "x.js.bak", "VENDOR.LOCK"]
+    "name", ["session/wire.d.ts", "nothing.js", "vendor", "vendor/", "", ".", "a.py", "x.js.bak", "VENDOR.LOCK"]
 )
 def test_what_is_no_file_of_the_page_is_not_there(running, tmp_path, name):
     answer = running.ask("GET", f"/static/{name}")

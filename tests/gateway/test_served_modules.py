@@ -71,5 +71,5 @@ def test_comments_and_spaces_go_only_where_they_mean_nothing(source, sent):
 def test_what_others_wrote_is_sent_to_the_byte_and_ours_compact():
     for path in sorted(VENDOR.glob("*.js")):
         assert find(f"vendor/{path.name}").content == path.read_bytes()
-    assert b"\n/**" not in find("fold.js").content
-    assert len(find("fold.js").content) < (WEB / "fold.js").stat().st_size
+    assert b"\n/**" not in find("session/fold.js").content
+    assert len(find("session/fold.js").content) < (WEB / "session/fold.js").stat().st_size

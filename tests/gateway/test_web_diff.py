@@ -1,4 +1,4 @@
-"""What the page makes of a diff (web/difflines.js), run by node: its lines are counted by what the hunks hold."""
+"""What the page makes of a diff (web/text/difflines.js), run by node: its lines are counted by what the hunks hold."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from testkit.amount import examples
 
 from lmagent.tools.diff import LIMIT, counts, unified
 
-MODULE = Path(__file__).parents[2] / "src/lmagent/gateway/web/difflines.js"
+MODULE = Path(__file__).parents[2] / "src/lmagent/gateway/web/text/difflines.js"
 LOOP = """import { countDiff } from "./difflines.js"; import { createInterface } from "node:readline";
 const told = (line) => console.log(JSON.stringify(countDiff(JSON.parse(line))));
 createInterface({ input: process.stdin }).on("line", told);

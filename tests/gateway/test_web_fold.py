@@ -1,4 +1,4 @@
-"""The page's fold (web/fold.js), run by node: after every event it shows what core/view.py shows."""
+"""The page's fold (web/session/fold.js), run by node: after every event it shows what core/view.py shows."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ class Page:
 
     def __init__(self, folder: Path) -> None:
         for name in ("fold.js", "pace.js"):
-            shutil.copy(WEB / name, folder)
+            shutil.copy(WEB / "session" / name, folder)
         (folder / "package.json").write_text('{"type": "module"}')
         (folder / "driver.js").write_text(DRIVER)
         self.node = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A paragraph that grows (web/reading.js), run by node: what is settled of it is what the whole of it gives."""
+"""A paragraph that grows (web/text/reading.js), run by node: what is settled of it is what the whole of it gives."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 WEB = Path(__file__).parents[2] / "src/lmagent/gateway/web"
-LOOP = """import { read, settled, UNSETTLED } from "./reading.js"; import { createInterface } from "node:readline";
+LOOP = """import { read, settled, UNSETTLED } from "./text/reading.js"; import { createInterface } from "node:readline";
 createInterface({ input: process.stdin }).on("line", (line) => {
   const { text, step } = JSON.parse(line);
   let known = UNSETTLED;
@@ -57,7 +57,8 @@ def node(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reading")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "loop.js").write_text(LOOP)
-    shutil.copy(WEB / "reading.js", folder)
+    (folder / "text").mkdir()
+    shutil.copy(WEB / "text/reading.js", folder / "text")
     shutil.copytree(WEB / "vendor", folder / "vendor")
     command = ["node", "loop.js"]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

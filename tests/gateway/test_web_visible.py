@@ -1,4 +1,4 @@
-"""What a person decides about on the page (web/visible.js), run by node: shown just as in a terminal."""
+"""What a person decides about on the page (web/session/visible.js), run by node: shown just as in a terminal."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 from lmagent.tools.sanitize import visible
 
-MODULE = Path(__file__).parents[2] / "src/lmagent/gateway/web/visible.js"
+MODULE = Path(__file__).parents[2] / "src/lmagent/gateway/web/session/visible.js"
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: it runs the page's module")

@@ -35,7 +35,7 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 
-DRAWING = ("vendor/mermaid.js", "drawing.js")  # scripts of the frame that draws a diagram
+DRAWING = ("vendor/mermaid.js", "text/drawing.js")  # scripts of the frame that draws a diagram
 SMALL = 1000  # bytes below which compressing gains nothing
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")

@@ -3,7 +3,7 @@
 import { html, render, useEffect, useErrorBoundary } from "./lib.js";
 import { Login, whoAmI } from "./login.js";
 import { Shell } from "./shell.js";
-import { applyTheme, login, lost } from "./state.js";
+import { applyTheme, login, lost } from "./session/state.js";
 import { page as words } from "./words/conversation.js";
 
 function App() {

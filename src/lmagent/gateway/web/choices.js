@@ -1,17 +1,17 @@
 // @ts-check
 // The content of the header's menus: permission modes, models, and on a phone all of it under one button.
-import { get, sessionPath } from "./api.js";
+import { get, sessionPath } from "./session/api.js";
 import { contextLabel, focusOnce, loadModels, modelOf, models, modelsProblem, modeOf, panelsOf, useWindow, wanted } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { figure } from "./parts.js";
 import { go, sessionHref } from "./router.js";
-import { complain } from "./state.js";
-import { busy } from "./status.js";
+import { complain } from "./session/state.js";
+import { busy } from "./session/status.js";
 import { header as words } from "./words/conversation.js";
 
-/** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./wire.js").Mode} Mode */
+/** @typedef {import("./session/session.js").Session} Session */
+/** @typedef {import("./session/wire.js").Mode} Mode */
 /** @typedef {{session: Session | null, close: () => void}} InMenu */
 
 /** @param {InMenu} props */
@@ -75,7 +75,7 @@ function ContextEntry({ session, open }) {
 
 const WIDE = 320;
 
-/** @param {{session: import("./session.js").Session, close: () => void}} props */
+/** @param {{session: import("./session/session.js").Session, close: () => void}} props */
 export function ContextMap({ session, close }) {
   const [use, setUse] = useState(/** @type {Use | null} */ (null));
   const [problem, setProblem] = useState("");

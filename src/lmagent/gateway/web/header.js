@@ -1,19 +1,19 @@
 // @ts-check
 // The line above a conversation: its title, state, permission mode, model, and the panels.
-import { get, sessionPath } from "./api.js";
+import { get, sessionPath } from "./session/api.js";
 import { Icon } from "./icons.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
-import { readAgain } from "./pace.js";
+import { readAgain } from "./session/pace.js";
 import { PANELS } from "./panels.js";
 import { DrawerButton, figure, late, Popup, useElapsed } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
-import { me } from "./state.js";
-import { statusOf } from "./status.js";
+import { me } from "./session/state.js";
+import { statusOf } from "./session/status.js";
 import { header as words } from "./words/conversation.js";
 
-/** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./wire.js").Mode} Mode */
-/** @typedef {import("./wire.js").Models} Models */
+/** @typedef {import("./session/session.js").Session} Session */
+/** @typedef {import("./session/wire.js").Mode} Mode */
+/** @typedef {import("./session/wire.js").Models} Models */
 
 const PHONE = matchMedia("(max-width: 640px)");
 
@@ -23,7 +23,7 @@ const MoreEntries = late("./choices.js", "MoreEntries");
 const ContextMap = late("./choices.js", "ContextMap");
 
 /** Options of the next session; empty for the settings' own. */
-export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
+export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./session/wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
 /** Whether the window is as narrow as a phone's: one menu takes the place of the buttons. */
 function useNarrow() {
@@ -142,7 +142,7 @@ export async function loadModels() {
     models.value = await get("/api/models");
     modelsProblem.value = "";
   } catch (error) {
-    modelsProblem.value = /** @type {import("./api.js").ApiError} */ (error).words;
+    modelsProblem.value = /** @type {import("./session/api.js").ApiError} */ (error).words;
   }
 }
 

@@ -1,8 +1,8 @@
 // @ts-check
 // Logging in with the PIN, and out.
-import { get, post } from "./api.js";
+import { get, post } from "./session/api.js";
 import { html, useState } from "./lib.js";
-import { login, lost, me, tried } from "./state.js";
+import { login, lost, me, tried } from "./session/state.js";
 import { login as words } from "./words/conversation.js";
 
 /** Ask the gateway who we are; sets `me` and `login`. */
@@ -11,7 +11,7 @@ export async function whoAmI() {
     me.value = await get("/api/me");
     login.value = "in";
   } catch (error) {
-    const { status, message } = /** @type {import("./api.js").ApiError} */ (error);
+    const { status, message } = /** @type {import("./session/api.js").ApiError} */ (error);
     if (status !== 401) lost.value = words.retrying(message);
   }
 }
@@ -37,7 +37,7 @@ export function Login() {
       await post("/api/login", { pin: pin.trim() });
       await whoAmI();
     } catch (error) {
-      const { code, words: said } = /** @type {import("./api.js").ApiError} */ (error);
+      const { code, words: said } = /** @type {import("./session/api.js").ApiError} */ (error);
       setWrong(code === "wrong_pin" ? words.wrong : said);
     }
     setBusy(false);

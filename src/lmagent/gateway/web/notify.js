@@ -3,8 +3,8 @@
 import { Icon } from "./icons.js";
 import { html, signal } from "./lib.js";
 import { go, sessionHref } from "./router.js";
-import { announced, toast } from "./state.js";
-import { busy } from "./status.js";
+import { announced, toast } from "./session/state.js";
+import { busy } from "./session/status.js";
 import { shell as words } from "./words/conversation.js";
 
 const offered = "Notification" in globalThis && globalThis.isSecureContext;
@@ -44,7 +44,7 @@ export function NotifyButton() {
   return html`<button class="button plain square" aria-label=${words.notifyMe} title=${words.notifyMe} onClick=${ask}><${Icon} name="bell" /></button>`;
 }
 
-/** @typedef {import("./wire.js").View} View */
+/** @typedef {import("./session/wire.js").View} View */
 
 /** @param {string} session @param {View} before @param {View} after */
 export function tell(session, before, after) {

@@ -2,7 +2,7 @@
 // Small pieces that several screens use, and parts of the page that are fetched when they are first needed.
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { drawer, toast } from "./state.js";
+import { drawer, toast } from "./session/state.js";
 import { header, page as texts } from "./words/conversation.js";
 
 /** The button that opens the drawer of a narrow window. */

@@ -1,6 +1,6 @@
 // @ts-check
 // The address: `#/` is the first screen, `#/s/ID` a session, `#/s/ID/files/src` a panel beside it, `#/p/usage` a page.
-import { drawer } from "./state.js";
+import { drawer } from "./session/state.js";
 import { signal } from "./lib.js";
 
 /**

@@ -1,12 +1,12 @@
 // @ts-check
 // Parts that the agent still needs, each with its remedy and a button where the page can do it.
-import { get, post } from "./api.js";
+import { get, post } from "./session/api.js";
 import { loadModels } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { Line, setDefault, useDownloads } from "./panels/models.js";
 import { pageHref } from "./router.js";
-import { tried } from "./state.js";
+import { tried } from "./session/state.js";
 import { setup as words } from "./words/models.js";
 
 /** @typedef {{provider: string, title: string, url: string, answers: boolean, models: string[]}} LookedAt */
@@ -24,7 +24,7 @@ export function Setup() {
       setFound(await get("/api/setup"));
       setProblem("");
     } catch (error) {
-      setProblem(/** @type {import("./api.js").ApiError} */ (error).words);
+      setProblem(/** @type {import("./session/api.js").ApiError} */ (error).words);
     }
     loadModels();
   };

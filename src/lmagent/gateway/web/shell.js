@@ -1,6 +1,6 @@
 // @ts-check
 // The frame around everything: sessions and links at the left, the conversation or a page, a panel beside it.
-import { Chat } from "./chat.js";
+import { Chat } from "./conversation/chat.js";
 import { Icon } from "./icons.js";
 import { drawn, html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
 import { logOut } from "./login.js";
@@ -8,7 +8,7 @@ import { NotifyButton } from "./notify.js";
 import { PANELS } from "./panels.js";
 import { DrawerButton } from "./parts.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
-import { announced, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./state.js";
+import { announced, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./session/state.js";
 import { page as texts, shell as words } from "./words/conversation.js";
 import "./panels/keys.js";
 

@@ -1,12 +1,12 @@
 // @ts-check
 // The first screen: an introduction, the workspace and the model, missing parts, and examples.
-import { get } from "./api.js";
+import { get } from "./session/api.js";
 import { models } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { late } from "./parts.js";
 import { sessionHref } from "./router.js";
-import { me } from "./state.js";
+import { me } from "./session/state.js";
 import { welcome as words } from "./words/conversation.js";
 
 const Setup = late("./setup.js", "Setup");
@@ -42,7 +42,7 @@ function Facts() {
     <dt>${words.model}</dt><dd>${name} <span class="quiet">${endpoint && words.at(endpoint)}</span></dd></dl>`;
 }
 
-/** @typedef {import("./wire.js").Row} Row */
+/** @typedef {import("./session/wire.js").Row} Row */
 
 function Recent() {
   const [rows, setRows] = useState(/** @type {Row[]} */ ([]));

@@ -42,7 +42,7 @@ export function Panel({ rest }) {
   const lines = /** @type {Line[]} */ (given.data?.activity ?? []);
   const types = /** @type {readonly string[] | null} */ (GROUPS.find((group) => group.value === kind)?.types ?? null);
   const fitting = types ? lines.filter((line) => types.includes(line.type)) : lines;
-  const rows = /** @type {import("../wire.js").Row[]} */ (sessions.data?.sessions ?? []);
+  const rows = /** @type {import("../session/wire.js").Row[]} */ (sessions.data?.sessions ?? []);
   return html`<div class="row filters">
       <div class="segments" role="group" aria-label=${texts.kind}>${GROUPS.map(({ value, label }) => html`<button key=${value} class="button" aria-pressed=${value === kind}
         onClick=${() => setKind(value)}>${label}</button>`)}</div>

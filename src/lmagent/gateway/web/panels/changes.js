@@ -1,13 +1,13 @@
 // @ts-check
 // The session's changes in the workspace, file by file, and the way back.
-import { sessionPath } from "../api.js";
-import { Diff } from "../diff.js";
-import { kindsOf } from "../difflines.js";
+import { sessionPath } from "../session/api.js";
+import { Diff } from "../text/diff.js";
+import { kindsOf } from "../text/difflines.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
-import { current } from "../session.js";
-import { store, stored, toast } from "../state.js";
-import { busy } from "../status.js";
+import { current } from "../session/session.js";
+import { store, stored, toast } from "../session/state.js";
+import { busy } from "../session/status.js";
 import { changes as words } from "../words/files.js";
 import { Choice, Nothing, Pending, Sure, useData } from "./kit.js";
 

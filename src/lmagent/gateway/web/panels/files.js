@@ -1,11 +1,11 @@
 // @ts-check
 // The files of the workspace: a tree, names that fit some letters, the file that was chosen, and files that are sent here.
-import { get } from "../api.js";
+import { get } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { computed, html, signal, useEffect, useRef, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
-import { complain, tried } from "../state.js";
-import { visible } from "../visible.js";
+import { complain, tried } from "../session/state.js";
+import { visible } from "../session/visible.js";
 import { files as words } from "../words/files.js";
 import { Failed, Nothing, Pending, Search, size, useData, useFeed, useSettled } from "./kit.js";
 import { largest, Questions, sendFiles, sending, uploadCount } from "./sending.js";

@@ -3,7 +3,7 @@
 import { drawn, signal } from "../lib.js";
 import { unloaded } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
-import { drawer, login, store, stored } from "../state.js";
+import { drawer, login, store, stored } from "../session/state.js";
 
 const KEY = "lmagent.keys";
 

@@ -1,10 +1,10 @@
 // @ts-check
 // Pieces that several panels share: nothing here, a question before harm, one of several; moments and states of sessions;
 // the stream of all events; data from the gateway with its states.
-import { get } from "../api.js";
+import { get } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { follow } from "../stream.js";
+import { follow } from "../session/stream.js";
 import { common, data as words, sessions } from "../words/conversation.js";
 
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
@@ -123,7 +123,7 @@ export function standing({ status, waiting_for = "" }) {
   return WAITS[waiting_for] ?? WAITS[status] ?? STATES[status] ?? { icon: "info", kind: "idle", words: status };
 }
 
-/** @typedef {import("../wire.js").Event & {session: string}} Happened */
+/** @typedef {import("../session/wire.js").Event & {session: string}} Happened */
 /** @typedef {{event: (event: Happened) => void, begun: () => void}} Listener */
 
 /** @type {Set<Listener>} */

@@ -1,11 +1,11 @@
 // @ts-check
 // The memory: searched, listed, explained and changed.
-import { post, remove } from "../api.js";
+import { post, remove } from "../session/api.js";
 import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
-import { toast, tried } from "../state.js";
+import { toast, tried } from "../session/state.js";
 import { memory as words } from "../words/knowledge.js";
 import { Nothing, Pending, Search, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 

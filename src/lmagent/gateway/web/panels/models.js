@@ -1,11 +1,11 @@
 // @ts-check
 // The models of a server: which one new sessions use, which are in memory, and how to get more.
-import { get, post, remove } from "../api.js";
+import { get, post, remove } from "../session/api.js";
 import { loadModels } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { figure } from "../parts.js";
-import { me, toast, tried } from "../state.js";
+import { me, toast, tried } from "../session/state.js";
 import { downloads as labels, models as words } from "../words/models.js";
 import { Nothing, Search, size, Sure, useData, useSettled } from "./kit.js";
 
@@ -175,7 +175,7 @@ export function Downloads({ actions, provider, server = "", changed }) {
       toast(labels.started(name.trim()));
       setName("");
     } catch (error) {
-      setProblem(/** @type {import("../api.js").ApiError} */ (error).words);
+      setProblem(/** @type {import("../session/api.js").ApiError} */ (error).words);
     }
     ask();
   };

@@ -2,12 +2,12 @@
 // A session's own options in place of the settings: sampling, the cap on a reply, instructions.
 import { wanted } from "../header.js";
 import { html, useEffect, useId, useState } from "../lib.js";
-import { current } from "../session.js";
-import { toast } from "../state.js";
+import { current } from "../session/session.js";
+import { toast } from "../session/state.js";
 import { options as words } from "../words/settings.js";
 import { useData } from "./kit.js";
 
-/** @typedef {import("../wire.js").SessionOptions} SessionOptions */
+/** @typedef {import("../session/wire.js").SessionOptions} SessionOptions */
 /** @typedef {keyof typeof words.fields} Name */
 
 const NAMES = /** @type {Name[]} */ (Object.keys(words.fields));

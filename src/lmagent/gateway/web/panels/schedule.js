@@ -1,10 +1,10 @@
 // @ts-check
 // What runs by the clock: the jobs of cron.json, and the sessions that continue by themselves.
-import { ApiError, get, post, remove, sessionPath } from "../api.js";
+import { ApiError, get, post, remove, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
-import { store, storedValue, toast, tried } from "../state.js";
+import { store, storedValue, toast, tried } from "../session/state.js";
 import { schedule as words } from "../words/pages.js";
 import { Nothing, Pending, Sure, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 
@@ -86,7 +86,7 @@ function Card({ job, changed }) {
 function Waiting() {
   const given = useData("/api/sessions?limit=500");
   useFeed((event) => event.type.startsWith("turn.") && given.reload(), given.reload);
-  const waiting = /** @type {import("../wire.js").Row[]} */ (given.data?.sessions ?? []).filter((row) => row.waiting_for === "time");
+  const waiting = /** @type {import("../session/wire.js").Row[]} */ (given.data?.sessions ?? []).filter((row) => row.waiting_for === "time");
   if (!waiting.length) return given.error ? html`<${Pending} given=${given} what=${words.whatWaiting} />` : null;
   return html`<section class="section" aria-label=${words.waiting}><h2>${words.waiting}</h2>
     <ul class="bare list">${waiting.map((row) => html`<li key=${row.id}><a class="entry" href=${sessionHref(row.id)}><${Icon} name="clock" />

@@ -1,10 +1,10 @@
 // @ts-check
 // Files on their way into the workspace: sent one after the other, with a question where one is there already.
-import { ApiError, request, sessionPath } from "../api.js";
+import { ApiError, request, sessionPath } from "../session/api.js";
 import { wanted } from "../header.js";
 import { html, signal } from "../lib.js";
-import { beginSession } from "../session.js";
-import { toast, tried } from "../state.js";
+import { beginSession } from "../session/session.js";
+import { toast, tried } from "../session/state.js";
 import { files as words } from "../words/files.js";
 
 /**
@@ -50,7 +50,7 @@ const inside = (folder, name) => (folder ? `${folder}/${name}` : name);
 /**
  * Write one file.
  * @param {string} session @param {string} path @param {File} file @param {string} [over] @param {boolean} [sure]
- * @returns {Promise<import("../wire.js").Saved>}
+ * @returns {Promise<import("../session/wire.js").Saved>}
  */
 async function put(session, path, file, over = "", sure = false) {
   const query = new URLSearchParams({ path, ...(over && { over }), ...(sure && { sure: "true" }) });

@@ -1,14 +1,14 @@
 // @ts-check
 // The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
-import { get, post, remove, sessionPath } from "../api.js";
+import { get, post, remove, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
-import { drawer, toast, tried } from "../state.js";
+import { drawer, toast, tried } from "../session/state.js";
 import { common, sessions as words } from "../words/conversation.js";
 import { Pending, Search, standing, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 
-/** @typedef {import("../wire.js").Row} Row */
+/** @typedef {import("../session/wire.js").Row} Row */
 
 const FIRST = 50;
 /** Sessions that are kept up to date; older ones stay as they were when they were asked for. */

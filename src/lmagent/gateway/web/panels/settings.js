@@ -1,12 +1,12 @@
 // @ts-check
 // The page's look and behaviour in this browser, the login, the keys, and the settings of lmagent.
-import { post } from "../api.js";
+import { post } from "../session/api.js";
 import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, render, useId, useState } from "../lib.js";
 import { logOut } from "../login.js";
 import { permission } from "../notify.js";
-import { me, setTheme, theme, toast } from "../state.js";
+import { me, setTheme, theme, toast } from "../session/state.js";
 import { keys as labels, settings as words } from "../words/settings.js";
 import { lettersOn, setLetters } from "./keys.js";
 import { Choice, Pending, Search, size, Sure, useData } from "./kit.js";
@@ -106,7 +106,7 @@ function Setting({ row, changed }) {
       close();
       changed();
     } catch (error) {
-      setProblem(/** @type {import("../api.js").ApiError} */ (error).words);
+      setProblem(/** @type {import("../session/api.js").ApiError} */ (error).words);
     }
   };
   return html`<li class="card setting" aria-label=${row.name}>

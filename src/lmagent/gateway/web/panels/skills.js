@@ -1,10 +1,10 @@
 // @ts-check
 // The skills: their states, read before they are enabled.
-import { post } from "../api.js";
+import { post } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
-import { toast, tried } from "../state.js";
-import { visible } from "../visible.js";
+import { toast, tried } from "../session/state.js";
+import { visible } from "../session/visible.js";
 import { skills as words } from "../words/knowledge.js";
 import { Nothing, Pending, Sure, useData, When } from "./kit.js";
 

@@ -1,15 +1,15 @@
 // @ts-check
 // One file: text with its lines numbered, edited, or as a preview; a picture; or why it is neither.
-import { get, post, sessionPath } from "../api.js";
-import { Code } from "../code.js";
+import { get, post, sessionPath } from "../session/api.js";
+import { Code } from "../text/code.js";
 import { wanted } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { Markdown } from "../markdown.js";
+import { Markdown } from "../text/markdown.js";
 import { go, sessionHref } from "../router.js";
-import { beginSession } from "../session.js";
-import { me, store, storedValue, toast } from "../state.js";
-import { visible } from "../visible.js";
+import { beginSession } from "../session/session.js";
+import { me, store, storedValue, toast } from "../session/state.js";
+import { visible } from "../session/visible.js";
 import { files as words } from "../words/files.js";
 import { Choice, Failed, size, Sure } from "./kit.js";
 import { mentioned } from "./sending.js";
@@ -190,7 +190,7 @@ function Table({ text, separator }) {
 }
 
 /** @typedef {{text: string, sha256: string}} Draft */
-/** @typedef {import("../api.js").ApiError} ApiError */
+/** @typedef {import("../session/api.js").ApiError} ApiError */
 
 /** @param {string} path */
 const key = (path) => `lmagent.edit.${me.peek()?.workspace ?? ""}:${path}`;

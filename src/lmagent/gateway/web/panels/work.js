@@ -1,17 +1,17 @@
 // @ts-check
 // The session's tasks, its plan with steps, and its sub-agents.
-import { post, sessionPath } from "../api.js";
+import { post, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { figure } from "../parts.js";
 import { sessionHref } from "../router.js";
-import { current } from "../session.js";
-import { toast } from "../state.js";
+import { current } from "../session/session.js";
+import { toast } from "../session/state.js";
 import { work as words } from "../words/files.js";
 import { agents as texts } from "../words/pages.js";
 import { Choice, Nothing, Pending, standing, Sure, useData, useFeed } from "./kit.js";
 
-/** @typedef {import("../wire.js").Task} Task */
+/** @typedef {import("../session/wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
 
 /** @type {Record<NonNullable<Task["status"]>, {icon: IconName, label: string}>} */
@@ -92,7 +92,7 @@ function Project({ given: { data, reload } }) {
   </section>`;
 }
 
-/** @param {{title: string, tasks: Task[], plan: import("../wire.js").Plan | null}} props `plan` is where the tasks come from */
+/** @param {{title: string, tasks: Task[], plan: import("../session/wire.js").Plan | null}} props `plan` is where the tasks come from */
 function List({ title, tasks, plan }) {
   if (!tasks.length) return null;
   const over = tasks.filter((task) => task.status === "completed" || task.status === "skipped").length;

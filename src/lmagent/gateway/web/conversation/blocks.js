@@ -1,25 +1,25 @@
 // @ts-check
 // The blocks of a conversation, one component a kind.
-import { sessionPath } from "./api.js";
-import { Code } from "./code.js";
-import { countDiff } from "./difflines.js";
-import { ATTACHED } from "./fold.js";
-import { Icon } from "./icons.js";
-import { html, useState } from "./lib.js";
-import { Markdown } from "./markdown.js";
-import { duration, late } from "./parts.js";
-import { current } from "./session.js";
-import { messages as words } from "./words/conversation.js";
+import { sessionPath } from "../session/api.js";
+import { Code } from "../text/code.js";
+import { countDiff } from "../text/difflines.js";
+import { ATTACHED } from "../session/fold.js";
+import { Icon } from "../icons.js";
+import { html, useState } from "../lib.js";
+import { Markdown } from "../text/markdown.js";
+import { duration, late } from "../parts.js";
+import { current } from "../session/session.js";
+import { messages as words } from "../words/conversation.js";
 
-/** @typedef {import("./wire.js").Block} Block */
+/** @typedef {import("../session/wire.js").Block} Block */
 
 /** Nodes of blocks that have not changed: the same node again costs no work. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
-const MessageActions = late("./actions.js", "MessageActions");
-const AnswerActions = late("./actions.js", "AnswerActions");
-const EditMessage = late("./actions.js", "EditMessage");
-const BranchLine = late("./actions.js", "BranchLine");
+const MessageActions = late("./conversation/actions.js", "MessageActions");
+const AnswerActions = late("./conversation/actions.js", "AnswerActions");
+const EditMessage = late("./conversation/actions.js", "EditMessage");
+const BranchLine = late("./conversation/actions.js", "BranchLine");
 
 /**
  * @param {Block} block
@@ -97,7 +97,7 @@ function Answer({ text, growing }) {
   </article>`;
 }
 
-/** @param {{block: import("./wire.js").UserBlock, opens: boolean}} props `opens`: its turn begins with it */
+/** @param {{block: import("../session/wire.js").UserBlock, opens: boolean}} props `opens`: its turn begins with it */
 function Said({ block, opens }) {
   const [editing, setEditing] = useState(false);
   const session = current.value;
@@ -137,7 +137,7 @@ function Thought({ text, growing }) {
   </div>`;
 }
 
-/** @param {{level: import("./wire.js").Level, text: string}} props */
+/** @param {{level: import("../session/wire.js").Level, text: string}} props */
 function NoticeLine({ level, text }) {
   return html`<div class=${`notice ${level}`}>
     <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${words.level[level]}</span>${text}</div></div>`;
@@ -190,7 +190,7 @@ function beforePlan(text) {
   return at < 0 ? { words: text, writing: false } : { words: text.slice(0, at), writing: true };
 }
 
-/** @typedef {import("./wire.js").ToolBlock} ToolBlock */
+/** @typedef {import("../session/wire.js").ToolBlock} ToolBlock */
 
 const STATUS = /** @type {const} */ ({
   pending: { icon: "dots", kind: "quiet" },
@@ -201,7 +201,7 @@ const STATUS = /** @type {const} */ ({
   interrupted: { icon: "stop", kind: "warn" },
 });
 
-const Details = late("./tooldetails.js", "Details");
+const Details = late("./conversation/tooldetails.js", "Details");
 
 /** @param {{block: ToolBlock}} props */
 function ToolLine({ block }) {

@@ -1,8 +1,8 @@
 // @ts-check
 // The lists that open while one writes: commands after a slash, files after an @.
-import { get } from "./api.js";
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { chat as words } from "./words/conversation.js";
+import { get } from "../session/api.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { chat as words } from "../words/conversation.js";
 
 /** @typedef {{value: string, label: string, help: string}} Choice */
 /** @typedef {{name: string, usage: string, help: string}} Command */

@@ -1,7 +1,7 @@
 // @ts-check
 // A formula as MathML, made as nodes from the library's tree; its text where the library cannot read it.
-import { h, html, useEffect, useState } from "./lib.js";
-import { part } from "./parts.js";
+import { h, html, useEffect, useState } from "../lib.js";
+import { part } from "../parts.js";
 
 /** @type {Promise<any> | undefined} */
 let loading;

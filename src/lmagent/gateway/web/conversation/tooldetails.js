@@ -1,15 +1,15 @@
 // @ts-check
 // The details of a call: arguments, changes, result; fetched when the first of them is opened.
-import { get, sessionPath } from "./api.js";
-import { Code } from "./code.js";
-import { Diff } from "./diff.js";
-import { html, useEffect, useState } from "./lib.js";
-import { figure } from "./parts.js";
-import { current } from "./session.js";
-import { complain } from "./state.js";
-import { messages as words } from "./words/conversation.js";
+import { get, sessionPath } from "../session/api.js";
+import { Code } from "../text/code.js";
+import { Diff } from "../text/diff.js";
+import { html, useEffect, useState } from "../lib.js";
+import { figure } from "../parts.js";
+import { current } from "../session/session.js";
+import { complain } from "../session/state.js";
+import { messages as words } from "../words/conversation.js";
 
-/** @typedef {import("./wire.js").ToolBlock} ToolBlock */
+/** @typedef {import("../session/wire.js").ToolBlock} ToolBlock */
 /** @typedef {{arguments: unknown, content: string, artifact: string | null, size: number, diff: string}} Whole */
 
 /** @param {{block: ToolBlock}} props */

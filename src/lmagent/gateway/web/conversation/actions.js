@@ -1,18 +1,18 @@
 // @ts-check
 // What can be done with a message: copied, sent again in other words, answered once more, continued from in a branch.
 // Whatever changes the conversation happens in a copy of the session; the one that is read stays as it is.
-import { get, randomId, request, send, sessionPath } from "./api.js";
+import { get, randomId, request, send, sessionPath } from "../session/api.js";
 import { splitAttached } from "./blocks.js";
-import { Icon } from "./icons.js";
-import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { go, sessionHref } from "./router.js";
-import { current, Session } from "./session.js";
-import { complain, store, stored, toast } from "./state.js";
-import { common, messages as words } from "./words/conversation.js";
+import { Icon } from "../icons.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { go, sessionHref } from "../router.js";
+import { current, Session } from "../session/session.js";
+import { complain, store, stored, toast } from "../session/state.js";
+import { common, messages as words } from "../words/conversation.js";
 
-/** @typedef {import("./wire.js").UserBlock} UserBlock */
-/** @typedef {import("./wire.js").TextBlock} TextBlock */
-/** @typedef {import("./session.js").Part} Part */
+/** @typedef {import("../session/wire.js").UserBlock} UserBlock */
+/** @typedef {import("../session/wire.js").TextBlock} TextBlock */
+/** @typedef {import("../session/session.js").Part} Part */
 /** @typedef {{turn: number, at: number, sessions: {id: string, title: string}[]}} Fork */
 
 /** Where the session on the screen and its copies part. */
@@ -74,7 +74,7 @@ function useBusy() {
   return [busy, run];
 }
 
-/** @param {{icon: import("./icons.js").IconName, label: string, disabled?: boolean, act: () => void}} props */
+/** @param {{icon: import("../icons.js").IconName, label: string, disabled?: boolean, act: () => void}} props */
 function Act({ icon, label, disabled = false, act }) {
   return html`<button class="button plain square" aria-label=${label} title=${label} disabled=${disabled} onClick=${act}><${Icon} name=${icon} /></button>`;
 }

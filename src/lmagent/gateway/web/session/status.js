@@ -1,8 +1,8 @@
 // @ts-check
 // The state of a session in words: the same as the terminal's line under the prompt.
-import { clock, duration, figure } from "./parts.js";
+import { clock, duration, figure } from "../parts.js";
 import { readingSeconds } from "./pace.js";
-import { header as texts } from "./words/conversation.js";
+import { header as texts } from "../words/conversation.js";
 
 /** @typedef {import("./wire.js").View} View */
 

@@ -1,10 +1,10 @@
 // @ts-check
 // A diagram in the language of Mermaid, drawn in a frame that can reach nothing of the page; its source is a click away.
 import { Code } from "./code.js";
-import { Icon } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
-import { theme } from "./state.js";
-import { diagrams as words } from "./words/files.js";
+import { Icon } from "../icons.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { theme } from "../session/state.js";
+import { diagrams as words } from "../words/files.js";
 
 const LONGEST = 20_000;
 const LOWEST = 60;

@@ -1,8 +1,8 @@
 // @ts-check
 // Reading Markdown: the lexer, guarded against texts that were made to keep it busy.
-import { Lexer, Tokenizer } from "./vendor/marked.js";
+import { Lexer, Tokenizer } from "../vendor/marked.js";
 
-/** @typedef {import("./vendor/marked.js").Token} Token */
+/** @typedef {import("../vendor/marked.js").Token} Token */
 
 const LONG = /\S{2000}/;
 /** A table of more cells is shown as text: a line of two characters makes as many as its head has. */

@@ -1,14 +1,14 @@
 // @ts-check
 // Cards that ask for a decision: approvals, also those of sub-agents, and plans.
-import { Preview } from "./diff.js";
-import { Icon } from "./icons.js";
-import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { lettersOn, writes } from "./panels/keys.js";
-import { visible } from "./visible.js";
-import { approvals as words, plans as texts } from "./words/conversation.js";
+import { Preview } from "../text/diff.js";
+import { Icon } from "../icons.js";
+import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { lettersOn, writes } from "../panels/keys.js";
+import { visible } from "../session/visible.js";
+import { approvals as words, plans as texts } from "../words/conversation.js";
 
-/** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./wire.js").Approval} Approval */
+/** @typedef {import("../session/session.js").Session} Session */
+/** @typedef {import("../session/wire.js").Approval} Approval */
 
 /** Milliseconds that a card is shown before it can be answered: the second press of a double one is for the card before it. */
 const READ = 600;
@@ -92,8 +92,8 @@ function useCardFocus() {
   return place;
 }
 
-/** @typedef {import("./wire.js").Plan} Plan */
-/** @typedef {import("./wire.js").PlanStep} PlanStep */
+/** @typedef {import("../session/wire.js").Plan} Plan */
+/** @typedef {import("../session/wire.js").PlanStep} PlanStep */
 
 /** @param {{session: Session}} props */
 export function PlanCard({ session }) {

@@ -1,7 +1,7 @@
 // @ts-check
 // Requests to the gateway: JSON in, JSON out, its errors as `ApiError`.
 import { login, lost } from "./state.js";
-import { page as words } from "./words/conversation.js";
+import { page as words } from "../words/conversation.js";
 
 /** A request that was answered with an error, or not at all (`status` 0). */
 export class ApiError extends Error {

@@ -1,10 +1,10 @@
 // @ts-check
 // Messages that were sent and have not reached the model: kept in this browser, for all its tabs together, and shown.
-import { html } from "./lib.js";
-import { store, storedValue } from "./state.js";
-import { chat as words, common } from "./words/conversation.js";
+import { html } from "../lib.js";
+import { store, storedValue } from "../session/state.js";
+import { chat as words, common } from "../words/conversation.js";
 
-/** @typedef {import("./session.js").Outgoing} Outgoing */
+/** @typedef {import("../session/session.js").Outgoing} Outgoing */
 
 /** @param {string} session */
 const keyOf = (session) => `lmagent.outbox.${session}`;
@@ -32,7 +32,7 @@ export function wordsOf({ parts }) {
   return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
-/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("../session/session.js").Session} Session */
 
 const WAITS = /** @type {Record<string, string>} */ ({
   queue: words.queued,

@@ -2,20 +2,20 @@
 // Markdown as nodes, straight from the lexer's tokens: HTML in it stays text, and nothing is loaded from elsewhere.
 // A text that grows is read block by block: finished blocks are never read again.
 import { Code } from "./code.js";
-import { Icon } from "./icons.js";
-import { html, useRef } from "./lib.js";
-import { late } from "./parts.js";
+import { Icon } from "../icons.js";
+import { html, useRef } from "../lib.js";
+import { late } from "../parts.js";
 import { read, settled, UNSETTLED } from "./reading.js";
-import { toast } from "./state.js";
-import { page as words } from "./words/conversation.js";
+import { toast } from "../session/state.js";
+import { page as words } from "../words/conversation.js";
 
 /** @typedef {any} Token */
 
 const SAFE = /^(https?:|mailto:)/i;
 const DEEP = 40;
 
-const Formula = late("./formula.js", "Formula", ({ raw }) => raw);
-const Diagram = late("./diagram.js", "Diagram");
+const Formula = late("./text/formula.js", "Formula", ({ raw }) => raw);
+const Diagram = late("./text/diagram.js", "Diagram");
 
 /** A text that may grow, and its blocks as nodes. */
 class Document {

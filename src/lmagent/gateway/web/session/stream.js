@@ -4,7 +4,7 @@
 // Where no socket opens, as proxies may have it, the same streams come over plain HTTP.
 import { ApiError, get, request, sessionPath } from "./api.js";
 import { lost, toast } from "./state.js";
-import { page as words } from "./words/conversation.js";
+import { page as words } from "../words/conversation.js";
 
 const PAUSES = [300, 1000, 2000, 4000, 8000];
 /** How long the socket may be silent, and how long it may take to open: the gateway says something every 15 s. */

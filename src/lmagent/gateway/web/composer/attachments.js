@@ -1,11 +1,11 @@
 // @ts-check
 // Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
-import { randomId, request, sessionPath } from "./api.js";
-import { Icon } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
-import { part, unloaded } from "./parts.js";
-import { tried } from "./state.js";
-import { attachments as labels, chat as words } from "./words/conversation.js";
+import { randomId, request, sessionPath } from "../session/api.js";
+import { Icon } from "../icons.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { part, unloaded } from "../parts.js";
+import { tried } from "../session/state.js";
+import { attachments as labels, chat as words } from "../words/conversation.js";
 
 /** What models take; other files are named, not sent along. */
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -36,7 +36,7 @@ export function useAttachments(session, named) {
       const { id, media_type } = await (await request("POST", "/api/uploads", { body: file })).json();
       change(key, { id, media_type });
     } catch (error) {
-      change(key, { error: /** @type {import("./api.js").ApiError} */ (error).words });
+      change(key, { error: /** @type {import("../session/api.js").ApiError} */ (error).words });
     }
   };
   const take = (/** @type {Iterable<File> | null | undefined} */ files) => {
@@ -64,7 +64,7 @@ export function useAttachments(session, named) {
     setPictures((all) => all.filter(({ key }) => !keys.has(key)));
   };
   /** The pictures of a message that was taken back. */
-  const returned = async (/** @type {string} */ session, /** @type {import("./wire.js").UserBlock} */ { id, images }) => {
+  const returned = async (/** @type {string} */ session, /** @type {import("../session/wire.js").UserBlock} */ { id, images }) => {
     await tried(async () => {
       for (let number = 0; number < images; number++) {
         const answer = await request("GET", sessionPath(session, `/images/${encodeURIComponent(id)}/${number}`));

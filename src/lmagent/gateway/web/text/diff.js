@@ -1,9 +1,9 @@
 // @ts-check
 // A diff as people read it: numbered lines with signs and colours, side by side where there is room; long ones are cut.
 import { HUNK, kindsOf } from "./difflines.js";
-import { html, useState } from "./lib.js";
-import { visible } from "./visible.js";
-import { changes as words } from "./words/files.js";
+import { html, useState } from "../lib.js";
+import { visible } from "../session/visible.js";
+import { changes as words } from "../words/files.js";
 
 
 const SHOWN = 200;

@@ -1,22 +1,22 @@
 // @ts-check
 // The message box: text, pictures, commands and files; kept in this browser until the gateway has it.
-import { post, randomId, sessionPath } from "./api.js";
+import { post, randomId, sessionPath } from "../session/api.js";
 import { Attachments, useAttachments } from "./attachments.js";
-import { ATTACHED } from "./fold.js";
-import { wanted } from "./header.js";
-import { Icon } from "./icons.js";
-import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { Markdown } from "./markdown.js";
+import { ATTACHED } from "../session/fold.js";
+import { wanted } from "../header.js";
+import { Icon } from "../icons.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { Markdown } from "../text/markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
 import { Queued, wordsOf } from "./outbox.js";
-import { go, route, sessionHref } from "./router.js";
-import { beginSession, leaveFirst, Session } from "./session.js";
-import { complain, drawer, store, stored } from "./state.js";
-import { busy } from "./status.js";
-import { chat as words } from "./words/conversation.js";
+import { go, route, sessionHref } from "../router.js";
+import { beginSession, leaveFirst, Session } from "../session/session.js";
+import { complain, drawer, store, stored } from "../session/state.js";
+import { busy } from "../session/status.js";
+import { chat as words } from "../words/conversation.js";
 
-/** @typedef {import("./session.js").Part} Part */
-/** @typedef {import("./api.js").ApiError} ApiError */
+/** @typedef {import("../session/session.js").Part} Part */
+/** @typedef {import("../session/api.js").ApiError} ApiError */
 
 /** A session's answer to a command: Markdown or an error, and its session. */
 const NOTHING = { session: "", text: "", fault: "" };

@@ -2,12 +2,12 @@
 // The session that is shown: its view, kept up by the stream of its events, and the user's actions in it.
 import { ApiError, get, post, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
-import { batch, signal } from "./lib.js";
-import { tell } from "./notify.js";
-import { keepOutgoing, outgoing } from "./outbox.js";
+import { batch, signal } from "../lib.js";
+import { tell } from "../notify.js";
+import { keepOutgoing, outgoing } from "../composer/outbox.js";
 import { complain, lost, tried } from "./state.js";
 import { follow } from "./stream.js";
-import { page } from "./words/conversation.js";
+import { page } from "../words/conversation.js";
 
 /** @typedef {import("./wire.js").Event} Event */
 /** @typedef {import("./wire.js").View} View */

@@ -1,6 +1,6 @@
 // @ts-check
 // State of the whole page beyond the shown session (session.js), and the values kept in this browser.
-import { signal } from "./lib.js";
+import { signal } from "../lib.js";
 
 /** @typedef {import("./wire.js").Me} Me */
 

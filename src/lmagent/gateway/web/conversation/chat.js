@@ -1,20 +1,20 @@
 // @ts-check
 // A conversation, or the first screen before it exists; both have the composer.
-import { Composer } from "./composer.js";
-import { Header } from "./header.js";
-import { Icon } from "./icons.js";
-import { html, useEffect, useLayoutEffect, useState } from "./lib.js";
-import { DrawerButton, late } from "./parts.js";
-import { current, Session } from "./session.js";
-import { statusOf } from "./status.js";
+import { Composer } from "../composer/composer.js";
+import { Header } from "../header.js";
+import { Icon } from "../icons.js";
+import { html, useEffect, useLayoutEffect, useState } from "../lib.js";
+import { DrawerButton, late } from "../parts.js";
+import { current, Session } from "../session/session.js";
+import { statusOf } from "../session/status.js";
 import { Transcript } from "./transcript.js";
-import { chat as words } from "./words/conversation.js";
+import { chat as words } from "../words/conversation.js";
 
 const Welcome = late("./welcome.js", "Welcome");
-const Approvals = late("./approval.js", "Approvals");
-const Again = late("./again.js", "Again");
-const Gone = late("./again.js", "Gone");
-const PlanCard = late("./approval.js", "PlanCard");
+const Approvals = late("./conversation/approval.js", "Approvals");
+const Again = late("./conversation/again.js", "Again");
+const Gone = late("./conversation/again.js", "Gone");
+const PlanCard = late("./conversation/approval.js", "PlanCard");
 
 /** @param {{id: string}} props */
 export function Chat({ id }) {

@@ -1,9 +1,9 @@
 // @ts-check
 // Below a conversation: a button that continues a failed or stopped turn. In place of one: a session that does not exist.
-import { takeAlong, unsent } from "./composer.js";
-import { Icon } from "./icons.js";
-import { html } from "./lib.js";
-import { chat, gone as texts } from "./words/conversation.js";
+import { takeAlong, unsent } from "../composer/composer.js";
+import { Icon } from "../icons.js";
+import { html } from "../lib.js";
+import { chat, gone as texts } from "../words/conversation.js";
 
 /** @type {Record<string, string>} */
 const WAYS = {
@@ -14,7 +14,7 @@ const WAYS = {
   limit: chat.goOn,
 };
 
-/** @param {{session: import("./session.js").Session}} props */
+/** @param {{session: import("../session/session.js").Session}} props */
 export function Again({ session }) {
   const { state, outcome, waiting } = session.view.value;
   const words = Object.hasOwn(WAYS, outcome) ? WAYS[outcome] : "";
@@ -23,7 +23,7 @@ export function Again({ session }) {
   return html`<div class="column"><div class="row"><button class="button" onClick=${act}><${Icon} name="refresh" />${words}</button></div></div>`;
 }
 
-/** @param {{session: import("./session.js").Session}} props */
+/** @param {{session: import("../session/session.js").Session}} props */
 export function Gone({ session }) {
   const words = unsent(session);
   return html`<div class="transcript"><div class="column"><div class="notice warning" role="alert"><${Icon} name="warning" /><div>

@@ -1,10 +1,10 @@
 // @ts-check
 // Code, coloured by the highlighter's token tree; the highlighter is fetched when the first code comes into view.
-import { html, useEffect, useRef, useState } from "./lib.js";
-import { part } from "./parts.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { part } from "../parts.js";
 import { isTangled } from "./reading.js";
 
-/** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
+/** @typedef {import("../vendor/highlight.js").HighlightNode} HighlightNode */
 
 const TOO_LONG = 50_000;
 /**
@@ -22,7 +22,7 @@ const PART = 2500;
 /** Deeper colours are not drawn: code can be nested as deep as it is long, and drawing it would go as deep. */
 const DEEP = 40;
 
-/** @type {Promise<typeof import("./vendor/highlight.js").default> | undefined} */
+/** @type {Promise<typeof import("../vendor/highlight.js").default> | undefined} */
 let loading;
 
 function highlighter() {

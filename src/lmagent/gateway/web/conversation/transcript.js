@@ -1,13 +1,13 @@
 // @ts-check
 // The conversation: its end is kept in view only while the user is there; older blocks come on scrolling up.
 import { answerActions, answersOf, blockNode, draftNodes } from "./blocks.js";
-import { Icon } from "./icons.js";
-import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
-import { Outbox } from "./outbox.js";
-import { busy } from "./status.js";
-import { messages as words } from "./words/conversation.js";
+import { Icon } from "../icons.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../lib.js";
+import { Outbox } from "../composer/outbox.js";
+import { busy } from "../session/status.js";
+import { messages as words } from "../words/conversation.js";
 
-/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("../session/session.js").Session} Session */
 
 const NEAR = 60;
 
