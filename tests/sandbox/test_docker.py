@@ -267,17 +267,21 @@ def test_an_engine_or_a_client_that_goes_in_the_middle_of_a_command_is_an_error(
             subprocess.run(["docker", "rm", "-f", name], env=env, capture_output=True, check=False)
 
 
-def test_a_command_that_kills_everything_it_can_ends_only_its_own_container(tmp_path, env):
+@pytest.mark.parametrize("killing", ["kill -9 -1", f"(setsid sh -c '{BEAT}' &); sleep 0.3; kill -9 $PPID"])
+def test_a_command_that_kills_its_supervisor_ends_only_its_own_container(killing, tmp_path, env):
+    (tmp_path / "beat").touch()
+
     async def main() -> None:
         sandbox = docker(tmp_path, env)
         try:
-            end, _ = await said(sandbox, "sh", "-c", "kill -9 -1; sleep 60")
+            end, _ = await said(sandbox, "sh", "-c", f"{killing}; sleep 60")
             assert (end.code, end.reason) == (137, "exit")
             assert (await said(sandbox, "echo", "again"))[1] == "again\n"
         finally:
             await sandbox.aclose()
 
     anyio.run(main)
+    assert still(tmp_path / "beat")
 
 
 def test_a_command_that_stops_its_supervisor_is_killed_at_its_timeout_all_the_same(tmp_path, env):

@@ -1,8 +1,9 @@
-"""Docker: commands in a container that belongs to one workspace, over one connection to a supervisor inside.
+"""Docker: commands in a container that belongs to one workspace, over a connection to a supervisor inside.
 
-It uses the `docker` program, never a library: `run` if no container fits, `exec` once, and then a frame a command. The
-workspace is at /workspace; its `.lmagent` is covered, and the files that git runs are read-only. Unlike in bubblewrap,
-/tmp and the home folder live as long as the container, and its commands share the limits.
+It uses the `docker` program, never a library: `run` if no container fits, `exec` once, and then a frame a command;
+commands that run beside each other have a connection each. The workspace is at /workspace; its `.lmagent` is covered,
+and the files that git runs are read-only. Unlike in bubblewrap, /tmp and the home folder live as long as the container,
+and its commands share the limits.
 
 A container's name is a hash of its whole setup: the workspace, the user, the image, the limits, and the mounts. Mounts
 are fixed when a container starts, and git's protected paths are not (a `git init`, or a `git config` of the user, which
@@ -100,9 +101,8 @@ class Docker:
         self._real = os.path.realpath(workspace)
         self._lock = anyio.Lock()
         self._engine: _Engine | None = None
-        self._link: Link | None = None
-        self._setup: _Setup | None = None
-        self._retired: list[Link] = []
+        self._links: dict[Link, _Setup] = {}
+        self._idle: Link | None = None
 
     async def probe(self) -> SandboxReport:
         try:
@@ -120,27 +120,36 @@ class Docker:
             "merge": command.merge,
             "channel": CHANNEL if command.channel else "",
         }
-        return (await self._ready()).begin(request, command, output)
+        remote = Remote(await self._ready(), command, output, self._release)
+        await remote.begin(request)
+        return remote
 
     async def aclose(self) -> None:
         """End all its commands; the container ends unless another lmagent uses it."""
-        links, self._link, self._retired = [*self._retired, *([self._link] if self._link else [])], None, []
+        links, self._links, self._idle = [*self._links], {}, None
         for link in links:
             await link.close(remove=False)
 
+    async def _release(self, link: Link) -> None:
+        """Keep a connection whose command has ended for the next command, or close it."""
+        if self._idle is None and link.alive and link in self._links:
+            self._idle = link
+        else:
+            self._links.pop(link, None)
+            await link.close(remove=False)
+
     async def _ready(self) -> Link:
-        """Return the connection to the container that matches the present workspace."""
+        """Return an idle connection to the container that matches the present workspace."""
         async with self._lock:
-            for link in [link for link in self._retired if not link.busy]:
-                self._retired.remove(link)
-                await link.close(remove=False)
             setup = await anyio.to_thread.run_sync(self._wanted)
-            if self._link is not None and (not self._link.alive or setup != self._setup):
-                self._retired.append(self._link)
-                self._link = None
-            if self._link is None:
-                self._link, self._setup = await self._connect(setup)
-            return self._link
+            link, self._idle = self._idle, None
+            if link is None or not link.alive or self._links[link] != setup:
+                if link is not None:
+                    self._links.pop(link)
+                    await link.close(remove=False)
+                link, setup = await self._connect(setup)
+                self._links[link] = setup
+            return link
 
     async def _connect(self, setup: _Setup) -> tuple[Link, _Setup]:
         """Reuse or make a container, and start a supervisor in it."""

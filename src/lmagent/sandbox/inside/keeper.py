@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVS = 4, 22, 36, 38
 
@@ -31,8 +31,8 @@ def processes() -> dict[int, tuple[int, str]]:
     return found
 
 
-def below(root: int, without: Collection[int] = ()) -> dict[int, str]:
-    """Return the states of the living processes below `root`, without the processes `without` and those below them."""
+def below(root: int) -> dict[int, str]:
+    """Return the states of the living processes below `root`."""
     everything = processes()
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in everything.items():
@@ -41,8 +41,6 @@ def below(root: int, without: Collection[int] = ()) -> dict[int, str]:
     waiting = list(children.get(root, ()))
     while waiting:
         pid = waiting.pop()
-        if pid in without:
-            continue
         if everything[pid][1] not in "ZX":
             found[pid] = everything[pid][1]
         waiting += children.get(pid, ())
@@ -55,22 +53,20 @@ def kill(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def kill_below(root: int, without: Collection[int] = ()) -> bool:
-    """Kill all processes below `root`, except `without` and those below them; return whether there were any.
+def kill_below(root: int) -> None:
+    """Kill all processes below `root`.
 
     First all are stopped, again until no new one appears: a stopped process cannot fork, and a fork bomb that is
     stopped at its limit keeps the limit full.
     """
     for _ in range(50):
-        moving = [pid for pid, state in below(root, without).items() if state not in "Tt"]
+        moving = [pid for pid, state in below(root).items() if state not in "Tt"]
         if not moving:
             break
         for pid in moving:
             kill(pid, signal.SIGSTOP)
-    left = below(root, without)
-    for pid in left:
+    for pid in below(root):
         kill(pid, signal.SIGKILL)
-    return bool(left)
 
 
 def control(option: int, *arguments: object) -> None:
@@ -96,7 +92,7 @@ def keep(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[]
     """
     child = os.fork()
     if child == 0:
-        _become(argv, cwd, env, prepare, sign)
+        become(argv, cwd, env, prepare, sign)
     os.closerange(0, 4096)
     pid = status = 0
     while pid != child:
@@ -110,7 +106,8 @@ def exit_status(status: int) -> int:
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def _become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str) -> None:
+def become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str = "") -> None:
+    """In a fork: become the command. Never returns."""
     code, what = FAILED, sign
     try:
         os.setsid()
