@@ -55,7 +55,7 @@ def test_on_the_real_engine_a_reply_of_broken_letters_is_had_all_the_same(tmp_pa
 
 
 class Engine:
-    """An engine that parses nothing; `text` is what its model wrote, with the special tokens in it."""
+    """An engine that parses nothing; `text` is what its model wrote."""
 
     def __init__(self, text: str, streamed: str = "") -> None:
         self.text = text
@@ -64,25 +64,21 @@ class Engine:
 
     async def __call__(self, received: Received) -> Response:
         self.asked.append((received.path, received.body))
-        match received.path:
-            case "/v1/chat/completions" if received.body.get("stream"):
-                chunk = {"id": "c", "object": "chat.completion.chunk", "model": "m"}
-                parts = [{**chunk, "choices": [{"index": 0, "delta": {"content": self.streamed}}]}, UNPARSED]
-                data = b"".join(b"data: " + json.dumps(part).encode() + b"\n\n" for part in parts)
-                return plain_response(status(200, data, {"Content-Type": "text/event-stream"}))
-            case "/v1/chat/completions":
-                return plain_response(status(500, UNPARSED))
-            case "/apply-template":
-                return plain_response(status(200, {"prompt": "PROMPT"}))
-            case "/completion":
-                plain = self.text.replace("<|call|>", "").replace("<|im_end|>", "")
-                told = {"content": plain, "tokens": [1, 2], "stop_type": "eos"}
-                return plain_response(status(200, {**told, "tokens_evaluated": 9, "tokens_predicted": 4}))
-            case _:
-                return plain_response(status(200, {"content": self.text}))
+        body = received.body
+        if body.get("stream"):
+            chunk = {"id": "c", "object": "chat.completion.chunk", "model": "m"}
+            parts = [{**chunk, "choices": [{"index": 0, "delta": {"content": self.streamed}}]}, UNPARSED]
+            data = b"".join(b"data: " + json.dumps(part).encode() + b"\n\n" for part in parts)
+            return plain_response(status(200, data, {"Content-Type": "text/event-stream"}))
+        if body.get("reasoning_format") != "none":
+            return plain_response(status(500, UNPARSED))
+        message = {"role": "assistant", "content": self.text}
+        usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+        answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+        return plain_response(status(200, {"object": "chat.completion", **answer}))
 
 
-CALLED = 'Now.\n<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call><|im_end|>'
+CALLED = 'Now.\n<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
 def test_calls_in_such_a_reply_are_found_and_what_was_shown_is_not_shown_twice():
@@ -93,9 +89,10 @@ def test_calls_in_such_a_reply_are_found_and_what_was_shown_is_not_shown_twice()
         assert message["content"].strip() == "Now."
         assert message["tool_calls"][0]["function"] == {"name": "read", "arguments": '{"path":"a"}'}
         assert answer["choices"][0]["finish_reason"] == "tool_calls"
-        asked = dict(engine.asked)
-        assert asked["/completion"]["seed"] == asked["/v1/chat/completions"]["seed"]
-        assert {"n_predict": 50, "temperature": 0.3, "prompt": "PROMPT"}.items() <= asked["/completion"].items()
+        first, again = (body for _, body in engine.asked)
+        changed = {"tool_choice": "none", "reasoning_format": "none", "stream": False}
+        assert again == {**first, **changed}
+        assert first["seed"] >= 0
         _, text, _ = running.chat(tools=TOOLS, stream=True, stream_options={"include_usage": True})
     events = chunks(text)
     assert "".join(c["delta"].get("content") or "" for e in events for c in e["choices"]).strip() == "Now."
@@ -105,15 +102,15 @@ def test_calls_in_such_a_reply_are_found_and_what_was_shown_is_not_shown_twice()
 
 
 def test_a_seed_of_the_clients_own_is_kept():
-    engine = Engine("Plain.<|im_end|>")
+    engine = Engine("Plain.")
     with LoopbackServer(engine) as server, lab(Model("m", server.url)) as running:
         assert running.chat(seed=77)[1]["choices"][0]["message"]["content"] == "Plain."
-    assert [body["seed"] for path, body in engine.asked if "seed" in body] == [77, 77, 77]
+    assert [body["seed"] for path, body in engine.asked if "seed" in body] == [77, 77]
 
 
 def test_where_it_cannot_be_had_again_either_the_reason_is_told():
     async def broken(received: Received) -> Response:
-        if received.path == "/v1/chat/completions":
+        if received.body.get("reasoning_format") != "none":
             return plain_response(status(500, UNPARSED))
         return plain_response(status(400, {"error": {"message": "no template"}}))
 

@@ -1,17 +1,14 @@
 """Jobs: the changes that a request and its answer need, decided by the engine and the fields.
 
 A reply whose calls were enforced, or come as text, is changed on its way to the client. A reply that the engine cannot
-parse is answered with 500 and thrown away by it. The same prompt (`/apply-template`) with the same seed gives the same
-tokens again (`/completion`), which are parsed here; `/detokenize` shows the special ones, by which many models mark
-their calls.
+parse is answered with 500 and thrown away by it. The same request with the same seed, but without calls and thoughts
+for the engine to find, has the same text again, which is parsed here.
 """
 
 from __future__ import annotations
 
 import os.path
-import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -35,13 +32,6 @@ MOST_TOKENS = 2**31 - 1
 UNPARSED = b"does not match the expected"  # words of the engine's error (llama.cpp, `common_chat_peg_parse`)
 DONE = b"data: [DONE]\n\n"
 
-_SAMPLING = (
-    *("temperature", "top_p", "top_k", "min_p", "typical_p", "top_n_sigma", "stop", "seed", "logit_bias", "mirostat"),
-    *("frequency_penalty", "presence_penalty", "repeat_penalty", "repeat_last_n", "dynatemp_range", "samplers"),
-    *("dry_multiplier", "dry_base", "dry_allowed_length", "xtc_probability", "xtc_threshold", "id_slot"),
-)
-_END = re.compile(r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\s*\Z")
-
 
 class ParsedReply(Struct, frozen=True):
     """A reply that was parsed here."""
@@ -50,12 +40,6 @@ class ParsedReply(Struct, frozen=True):
     thinking: str = ""  # the thoughts before it
     calls: tuple[ToolCall, ...] = ()  # whole calls
     finish: str = "stop"  # "stop", "tool_calls" or "length"
-    usage: Mapping[str, int] = {}  # OpenAI's `usage`
-
-    def completion(self, model: str, number: str) -> bytes:
-        fields = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": int(time.time()), "model": model}
-        choice = {"index": 0, "message": self.message(), "finish_reason": self.finish}
-        return jsontext.dumps({**fields, "choices": [choice], "usage": self.usage})
 
     def message(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self.content or (None if self.calls else "")}
@@ -76,23 +60,24 @@ class RelayJob(Struct, frozen=True):
 
     def changed(self, answer: bytes) -> bytes:
         """Return the client's answer for the engine's, which is not a stream."""
-        if self.choice is None and not self.tools:
-            return answer
+        return jsontext.dumps(self._parsed(answer)) if self.choice is not None or self.tools else answer
+
+    def _parsed(self, answer: bytes) -> dict[str, Any]:
         fields = cast("dict[str, Any]", jsontext.loads(answer))
-        return jsontext.dumps({**fields, "choices": [self._choice(choice) for choice in fields.get("choices") or ()]})
+        return {**fields, "choices": [self._choice(choice) for choice in fields.get("choices") or ()]}
 
     def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
         message = cast("dict[str, Any]", choice.get("message") or {})
         text, finish = message.get("content"), str(choice.get("finish_reason") or "stop")
         if not isinstance(text, str) or not text or message.get("tool_calls"):
             return choice
-        reply = self.read(text, finish, self.tools)
+        reply = self.read(text, finish)
         return {**choice, "message": {**message, **reply.message()}, "finish_reason": reply.finish}
 
-    def read(self, text: str, finish: str, tools: Sequence[ToolSpec]) -> ParsedReply:
+    def read(self, text: str, finish: str) -> ParsedReply:
         """Find the calls in a whole text; half a call is not shown, and an enforced reply without calls stays text."""
         if self.choice is None:
-            return parsed(text, tools, finish)
+            return parsed(text, self.tools, finish)
         if calls := tuple(calls_in(text)):
             return ParsedReply("", "", calls, "tool_calls" if finish == "stop" else finish)
         return ParsedReply("" if finish == "length" else text, finish=finish)
@@ -101,37 +86,14 @@ class RelayJob(Struct, frozen=True):
         """Return the client's events for the engine's; the same bytes if nothing has to be changed."""
         return _changed(pieces, _StreamedCalls(self)) if self.choice is not None or self.tools else pieces
 
-    async def again(self, upstream: Upstream, running: RunningModel) -> ParsedReply:
-        """Write a reply again that the engine could not parse."""
-
-        async def ask(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-            status, answer = await upstream.ask("POST", running.address + path, jsontext.dumps(fields), running.key)
-            if status >= 400:
-                raise refused(status, answer, running.entry.name)
-            return cast("dict[str, Any]", jsontext.loads(answer))
-
-        body = self.body
-        request: dict[str, Any] = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
-        request["prompt"] = (await ask("/apply-template", body))["prompt"]
-        request |= {"return_tokens": True, "cache_prompt": True, "stream": False}
-        if limit := body.get("max_completion_tokens") or body.get("max_tokens"):
-            request["n_predict"] = limit
-        match body.get("response_format"):
-            case {"type": "json_schema", "json_schema": {"schema": schema}}:
-                request["json_schema"] = schema
-            case {"type": "json_object"}:
-                request["json_schema"] = {"type": "object"}
-            case _:
-                pass
-        written = await ask("/completion", request)
-        text = str(written.get("content") or "")
-        if tokens := written.get("tokens"):
-            shown = str((await ask("/detokenize", {"tokens": tokens})).get("content") or "")
-            text = _without_end(shown, text) or text
-        finish = "length" if written.get("stop_type") == "limit" else "stop"
-        read, count = int(written.get("tokens_evaluated") or 0), int(written.get("tokens_predicted") or 0)
-        usage = {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
-        return replace(self.read(text, finish, tool_specs(body)), usage=usage)
+    async def again(self, upstream: Upstream, running: RunningModel) -> dict[str, Any]:
+        """Return the answer to a client for a reply that the engine could not parse."""
+        body = {**self.body, "tool_choice": "none", "reasoning_format": "none", "stream": False}
+        url = f"{running.address}/v1/chat/completions"
+        status, answer = await upstream.ask("POST", url, jsontext.dumps(body), running.key)
+        if status >= 400:
+            raise refused(status, answer, running.entry.name)
+        return replace(self, tools=tool_specs(self.body))._parsed(answer)
 
 
 def job_for(asked: RelayRequest, running: RunningModel) -> RelayJob:
@@ -190,13 +152,6 @@ def parsed(text: str, tools: Sequence[ToolSpec], finish: str) -> ParsedReply:
     return ParsedReply(found.content, found.thinking, calls, finish)
 
 
-def _without_end(shown: str, plain: str) -> str:
-    """Remove the special tokens that only end the text; `plain` is the text without any."""
-    while (end := _END.search(shown)) and not plain.rstrip().endswith(end[0].rstrip()):
-        shown = shown[: end.start()]
-    return shown
-
-
 async def _changed(pieces: AsyncIterator[bytes], calls: _StreamedCalls) -> AsyncIterator[bytes]:
     """Yield a stream whose choices were changed; an error of the engine is left as it is."""
     reader = SseReader()
@@ -237,7 +192,7 @@ class _StreamedCalls:
 
     def _ended(self, index: int, delta: dict[str, Any], finish: str) -> str:
         """Complete the last delta of a choice; return its finish reason."""
-        reply = self._job.read(self._texts.pop(index), finish, self._job.tools)
+        reply = self._job.read(self._texts.pop(index), finish)
         rest = reply.content
         if self._job.choice is None:
             (parser := self._parser(index)).finish()
@@ -255,36 +210,35 @@ def _event(value: Any) -> bytes:
     return b"data: " + jsontext.dumps(value) + b"\n\n"
 
 
-def rest_of(shown: bytes, reply: ParsedReply, *, usage: bool) -> bytes:
-    """Return the events that complete a reply for a client that has received the events `shown` of it.
+def rest_of(shown: bytes, answer: dict[str, Any], *, usage: bool) -> bytes:
+    """Return the events that complete an answer for a client that has received the events `shown` of it.
 
     Raises:
         ModelServerError: a part of a call was among them.
     """
     base: dict[str, Any] = {"object": "chat.completion.chunk"}
-    content = thinking = ""
+    delta: dict[str, Any] = {} if shown else {"role": "assistant"}
+    seen = {"reasoning_content": "", "content": ""}
     for payload in SseReader().feed(shown):
         chunk = cast("dict[str, Any]", jsontext.loads(payload))
         base = {key: value for key, value in chunk.items() if key not in ("usage", "timings")}
         for choice in chunk.get("choices") or ():
-            delta = cast("dict[str, Any]", choice.get("delta") or {})
-            content += delta.get("content") or ""
-            thinking += delta.get("reasoning_content") or ""
-            if delta.get("tool_calls"):
+            for field in seen:
+                seen[field] += choice["delta"].get(field) or ""
+            if choice["delta"].get("tool_calls"):
                 raise ModelServerError("the model's call could not be read", status=502, code="bad_output")
 
     def event(delta: dict[str, Any], finish: str | None) -> bytes:
         return _event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
-    delta: dict[str, Any] = {} if shown else {"role": "assistant"}
-    if rest := _unseen(thinking, reply.thinking):
-        delta["reasoning_content"] = rest
-    if rest := _unseen(content, reply.content):
-        delta["content"] = rest
-    if reply.calls:
-        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(call_fields(reply.calls))]
-    events = event(delta, None) + event({}, reply.finish)
-    return events + (_event({**base, "choices": [], "usage": reply.usage}) if usage else b"") + DONE
+    message, finish = answer["choices"][0]["message"], answer["choices"][0]["finish_reason"]
+    for field, text in seen.items():
+        if rest := _unseen(text, message.get(field) or ""):
+            delta[field] = rest
+    if calls := message.get("tool_calls"):
+        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
+    events = event(delta, None) + event({}, finish)
+    return events + (_event({**base, "choices": [], "usage": answer.get("usage")}) if usage else b"") + DONE
 
 
 def _unseen(seen: str, whole: str) -> str:

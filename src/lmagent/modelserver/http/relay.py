@@ -14,7 +14,7 @@ import anyio
 from lmagent.modelserver.errors import BadRequest, Lost, refused
 from lmagent.modelserver.http import listing
 from lmagent.modelserver.http.bodies import Receive, RelayRequest, Send
-from lmagent.modelserver.http.jobs import UNPARSED, ParsedReply, RelayJob, job_for, rest_of
+from lmagent.modelserver.http.jobs import UNPARSED, RelayJob, job_for, rest_of
 from lmagent.modelserver.http.metrics import Metrics
 from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.http.upstream import BrokenOff, EngineAnswer, Upstream
@@ -174,7 +174,7 @@ class RelayExchange:
             await self._finish(b"", job, running)
             return
         else:
-            body = (await self._recovered(job, running)).completion(running.model, str(job.body.get("seed", 0)))
+            body = jsontext.dumps(await self._recovered(job, running))
         self._signs.cancel()
         self._relay.metrics.tokens(self._asked.model, _figures(body))
         if self._reply.status:  # a stream was begun while it waited, and the engine answered with one piece
@@ -213,7 +213,7 @@ class RelayExchange:
         await self._reply.write(rest_of(shown, recovered, usage=bool(options.get("include_usage"))))
         await self._reply.end()
 
-    async def _recovered(self, job: RelayJob, running: RunningModel) -> ParsedReply:
+    async def _recovered(self, job: RelayJob, running: RunningModel) -> dict[str, Any]:
         self._relay.metrics.recovered += 1
         return await job.again(self._relay.upstream, running)
 
