@@ -71,8 +71,10 @@ async def pool_of(
     folder: Path, *entries: ModelEntry, budget: int = LARGE, tick: float = 0.2
 ) -> AsyncGenerator[WorkerPool]:
     clock = SystemClock()
-    workers = Processes(folder / "logs", clock)
-    async with open_pool(Shelf(entries), workers, clock, PoolOptions(budget, tick, 20.0)) as pool:
+    workers = Processes(folder / "logs")
+    async with open_pool(
+        Shelf(entries), workers, clock, PoolOptions(budget, tick, 20.0, folder / "logs" / "server.log")
+    ) as pool:
         yield pool
 
 
@@ -230,7 +232,6 @@ async def two_models(folder: Path, model: Path, each: int) -> dict[str, Any]:
     failures: list[str] = []
     entries = [entry(model, name, parallel=2, needed=30 << 20) for name in waits]
     async with pool_of(folder, *entries, budget=58 << 20) as pool:
-        events = pool.events()
         began = time.monotonic()
 
         async def client(number: int) -> None:
@@ -247,10 +248,7 @@ async def two_models(folder: Path, model: Path, each: int) -> dict[str, Any]:
             for number in range(50):
                 tasks.start_soon(client, number)
         took = time.monotonic() - began
-        lines = []
-        with anyio.move_on_after(0.5):
-            while True:
-                lines.append(await anext(events))
+        lines = pool.journal.path.read_text().splitlines()
     loads = sum("loading" in line and "unloading" not in line for line in lines)
     return {
         "requests": 50 * each,

@@ -120,7 +120,7 @@ class OneModel:
 
     def __init__(self, port: int) -> None:
         self.entry = ModelEntry("m", "llama")
-        self.journal, self.evictions = Journal(), 0
+        self.journal, self.evictions = Journal(Path(os.devnull)), 0
         self.running = RunningModel(self.entry, f"http://127.0.0.1:{port}", "", "m")
 
     def entries(self) -> list[ModelEntry]:

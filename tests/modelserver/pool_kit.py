@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -118,11 +119,11 @@ def entry(name: str, needed: int = 10, **settings) -> ModelEntry:
 
 
 @asynccontextmanager
-async def memory_pool(*entries, budget=10, slow=False, grace=0.2):
+async def memory_pool(*entries, budget=10, slow=False, grace=0.2, journal=Path(os.devnull)):
     """A pool, its workers and its clock."""
     clock, workers = FakeClock(), MemoryWorkers(slow=slow)
     shelf = Shelf(*entries)
-    async with open_pool(shelf, workers, clock, PoolOptions(budget, 1.0, grace)) as pool:
+    async with open_pool(shelf, workers, clock, PoolOptions(budget, 1.0, grace, journal)) as pool:
         pool.shelf = shelf  # for tests that change it
         yield pool, workers, clock
 
@@ -130,8 +131,9 @@ async def memory_pool(*entries, budget=10, slow=False, grace=0.2):
 @asynccontextmanager
 async def process_pool(folder, clock, *entries, budget=10, grace=5.0, program=fake_program, tick=0.2):
     """A pool over real processes."""
-    workers = Processes(folder / "logs", clock, program)
-    async with open_pool(Shelf(*entries), workers, clock, PoolOptions(budget, tick, grace)) as pool:
+    workers = Processes(folder / "logs", program)
+    options = PoolOptions(budget, tick, grace, folder / "logs" / "server.log")
+    async with open_pool(Shelf(*entries), workers, clock, options) as pool:
         yield pool
 
 
@@ -139,6 +141,13 @@ async def settled() -> None:
     """Let everything run that can."""
     for _ in range(20):
         await anyio.sleep(0.001)
+
+
+async def noted(pool, text: str) -> None:
+    """Wait until the pool's log has a text."""
+    with anyio.fail_after(30):
+        while text not in pool.journal.path.read_text():  # noqa: ASYNC110
+            await anyio.sleep(0.05)
 
 
 def status(pool, name):

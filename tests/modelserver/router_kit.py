@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -82,7 +83,7 @@ class SmallPool:
 
     models: list[Model]
     folder: Path = field(default_factory=Path)
-    journal: Journal = field(default_factory=Journal)
+    journal: Journal = field(default_factory=lambda: Journal(Path(os.devnull)))
     evictions: int = 0
 
     def entries(self) -> list[ModelEntry]:

@@ -83,7 +83,7 @@ MEMINFO = "MemTotal:       16000000 kB\nMemFree:  1000000 kB\nMemAvailable:    8
 
 
 def test_the_free_memory_is_what_the_kernel_says_is_available(tmp_path):
-    found = machine_memory(machine(tmp_path, {"proc/meminfo": MEMINFO}), "linux")
+    found = machine_memory(machine(tmp_path, {"proc/meminfo": MEMINFO}))
     assert (found.total, found.free, found.limit) == (16_000_000 * 1024, 8_000_000 * 1024, "machine")
 
 
@@ -97,7 +97,7 @@ def test_the_limit_of_a_control_group_counts_and_so_does_that_of_its_parent(tmp_
         "sys/fs/cgroup/outer/memory.current": f"{3 * GIB}\n",
         "sys/fs/cgroup/outer/memory.stat": f"anon 1\ninactive_file {GIB}\n",
     }
-    found = machine_memory(machine(tmp_path, files), "linux")
+    found = machine_memory(machine(tmp_path, files))
     assert (found.total, found.free, found.limit) == (4 * GIB, 2 * GIB, "container")
 
 
@@ -108,7 +108,7 @@ def test_in_a_container_whose_group_lies_elsewhere_the_root_of_the_mount_counts(
         "sys/fs/cgroup/memory.max": f"{2 * GIB}\n",
         "sys/fs/cgroup/memory.current": "0\n",
     }
-    assert machine_memory(machine(tmp_path, files), "linux").free == 2 * GIB
+    assert machine_memory(machine(tmp_path, files)).free == 2 * GIB
 
 
 def test_the_first_version_of_control_groups_is_understood(tmp_path):
@@ -120,7 +120,7 @@ def test_the_first_version_of_control_groups_is_understood(tmp_path):
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
     }
-    assert machine_memory(machine(tmp_path, files), "linux").free == 2 * GIB
+    assert machine_memory(machine(tmp_path, files)).free == 2 * GIB
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

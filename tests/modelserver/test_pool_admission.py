@@ -32,7 +32,6 @@ class World:
     queue: list[Want] = field(default_factory=list)
     granted: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
-    held: set[str] = field(default_factory=set)
     tickets: int = 0
     time: float = 0.0
     loads: int = 0
@@ -43,8 +42,7 @@ class World:
             ResidentModel(name, life.phase, life.memory, SIZES[name], life.active, life.used, life.fresh)
             for name, life in self.lives.items()
         ]
-        queue = [Want(want.ticket, want.name, want.needed, want.name in self.held) for want in self.queue]
-        decision = decide(PoolSnapshot(self.budget, residents, queue))
+        decision = decide(PoolSnapshot(self.budget, residents, self.queue))
         wants = {want.ticket: want for want in self.queue}
         assert len(set(decision.grants)) == len(decision.grants)
         assert not set(decision.grants) & set(decision.refusals)
@@ -60,7 +58,6 @@ class World:
             self.lives[name].phase = "stopping"
         for name in decision.starts:
             assert name not in self.lives, "one worker a model"
-            assert name not in self.held, "not before its pause is over"
             self.lives[name] = Life(memory=SIZES[name])
             self.loads += 1
         assert sum(life.memory for life in self.lives.values()) <= self.budget, "never over the budget"
@@ -73,9 +70,8 @@ class World:
         done = {*decision.grants, *decision.refusals}
         self.queue = [want for want in self.queue if want.ticket not in done]
 
-    def come(self, name: str, held: bool = False) -> int:
+    def come(self, name: str) -> int:
         self.tickets += 1
-        self.held |= {name} if held else set()
         self.queue.append(Want(self.tickets, name, SIZES[name]))
         self.decide()
         return self.tickets
@@ -118,10 +114,6 @@ class World:
             life.phase, life.memory = "sleeping", 0
             self.decide()
 
-    def release_holds(self) -> None:
-        self.held.clear()
-        self.decide()
-
 
 STEPS = st.lists(
     st.tuples(
@@ -129,7 +121,6 @@ STEPS = st.lists(
             ["come", "come", "come", "finish", "finish", "progress", "progress", "cancel", "crash", "sleep"]
         ),
         st.integers(0, 30),
-        st.booleans(),
     ),
     max_size=60,
 )
@@ -137,9 +128,9 @@ NAMES = list(SIZES)
 
 
 def play(world: World, steps) -> None:
-    for kind, number, flag in steps:
+    for kind, number in steps:
         if kind == "come":
-            world.come(NAMES[number % len(NAMES)], held=flag and number % 5 == 0)
+            world.come(NAMES[number % len(NAMES)])
         else:
             getattr(world, kind)(number)
 
@@ -149,7 +140,6 @@ def play(world: World, steps) -> None:
 def test_no_history_breaks_the_budget_evicts_what_runs_or_leaves_anyone_waiting_for_ever(steps):
     world = World()
     play(world, steps)
-    world.release_holds()
     for _ in range(40 * (len(steps) + 2)):  # from here on nobody comes; each thing that takes time is done in turn
         if not world.queue:
             break
@@ -174,7 +164,6 @@ def test_a_second_look_at_the_same_state_finds_nothing_to_do(steps):
 def test_a_request_is_served_however_many_others_keep_coming(steps, crowd):
     world = World()
     play(world, steps)
-    world.release_holds()
     ticket = world.come("d")  # needs nearly everything
     for name in crowd * 30:
         world.come(name)
@@ -191,7 +180,7 @@ def test_a_request_is_served_however_many_others_keep_coming(steps, crowd):
 def test_requests_of_one_model_run_in_the_order_of_their_coming(steps):
     world = World()
     names: dict[int, str] = {}
-    for kind, number, _ in steps:
+    for kind, number in steps:
         if kind == "come":
             name = NAMES[number % len(NAMES)]
             names[world.tickets + 1] = name

@@ -50,9 +50,9 @@ def test_load_tries_at_once_what_failed_a_moment_ago():
     run(main)
 
 
-def test_a_crash_fails_its_own_requests_and_the_next_one_waits_for_the_restart():
+def test_a_crash_fails_its_own_requests_and_the_next_one_gets_a_new_worker():
     async def main() -> None:
-        async with memory_pool(entry("a"), entry("b"), budget=20) as (pool, workers, clock):
+        async with memory_pool(entry("a"), entry("b"), budget=20) as (pool, workers, _):
             async with pool.lease("b"):
                 lost = None
                 try:
@@ -75,8 +75,6 @@ def test_a_crash_fails_its_own_requests_and_the_next_one_waits_for_the_restart()
 
                 tasks.start_soon(ask)
                 await settled()
-                assert got == []  # the pause before the restart
-                await clock.advance(2)
             assert got == ["http://127.0.0.1:1002"]
 
     run(main)

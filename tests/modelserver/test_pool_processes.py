@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 import pytest
-from pool_kit import process_pool
+from pool_kit import noted, process_pool
 from worker_kit import alive, fake_entry, group, until
 
 from lmagent.modelserver.spec import ModelServerError, ModelSettings
@@ -147,10 +147,7 @@ def test_a_model_that_is_idle_for_its_time_is_ended(tmp_path):
         entries = [fake_entry(tmp_path, "a", settings=ModelSettings(threads=1, ttl=0.3, sleep=0))]
         async with process_pool(tmp_path, RealClock(), *entries, budget=1 << 34, tick=0.05) as pool:
             pid = (await pool.load("a")).pid
-            with anyio.fail_after(20):
-                async for line in pool.events():
-                    if line.endswith("a: unloaded"):
-                        break
+            await noted(pool, "a: unloaded")
             assert not alive(pid)
 
     anyio.run(main)

@@ -11,6 +11,7 @@ import pytest
 from router_kit import HELLO, Lab, Model, calling_gguf, lab, tool
 from testkit.engine import EngineServer
 
+from lmagent.modelserver.pool.journal import Journal
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -225,7 +226,8 @@ def test_models_are_shown_as_clients_expect_them_and_without_paths(wrong):
 def test_who_follows_a_log_is_let_go_when_the_server_stops(tmp_path, query):
     with lab(Model("m")) as running:
         running.pool.folder = tmp_path
-        running.pool.journal.add("one")
+        running.pool.journal = Journal(tmp_path / "server.log")
+        (tmp_path / "server.log").write_text("one\n")
         (tmp_path / "m.log").write_text("one\n")
         with socket.create_connection(("127.0.0.1", running.port), timeout=20) as follower:
             follower.sendall(f"GET /api/logs?follow=1{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 import pytest
-from pool_kit import process_pool
+from pool_kit import noted, process_pool
 from testkit.gguf import build_tiny_gguf
 from worker_kit import alive, group, until
 
@@ -212,10 +212,8 @@ def test_the_pool_loads_it_wakes_it_and_survives_its_death(tiny, tmp_path):
                 assert (await anyio.to_thread.run_sync(ask, running))[0] == 200
                 assert pool.statuses()[1].state == "ready"
             pid = pool.statuses()[1].pid
-            events = pool.events()
             os.kill(pid, signal.SIGSEGV)
-            while "crashed" not in await anext(events):
-                pass
+            await noted(pool, "crashed")
             assert not alive(pid)
             async with pool.lease("good") as running:
                 assert (await anyio.to_thread.run_sync(ask, running))[0] == 200

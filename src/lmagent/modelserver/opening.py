@@ -39,8 +39,9 @@ async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[
     """Open the router with its models and workers; after the block no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
     catalogue = Library(models, os.environ, extra=demo_entries(), ttl=settings.ttl)
-    workers = Processes(settings.folder / "logs", clock, keyed=bool(settings.key))
-    options = PoolOptions(settings.memory, close_grace=GRACE)
+    logs = settings.folder / "logs"
+    workers = Processes(logs, keyed=bool(settings.key))
+    options = PoolOptions(settings.memory, close_grace=GRACE, journal=logs / "server.log")
     rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:
         yield Router(catalogue, pool, rules)

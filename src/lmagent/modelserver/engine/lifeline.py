@@ -35,9 +35,6 @@ def read_spec() -> WorkerSpec:
 
 def hold() -> None:
     """End this process when its standard input ends, even while the engine loads. Call it before any thread runs."""
-    if not hasattr(os, "fork"):
-        _hold_by_thread()
-        return
     with suppress(PermissionError):  # it leads a session, and so a group, already
         os.setpgid(0, 0)
     parent = os.getppid()
@@ -94,10 +91,3 @@ def _die_with_parent() -> None:
 
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _hold_by_thread() -> None:
-    """Watch the input in a thread where fork does not exist (Windows): it waits until the engine lets Python run."""
-    import threading
-
-    threading.Thread(target=wait, daemon=True).start()

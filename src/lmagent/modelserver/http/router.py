@@ -26,6 +26,7 @@ from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool.journal import follow_file, last_lines
 from lmagent.modelserver.pool.pool import WorkerPool
+from lmagent.modelserver.pool.refusals import closing
 from lmagent.modelserver.spec import ModelServerError, ModelStatus
 from lmagent.providers import jsontext
 
@@ -45,8 +46,6 @@ ROUTES: Mapping[str, tuple[str, str]] = {
 }
 """Routes that are passed on: kind of the request, and path at the engine."""
 
-LEAVING = ModelServerError("the model server is being stopped", status=503, code="shutting_down", fix="ask again later")
-
 
 class _Passed:
     """A route to a model, as an ASGI application without any layer above it."""
@@ -65,7 +64,7 @@ class _Passed:
             await ClientReply(send, self._route).fail(error)
             return
         if self._router.leaving:
-            await ClientReply(send, self._route).fail(LEAVING)
+            await ClientReply(send, self._route).fail(closing())
             return
         await self._router.relay.answer(asked, receive, send)
 
@@ -119,10 +118,9 @@ class Router:
         """Refuse new requests, wait that long for running ones, then end them."""
         self._left.set()
         self._pool.journal.say(time.time(), "stopping")
-        self._pool.journal.end()
         with anyio.move_on_after(seconds):
             await self.relay.idle()
-        self.relay.end_all(LEAVING)
+        self.relay.end_all(closing())
 
     def _status(self, name: str) -> ModelStatus:
         entry = self._catalogue.find(name)
@@ -193,11 +191,12 @@ class Router:
 
     async def _logs(self, request: Request) -> Response:
         """Return the lines of a worker or, without `model`, of the server; with `follow=1` as events."""
-        asked, journal = request.query_params, self._pool.journal
-        path = self._pool.log(self._catalogue.find(asked["model"]).name) if asked.get("model") else None
+        asked, path = request.query_params, self._pool.journal.path
+        if asked.get("model"):
+            path = self._pool.log(self._catalogue.find(asked["model"]).name)
         if asked.get("follow", "0") in ("0", "false", ""):
-            return _json({"lines": journal.lines() if path is None else last_lines(path)})
-        lines = journal.follow() if path is None else follow_file(path, self._left.is_set)
+            return _json({"lines": last_lines(path)})
+        lines = follow_file(path, self._left.is_set)
         events = (b"data: " + jsontext.dumps({"line": line}) + b"\n\n" async for line in lines)
         return StreamingResponse(events, headers={"cache-control": "no-cache"}, media_type="text/event-stream")
 

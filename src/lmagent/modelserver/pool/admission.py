@@ -42,7 +42,6 @@ class Want(Struct, frozen=True):
     ticket: int  # its number; later ones have higher numbers
     name: str  # the model that it wants
     needed: int  # bytes that this model takes
-    held: bool = False  # its model must not be started now (a pause after a crash); others need not wait for it
 
 
 class PoolSnapshot(Struct, frozen=True):
@@ -105,7 +104,7 @@ class _PoolPlan:
             self._make(want, max(0, min(resident.needed, self._budget) - resident.memory))
         elif resident is None and want.needed > self._budget:
             self.decision.refusals.append(want.ticket)
-        elif resident is None and not want.held:
+        elif resident is None:
             self._make(want, want.needed)
 
     def _make(self, want: Want, needed: int) -> None:

@@ -9,7 +9,6 @@ from lmagent.modelserver.engine.cause import Cause
 
 CRASHES = 3  # so many crashes within `WINDOW` put a model in quarantine
 WINDOW = 600.0  # Seconds
-BACK_OFF = 1.0  # seconds before the restart after a first crash; twice as long after each further one within the window
 PAUSE = 300.0  # seconds of a quarantine
 RETRY = 2.0  # seconds in which a load that failed is not tried again; twice as long after each further failure
 LONGEST_RETRY = 60.0
@@ -20,7 +19,6 @@ class Health(Struct, frozen=True):
 
     crashes: tuple[float, ...] = ()  # when it crashed, within the window
     total: int = 0  # how often it crashed
-    start_at: float = 0.0  # it is not started before
     failures: int = 0  # loads in a row that failed
     refuse_until: float = 0.0  # requests are refused before, with the cause
     quarantined_until: float = 0.0  # the same, for too many crashes
@@ -31,9 +29,7 @@ def crashed(health: Health, now: float, cause: Cause) -> Health:
     """Return the health after the worker ended by itself."""
     recent = (*(at for at in health.crashes if now - at <= WINDOW), now)
     after = replace(health, crashes=recent, total=health.total + 1, cause=cause)
-    if len(recent) < CRASHES:
-        return replace(after, start_at=now + BACK_OFF * 2 ** (len(recent) - 1))
-    return replace(after, crashes=(), quarantined_until=now + PAUSE)
+    return after if len(recent) < CRASHES else replace(after, crashes=(), quarantined_until=now + PAUSE)
 
 
 def failed(health: Health, now: float, cause: Cause) -> Health:

@@ -1,60 +1,32 @@
-"""Journal: the latest events of the server and the ends of log files, for clients that follow them."""
+"""Journal: the events of the server and the ends of log files, for clients that follow them."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
-from anyio.streams.memory import MemoryObjectSendStream
 
-KEPT = 500  # lines that are kept
 LOOK = 0.3  # seconds between two looks at a file that is followed
 _TAIL = 64 * 1024
 
 
 class Journal:
-    def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=KEPT)
-        self._followers: set[MemoryObjectSendStream[str]] = set()
+    """The file with the server's loads, unloads and crashes since its start."""
 
-    def add(self, line: str) -> None:
-        """Note a line; a follower that does not keep up misses some."""
-        self._lines.append(line)
-        for follower in tuple(self._followers):
-            try:
-                follower.send_nowait(line)
-            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                continue
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path != Path(os.devnull):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.unlink(missing_ok=True)
 
     def say(self, now: float, text: str) -> None:
         """Note a text with the Unix time `now`."""
-        self.add(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(now)) + text)
-
-    def lines(self) -> list[str]:
-        return list(self._lines)
-
-    def end(self) -> None:
-        """End what followers read."""
-        for follower in self._followers:
-            follower.close()
-
-    async def follow(self) -> AsyncGenerator[str]:
-        """Yield the lines that are kept and all that come, until `end`."""
-        sender, receiver = anyio.create_memory_object_stream[str](KEPT)
-        kept = self.lines()
-        self._followers.add(sender)
-        try:
-            for line in kept:
-                yield line
-            async for line in receiver:
-                yield line
-        finally:
-            self._followers.discard(sender)
-            sender.close()
-            receiver.close()
+        with suppress(OSError), self.path.open("a", encoding="utf-8") as file:
+            file.write(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(now)) + text + "\n")
 
 
 def last_lines(path: Path) -> list[str]:

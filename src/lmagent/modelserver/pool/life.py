@@ -65,7 +65,7 @@ class WorkerRun:
         """Note that it is ready: from here on the measured memory counts, not the estimate."""
         assert self.worker is not None
         self.phase, self.fresh, self.used = "ready", True, now
-        self.memory = self.worker.memory()
+        self.memory = self.worker.memory() or self.memory
 
     def wake(self) -> None:
         """Count its whole memory again, because a request wakes it."""
@@ -140,9 +140,8 @@ class Waiter:
         self.error: ModelServerError | None = None
         self.decided = anyio.Event()
 
-    def shown(self, now: float) -> Want:
-        entry = self.model.entry
-        return Want(self.ticket, entry.name, needed(entry), held=now < self.model.health.start_at)
+    def shown(self) -> Want:
+        return Want(self.ticket, self.model.entry.name, needed(self.model.entry))
 
     def answer(self, error: ModelServerError) -> None:
         self.error = error

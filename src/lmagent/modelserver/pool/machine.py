@@ -1,20 +1,20 @@
 """Machine: the memory of this machine, the processors that may compute, and the usage of processes.
 
 Linux: `MemAvailable` of /proc/meminfo, fields of /proc/PID (proc(5)), and the limits of the control groups, v2 and v1
-(the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory); macOS: sysctl, vm_stat and ps; Windows: GlobalMemoryStatusEx.
+(the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory). On other systems half of the memory counts as free, and the
+usage of a process is unknown.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 UNLIMITED = 1 << 60  # A control group of version 1 without a limit says a number near 2**63
 
 
@@ -24,16 +24,11 @@ class Memory(Struct, frozen=True):
     limit: str = "machine"  # what sets the bound: "machine", or "container" for a control group's limit
 
 
-def machine_memory(root: Path = Path("/"), platform: str = sys.platform) -> Memory:
-    """Return the memory of this machine; (0, 0) if it is unknown."""
-    if platform == "darwin":
-        return _mac()
-    if platform == "win32":
-        return _windows()
-    return _linux(root)
-
-
-def _linux(root: Path) -> Memory:
+def machine_memory(root: Path = Path("/")) -> Memory:
+    """Return the memory of this machine."""
+    if not (root / "proc/meminfo").exists():
+        total = os.sysconf("SC_PHYS_PAGES") * _PAGE
+        return Memory(total, total // 2)
     fields = {
         name: int(value) * 1024
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
@@ -81,54 +76,14 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _mac() -> Memory:
-    total = re.search(r"\d+", _output("sysctl", "-n", "hw.memsize"))
-    said = _output("vm_stat")
-    page = re.search(r"page size of (\d+) bytes", said)
-    counts = dict(re.findall(r"^Pages ([\w ]+):\s+(\d+)", said, re.MULTILINE))
-    size = int(page[1]) if page else 4096
-    free = sum(int(counts.get(name, 0)) for name in ("free", "inactive", "speculative", "purgeable")) * size
-    whole = int(total[0]) if total else 0
-    return Memory(whole, min(free, whole))
-
-
-def _output(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
-def _windows() -> Memory:
-    if sys.platform != "win32":
-        return Memory(0, 0)
-    import ctypes
-
-    class Status(ctypes.Structure):  # MEMORYSTATUSEX
-        _fields_ = (
-            ("length", ctypes.c_ulong),
-            ("load", ctypes.c_ulong),
-            ("total", ctypes.c_ulonglong),
-            ("free", ctypes.c_ulonglong),
-            ("rest", ctypes.c_ulonglong * 5),
-        )
-
-    status = Status(length=ctypes.sizeof(Status))
-    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return Memory(status.total, status.free)
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
 
 
 def memory_of(pid: int) -> int:
-    """Return the resident bytes of a process and the private bytes of its children; 0 if it is gone."""
-    if not _PROC.joinpath("self/statm").exists():
-        return _ps_memory(pid)
-    return _resident(pid) + sum(_private(child) for child in children(pid))
+    """Return the resident bytes of a process and its children; 0 if it is gone."""
+    return _resident(pid) + sum(map(memory_of, children(pid)))
 
 
 def children(pid: int) -> list[int]:
@@ -139,15 +94,6 @@ def children(pid: int) -> list[int]:
     except OSError:  # gone, or a kernel without that file
         return found
     return found
-
-
-def effort_of(pid: int) -> Sequence[str]:
-    """Return figures that change while a process works: processor time, memory, pages read from disk."""
-    try:
-        fields = _PROC.joinpath(str(pid), "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return _output("ps", "-o", "rss=,time=", "-p", str(pid)).split()
-    return fields[11], fields[12], fields[21], fields[9]
 
 
 def physical_cores() -> int:
@@ -176,24 +122,9 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _private(pid: int) -> int:
-    """Return the pages of a forked process that are not its parent's."""
-    try:
-        lines = _PROC.joinpath(str(pid), "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return _resident(pid)
-    own = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
-    return own + sum(_private(child) for child in children(pid))
-
-
 def _container_cores() -> int:
     try:
         quota, period = _CGROUP.joinpath("cpu.max").read_text().split()
         return sys.maxsize if quota == "max" else max(1, int(quota) // int(period))
     except (OSError, ValueError, ZeroDivisionError):
         return sys.maxsize
-
-
-def _ps_memory(pid: int) -> int:
-    told = _output("ps", "-o", "rss=", "-p", str(pid)).strip()
-    return int(told) * 1024 if told.isdigit() else 0

@@ -6,7 +6,8 @@ step. A lease has no cancel scope and belongs to no task: it may be taken in one
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import os
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.plurals import plural
@@ -40,6 +42,7 @@ class PoolOptions(Struct, frozen=True):
     budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of the memory that is free at the start
     tick: float = 1.0  # seconds between looks at memory, idle times and pauses that are over
     close_grace: float = 30.0  # seconds that running requests have when the server ends
+    journal: Path = Path(os.devnull)  # the file with the server's own log
 
 
 class WorkerPool:
@@ -61,7 +64,7 @@ class WorkerPool:
         self._models: dict[str, Model] = {}
         self._queue: list[Waiter] = []
         self._tickets = count(1)
-        self.journal = Journal()
+        self.journal = Journal(options.journal)
         self.evictions = 0  # models that made room for others
         self._closing = False
         self._quiet = anyio.Event()
@@ -121,10 +124,6 @@ class WorkerPool:
     def log(self, name: str) -> Path:
         return self._workers.log(name)
 
-    def events(self) -> AsyncIterator[str]:
-        """Yield a line for each load, unload and crash, without end."""
-        return self.journal.follow()
-
     async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
         """Wait until the model can be used; `_release` gives it back."""
         model = self._model(self._catalogue.find(name))
@@ -168,7 +167,7 @@ class WorkerPool:
         snapshot = PoolSnapshot(
             self.budget,
             [run.shown() for run in runs.values()],
-            [waiter.shown(now) for waiter in self._queue],
+            [waiter.shown() for waiter in self._queue],
         )
         decision = decide(snapshot)
         for run in runs.values():
@@ -357,7 +356,7 @@ async def open_pool(
     chosen = options or PoolOptions()
     if chosen.budget <= 0:
         available = machine_memory().free + await anyio.to_thread.run_sync(_gpu_free)
-        chosen = PoolOptions(int(available * SHARE), chosen.tick, chosen.close_grace)
+        chosen = replace(chosen, budget=int(available * SHARE))
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             pool = WorkerPool(catalogue, workers, clock, chosen, tasks)

@@ -25,9 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.ports import Clock
 from lmagent.modelserver.engine.cause import Cause, from_log, from_status
-from lmagent.modelserver.pool.machine import effort_of, memory_of
+from lmagent.modelserver.pool.machine import memory_of
 from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
 
 LIMIT = 5 << 20  # bytes of a log file before it is rotated
@@ -57,11 +56,6 @@ class WorkerLog:
         self._start = os.fstat(descriptor).st_size
         return descriptor
 
-    def size(self) -> int:
-        with suppress(OSError):
-            return self.path.stat().st_size
-        return 0
-
     def tail(self) -> list[str]:
         """Return the last lines since the worker was started."""
         try:
@@ -75,15 +69,14 @@ class WorkerLog:
 
     def rotate(self) -> None:
         """Begin anew if the file has grown too long; the older one is `.log.1`."""
-        if self.size() >= self._limit:
-            with suppress(OSError):
+        with suppress(OSError):
+            if self.path.stat().st_size >= self._limit:
                 shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
                 os.truncate(self.path, 0)
                 self._start = 0
 
 
-LOAD_STALL = 120.0  # seconds in which a worker that loads shows no sign of work before it is taken for stuck
-LOOK = 2.0  # seconds between looks at a worker that loads
+LOAD_LIMIT = 1800.0  # seconds after which a worker that still loads is taken for stuck
 CLOSE_GRACE = 3.0  # seconds that a worker has to end when its standard input does
 TERM_GRACE = 2.0  # seconds that it has to end after SIGTERM
 _HELLO_LIMIT = 64 << 10
@@ -112,9 +105,8 @@ class Processes:
     users of this machine could get around the server.
     """
 
-    def __init__(self, logs: Path, clock: Clock, program: Program = program_of, *, keyed: bool = False) -> None:
+    def __init__(self, logs: Path, program: Program = program_of, *, keyed: bool = False) -> None:
         self._logs = logs
-        self._clock = clock
         self._program = program
         self._keyed = keyed
 
@@ -144,7 +136,7 @@ class Processes:
         finally:
             if errors >= 0:
                 os.close(errors)
-        worker = ProcessWorker(popen, log, spec.key, self._clock)
+        worker = ProcessWorker(popen, log, spec.key)
         worker.tell(spec)
         return worker
 
@@ -152,15 +144,13 @@ class Processes:
 class ProcessWorker:
     """A worker's process; `address` is the root of its HTTP server, empty before `ready` has returned."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str, clock: Clock) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str) -> None:
         self.pid = popen.pid
         self.address = ""
         self.key = key
         self._popen = popen
         self._log = log
-        self._clock = clock
         self._gpu = 0
-        self._stuck = False
 
     def tell(self, spec: WorkerSpec) -> None:
         """Write the line that names the model; `ready` notices a worker that died at once."""
@@ -170,11 +160,15 @@ class ProcessWorker:
 
     async def ready(self) -> Hello:
         """Wait until the model is loaded; raise StartError if it cannot be. `stop` ends the rest."""
-        line = b""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
-            line = await self._first_line()
-            tasks.cancel_scope.cancel()
+        assert self._popen.stdout is not None
+        line = None
+        with anyio.move_on_after(LOAD_LIMIT):
+            # The thread waits for the line, or for the end of the worker's output.
+            read = self._popen.stdout.readline
+            line = await anyio.to_thread.run_sync(read, _HELLO_LIMIT, abandon_on_cancel=True)
+        if line is None:
+            text = f"it was still loading after {LOAD_LIMIT / 60:.0f} minutes"
+            raise StartError(Cause(text, f"look into its log: {self._log.path}", "load_stalled"))
         if not line.endswith(b"\n"):
             raise StartError(await self._silence())
         try:
@@ -224,10 +218,7 @@ class ProcessWorker:
     def _signal(self, number: signal.Signals) -> None:
         """Signal the worker's whole group, only while it is not reaped, so that the number is surely its own."""
         with suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.pid, number)
-            elif self._popen.poll() is None:
-                self._popen.kill()
+            os.killpg(self.pid, number)
 
     async def _gone(self) -> int:
         """Wait for the process, without a thread if the system allows it; return the exit status."""
@@ -244,42 +235,8 @@ class ProcessWorker:
                 return status
             await anyio.sleep(0.05)
 
-    async def _first_line(self) -> bytes:
-        """Return the first line; without a line feed if the output ended before it."""
-        assert self._popen.stdout is not None
-        descriptor = self._popen.stdout.fileno()
-        os.set_blocking(descriptor, False)
-        line = b""
-        while b"\n" not in line and len(line) < _HELLO_LIMIT:
-            await anyio.wait_readable(descriptor)
-            try:
-                piece = os.read(descriptor, 4096)
-            except BlockingIOError:
-                continue
-            if not piece:
-                break
-            line += piece
-        head, feed, _ = line.partition(b"\n")
-        return head + feed
-
-    async def _watch(self) -> None:
-        """Kill a process that shows no sign of work for too long: that ends its output."""
-        seen: object = None
-        since = self._clock.monotonic()
-        while True:
-            now = (self._log.size(), effort_of(self.pid))
-            if now != seen:
-                seen, since = now, self._clock.monotonic()
-            elif self._clock.monotonic() - since >= LOAD_STALL:
-                self._stuck = True
-                self._signal(signal.SIGKILL)
-            await self._clock.sleep(LOOK)
-
     async def _silence(self) -> Cause:
         """Explain why the worker printed no hello."""
-        if self._stuck:
-            text = f"loading stood still for {LOAD_STALL:.0f} s and was ended"
-            return Cause(text, f"look into its log: {self._log.path}", "load_stalled")
         with anyio.move_on_after(TERM_GRACE):
             status = await self._gone()
             return from_log(self._log.tail()) or from_status(status)
