@@ -6,12 +6,11 @@ import sys
 import anyio
 import pytest
 
-from lmagent.core.errors import ServerFailure, StoreError
-from lmagent.core.events import SessionCreated
+from lmagent.core.errors import ServerFailure
 from lmagent.core.messages import user
 from lmagent.core.model import ModelReply, ModelRequest
 from lmagent.testing import call, say
-from lmagent.testing.fakes import FakeClock, FakeProvider, MemoryStore
+from lmagent.testing.fakes import FakeClock, FakeProvider
 
 
 def test_sleepers_wake_in_the_order_of_their_times_and_see_their_own_time() -> None:
@@ -57,22 +56,6 @@ def test_a_fake_provider_records_the_messages_as_they_were() -> None:
     assert first.message.tool_calls[0].arguments == '{"path":"a"}'
     assert second.message.text == "done"
     assert [len(request.messages) for request in provider.requests] == [1, 2, 3]
-
-
-def test_a_full_memory_store_takes_nothing_and_keeps_what_it_has() -> None:
-    store = MemoryStore(FakeClock())
-
-    async def main() -> None:
-        log = store.create("one")
-        await log.append(SessionCreated(session="one", workspace="/", agent="a", system="s", tools=()), sync=True)
-        store.full = True
-        with pytest.raises(StoreError):
-            await log.append(SessionCreated(session="one", workspace="/", agent="a", system="s", tools=()))
-        store.full = False
-        assert len(list(store.read("one"))) == 1
-        assert store.synced("one") == (1,)
-
-    anyio.run(main)
 
 
 def test_the_package_needs_no_pytest() -> None:

@@ -7,41 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
-from lmagent.testing.conformance import (
-    ClockConformance,
-    DispatcherConformance,
-    EventStoreConformance,
-    MemoryIndexConformance,
-    ProviderConformance,
-    SandboxConformance,
-)
+from lmagent.core.ports import Clock, Provider, Sandbox
+from lmagent.testing.conformance import ClockConformance, ProviderConformance, SandboxConformance
 from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TOUCH
-from lmagent.testing.fakes import (
-    FakeClock,
-    FakeDispatcher,
-    FakeMemoryIndex,
-    FakeProvider,
-    FakeSandbox,
-    MemoryStore,
-    ProgramRun,
-)
+from lmagent.testing.fakes import FakeClock, FakeProvider, FakeSandbox, ProgramRun
 from lmagent.testing.script import Behaviour
 
 
 class TestFakeClock(ClockConformance):
     def make(self) -> Clock:
         return FakeClock(auto=True)
-
-
-class TestMemoryStore(EventStoreConformance):
-    def make(self) -> EventStore:
-        return MemoryStore(FakeClock())
-
-
-class TestFakeMemoryIndex(MemoryIndexConformance):
-    def make(self) -> MemoryIndex:
-        return FakeMemoryIndex()
 
 
 class TestFakeProvider(ProviderConformance):
@@ -60,9 +35,3 @@ class TestFakeSandbox(SandboxConformance):
             CHANNEL: ProgramRun(channel=b"private\n"),
         }
         return FakeSandbox(program, SystemClock(), workspace)
-
-
-class TestFakeDispatcher(DispatcherConformance):
-    def make(self) -> tuple[Dispatcher, Clock]:
-        clock = FakeClock(auto=True)
-        return FakeDispatcher(clock), clock

@@ -1,4 +1,4 @@
-"""Ports: the engine's interfaces to the world. Each has one conformance suite and one fake in `lmagent.testing`."""
+"""Ports: the engine's interfaces to the world. Each has one conformance suite in `lmagent.testing`."""
 
 from __future__ import annotations
 

@@ -1,21 +1,12 @@
-"""Fakes: one in-memory implementation of each port. They keep their port's contract; `conformance` tests them on it."""
+"""Fakes: the ports that stand for something outside: time, a model, processes. `conformance` tests them.
+
+The store, the dispatcher and the memory index need no fake: the real ones work in an empty folder.
+"""
 
 from __future__ import annotations
 
 from lmagent.testing.fakes.clock import FakeClock
-from lmagent.testing.fakes.dispatcher import FakeDispatcher
-from lmagent.testing.fakes.memory import FakeMemoryIndex
-from lmagent.testing.fakes.provider import FakeProvider, model_events
+from lmagent.testing.fakes.provider import FakeProvider
 from lmagent.testing.fakes.sandbox import FakeSandbox, ProgramRun
-from lmagent.testing.fakes.store import MemoryStore
 
-__all__ = [
-    "FakeClock",
-    "FakeDispatcher",
-    "FakeMemoryIndex",
-    "FakeProvider",
-    "FakeSandbox",
-    "MemoryStore",
-    "ProgramRun",
-    "model_events",
-]
+__all__ = ["FakeClock", "FakeProvider", "FakeSandbox", "ProgramRun"]

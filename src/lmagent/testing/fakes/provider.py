@@ -6,7 +6,6 @@ It takes the same replies as `ScriptedServer`, so a test can move from one to th
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import cast, get_args
 
@@ -27,10 +26,12 @@ from lmagent.core.model import (
     Usage,
 )
 from lmagent.core.repair import read_arguments
-from lmagent.providers import jsontext
+from lmagent.providers import failures, jsontext
 from lmagent.testing.loopback import Hang
 from lmagent.testing.script import Behaviour, PlainAnswer, Reply
 from lmagent.testing.wire import finish_reason
+
+URL = "http://fake/v1"
 
 Scripted = Behaviour | Sequence[ModelEvent] | errors.ProviderError
 Script = Sequence[Scripted | Callable[[ModelRequest], Scripted]] | Callable[[ModelRequest], Scripted]
@@ -121,33 +122,18 @@ def _cut_events(reply: Reply, number: int) -> Iterator[ModelEvent]:
         kept = []
     yield from kept
     if reply.error:
-        raise overflow_of(reply.error) or errors.ServerFailure(reply.error, partial=bool(kept))
+        raise failures.from_error(reply.error, url=URL, model="fake-model")
     if len(kept) < len(events) and not isinstance(reply.stop, Hang):
         raise errors.BadReply("the reply breaks off", retryable=True, partial=bool(kept))
 
 
-def overflow_of(text: str) -> errors.ContextOverflow | None:
-    """Return the overflow that a server's text describes, or None."""
-    if "context" not in text:
-        return None
-    found = re.search(r"(?:size \(|length is |length of only |n_ctx = )(\d+)", text)
-    return errors.ContextOverflow(text, window=int(found[1]) if found else None)
-
-
 def _refusal(answer: PlainAnswer) -> errors.ProviderError:
     """Return the typed error for an HTTP answer that is no reply."""
-    text = b"".join(step for step in answer.chunks if isinstance(step, bytes)).decode("utf-8", "replace")
-    if (overflow := overflow_of(text)) is not None:
-        return overflow
-    if answer.code in (401, 403):
-        return errors.AuthError(text)
-    if answer.code == 404:
-        return errors.ModelNotFound(text)
-    if answer.code >= 429:
-        after = answer.headers.get("Retry-After", "")
-        seconds = float(after) if after.isdigit() else None
-        return errors.ServerFailure(text, retryable=True, retry_after=seconds)
-    return errors.BadReply(text or "no answer")
+    body = b"".join(step for step in answer.chunks if isinstance(step, bytes))
+    if answer.code == 200:
+        return errors.BadReply(body.decode("utf-8", "replace") or "no answer")
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return failures.from_response(answer.code, headers, body, url=URL, model="fake-model")
 
 
 def _pieces(text: str, size: int) -> list[str]:
