@@ -12,8 +12,7 @@ import pytest
 from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
 from lmagent.core.model import ModelEvent, ModelReply, ModelRequest, TextChunk, ThinkingChunk
-from lmagent.core.ports import Clock, EventStore, MemoryIndex, Provider
-from lmagent.memory import open_memory
+from lmagent.core.ports import Clock, EventStore, Provider
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport
@@ -22,7 +21,6 @@ from lmagent.testing import ScriptedCall, ScriptedServer, quirks, script
 from lmagent.testing.conformance import (
     ClockConformance,
     EventStoreConformance,
-    MemoryIndexConformance,
     ProviderConformance,
 )
 from lmagent.testing.fakes import FakeClock
@@ -51,15 +49,6 @@ class TestJsonlStore(EventStoreConformance):
 
     def again(self, store: EventStore) -> EventStore:
         return self.make()
-
-
-class TestSqliteMemoryIndex(MemoryIndexConformance):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.root = tmp_path / "memory"
-
-    def make(self) -> MemoryIndex:
-        return open_memory(self.root)
 
 
 class TestSystemClock(ClockConformance):

@@ -1,7 +1,7 @@
 """Loopback: a small HTTP/1.1 server in a thread of its own, for tests that want a real wire.
 
-It speaks just enough HTTP to be a model server for one machine: keep-alive, Content-Length and chunked bodies in
-both directions, and every way of ending badly (cut, reset, hang). It listens on 127.0.0.1 only.
+It speaks just enough HTTP to be a model server for one machine: keep-alive, requests with a Content-Length, answers
+also in chunks, and every way of ending badly (cut, reset, hang). It listens on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class LoopbackServer:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
-        received = await _read_request(reader, writer, number)
+        received = await _read_request(reader, number)
         self.requests.append(received)
         answer = _Answer(reader, writer)
         try:
@@ -320,31 +320,17 @@ class _Answer:
                 raise _GoneAwayError
 
 
-async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> Received:
+async def _read_request(reader: asyncio.StreamReader, number: int) -> Received:
     head = await reader.readuntil(b"\r\n\r\n")
     t_head = time.monotonic()
     first, *rest = head[:-4].decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ", 2)
     fields = (line.partition(":") for line in rest)
     headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    if headers.get("expect", "").lower() == "100-continue":
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        raw = await _read_chunks(reader)
-    else:
-        raw = await reader.readexactly(int(headers.get("content-length") or 0))
+    raw = await reader.readexactly(int(headers.get("content-length") or 0))
     t_body = time.monotonic()
     path, _, query = target.partition("?")
     body: Any = None
     with contextlib.suppress(msgspec.DecodeError):
         body = msgspec.json.decode(raw) if raw else None
     return Received(method, path, query, headers, raw, body, number, t_head, t_body)
-
-
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    pieces: list[bytes] = []
-    while True:
-        size = int((await reader.readline()).split(b";")[0], 16)
-        pieces.append((await reader.readexactly(size + 2))[:-2])
-        if not size:
-            return b"".join(pieces)

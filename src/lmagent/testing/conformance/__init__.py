@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from lmagent.testing.conformance.clock import ClockConformance
 from lmagent.testing.conformance.dispatcher import DispatcherConformance
-from lmagent.testing.conformance.memory import MemoryIndexConformance
 from lmagent.testing.conformance.provider import ProviderConformance
 from lmagent.testing.conformance.sandbox import SandboxConformance
 from lmagent.testing.conformance.store import EventStoreConformance
@@ -22,7 +21,6 @@ __all__ = [
     "ClockConformance",
     "DispatcherConformance",
     "EventStoreConformance",
-    "MemoryIndexConformance",
     "ProviderConformance",
     "SandboxConformance",
 ]

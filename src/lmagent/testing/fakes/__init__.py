@@ -1,6 +1,6 @@
 """Fakes: the ports that stand for something outside: time, a model, processes. `conformance` tests them.
 
-The store, the dispatcher and the memory index need no fake: the real ones work in an empty folder.
+The store and the dispatcher need no fake: the real ones work in an empty folder.
 """
 
 from __future__ import annotations
