@@ -73,7 +73,7 @@ async def pool_of(
     clock = SystemClock()
     workers = Processes(folder / "logs")
     async with open_pool(
-        Shelf(entries), workers, clock, PoolOptions(budget, tick, 20.0, folder / "logs" / "server.log")
+        Shelf(entries), workers, clock, PoolOptions(budget, tick, folder / "logs" / "server.log")
     ) as pool:
         yield pool
 

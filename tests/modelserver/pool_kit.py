@@ -119,20 +119,20 @@ def entry(name: str, needed: int = 10, **settings) -> ModelEntry:
 
 
 @asynccontextmanager
-async def memory_pool(*entries, budget=10, slow=False, grace=0.2, journal=Path(os.devnull)):
+async def memory_pool(*entries, budget=10, slow=False, journal=Path(os.devnull)):
     """A pool, its workers and its clock."""
     clock, workers = FakeClock(), MemoryWorkers(slow=slow)
     shelf = Shelf(*entries)
-    async with open_pool(shelf, workers, clock, PoolOptions(budget, 1.0, grace, journal)) as pool:
+    async with open_pool(shelf, workers, clock, PoolOptions(budget, 1.0, journal)) as pool:
         pool.shelf = shelf  # for tests that change it
         yield pool, workers, clock
 
 
 @asynccontextmanager
-async def process_pool(folder, clock, *entries, budget=10, grace=5.0, program=fake_program, tick=0.2):
+async def process_pool(folder, clock, *entries, budget=10, program=fake_program, tick=0.2):
     """A pool over real processes."""
     workers = Processes(folder / "logs", program)
-    options = PoolOptions(budget, tick, grace, folder / "logs" / "server.log")
+    options = PoolOptions(budget, tick, folder / "logs" / "server.log")
     async with open_pool(Shelf(*entries), workers, clock, options) as pool:
         yield pool
 

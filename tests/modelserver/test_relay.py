@@ -10,7 +10,7 @@ from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
-from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
+from router_kit import HELLO, Lab, Model, chunks, lab, tool
 
 from lmagent.app.logs import log_to
 from lmagent.config.settings import Settings
@@ -86,17 +86,13 @@ def test_an_engine_is_let_go_at_once_when_its_client_hangs_up(stream):
 
 
 @pytest.mark.parametrize("reset", [True, False])
-def test_an_engine_that_dies_in_the_middle_is_told_as_an_error_event_and_a_clean_end(tmp_path, reset):
+def test_an_engine_that_dies_in_the_middle_is_told_as_an_error_event_and_a_clean_end(reset):
     with ScriptedServer([cut(say("one two three"), chunks=2, reset=reset)]) as server:
         with lab(Model("m", server.url)) as running:
-            running.pool.folder = tmp_path
-            (tmp_path / "m.log").write_text("loading\nggml: out of \x1b[1mmemory\n")
             code, text, _ = running.chat(model="m", stream=True)
     assert code == 200
     error = chunks(text)[-1]["error"]
     assert (error["code"], error["type"]) == ("worker_crashed", "server_error")
-    assert "out of" in error["message"]
-    assert "\x1b" not in error["message"]
     assert text.endswith("data: [DONE]\n\n")
 
 
@@ -218,20 +214,13 @@ def test_a_client_that_reads_slowly_gets_all_and_keeps_nobody_from_theirs():
         assert data.count(b"content") >= 2000
 
 
-def test_calls_that_come_as_text_become_calls_streaming_or_not():
+def test_what_a_transformers_model_writes_passes_as_it_is_and_no_call_can_be_enforced():
     said = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
-    with ScriptedServer([say(said, chunk=3), say(said), say("<think>hm</think>No.")]) as server:
+    with ScriptedServer([say(said, chunk=3), say(said)]) as server:
         with lab(Model("m", server.url, engine="transformers")) as running:
-            text = running.chat(model="m", stream=True, tools=[tool("read")])[1]
-            assert joined_calls(chunks(text)) == [("read", '{"path":"a"}')]
-            assert content(text).strip() == "I look."
-            finishes = [c["finish_reason"] for e in chunks(text) for c in e["choices"] if c["finish_reason"]]
-            assert finishes == ["tool_calls"]
+            assert content(running.chat(model="m", stream=True, tools=[tool("read")])[1]) == said
             answer = running.chat(model="m", tools=[tool("read")])[1]["choices"][0]
-            assert answer["finish_reason"] == "tool_calls"
-            assert answer["message"]["tool_calls"][0]["function"]["arguments"] == '{"path":"a"}'
-            answer = running.chat(model="m", tools=[tool("read")])[1]["choices"][0]["message"]
-            assert (answer["content"], answer["reasoning_content"]) == ("No.", "hm")
+            assert answer["message"]["content"] == said
             code, told, _ = running.chat(model="m", tools=[tool("read")], tool_choice="required")
             assert (code, told["error"]["param"]) == (400, "tool_choice")
 

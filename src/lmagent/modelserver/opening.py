@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
 from lmagent.modelserver.http.guard import AccessRules
-from lmagent.modelserver.http.listening import GRACE
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import ServerSettings
 from lmagent.modelserver.library.library import Library
@@ -41,7 +40,7 @@ async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[
     catalogue = Library(models, os.environ, extra=demo_entries(), ttl=settings.ttl)
     logs = settings.folder / "logs"
     workers = Processes(logs, keyed=bool(settings.key))
-    options = PoolOptions(settings.memory, close_grace=GRACE, journal=logs / "server.log")
+    options = PoolOptions(settings.memory, journal=logs / "server.log")
     rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:
         yield Router(catalogue, pool, rules)

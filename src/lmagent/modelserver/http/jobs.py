@@ -1,6 +1,7 @@
 """Jobs: the changes that a request and its answer need, decided by the engine and the fields.
 
-A reply whose calls were enforced, or come as text, is changed on its way to the client. A reply that the engine cannot
+A reply whose calls were enforced is changed on its way to the client. Text of the other engines passes as it is: a
+client that is ours finds the calls in it. A reply that the engine cannot
 parse is answered with 500 and thrown away by it. The same request with the same seed, but without calls and thoughts
 for the engine to find, has the same text again, which is parsed here.
 """
@@ -9,11 +10,11 @@ from __future__ import annotations
 
 import os.path
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
@@ -24,7 +25,7 @@ from lmagent.modelserver.http.upstream import Upstream
 from lmagent.modelserver.spec import ModelServerError, RunningModel
 from lmagent.providers import jsontext
 from lmagent.providers.sse import SseReader
-from lmagent.providers.textcalls import TextCallParser, find_calls
+from lmagent.providers.textcalls import find_calls
 
 MOST_TOKENS = 2**31 - 1
 """The largest limit of tokens that the engine can take; it would take the lower 32 bits of a larger number."""
@@ -55,36 +56,15 @@ class RelayJob(Struct, frozen=True):
 
     body: dict[str, Any]  # as the engine gets it
     choice: RequiredCalls | None = None  # calls that were enforced
-    tools: tuple[ToolSpec, ...] = ()  # tools whose calls come as text; empty where the engine finds them itself
     recoverable: bool = False  # a reply that the engine cannot parse can be had again
 
     def changed(self, answer: bytes) -> bytes:
         """Return the client's answer for the engine's, which is not a stream."""
-        return jsontext.dumps(self._parsed(answer)) if self.choice is not None or self.tools else answer
-
-    def _parsed(self, answer: bytes) -> dict[str, Any]:
-        fields = cast("dict[str, Any]", jsontext.loads(answer))
-        return {**fields, "choices": [self._choice(choice) for choice in fields.get("choices") or ()]}
-
-    def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
-        message = cast("dict[str, Any]", choice.get("message") or {})
-        text, finish = message.get("content"), str(choice.get("finish_reason") or "stop")
-        if not isinstance(text, str) or not text or message.get("tool_calls"):
-            return choice
-        reply = self.read(text, finish)
-        return {**choice, "message": {**message, **reply.message()}, "finish_reason": reply.finish}
-
-    def read(self, text: str, finish: str) -> ParsedReply:
-        """Find the calls in a whole text; half a call is not shown, and an enforced reply without calls stays text."""
-        if self.choice is None:
-            return parsed(text, self.tools, finish)
-        if calls := tuple(calls_in(text)):
-            return ParsedReply("", "", calls, "tool_calls" if finish == "stop" else finish)
-        return ParsedReply("" if finish == "length" else text, finish=finish)
+        return answer if self.choice is None else jsontext.dumps(_with_calls(answer, enforced_reply))
 
     def changed_stream(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Return the client's events for the engine's; the same bytes if nothing has to be changed."""
-        return _changed(pieces, _StreamedCalls(self)) if self.choice is not None or self.tools else pieces
+        return pieces if self.choice is None else _changed(pieces)
 
     async def again(self, upstream: Upstream, running: RunningModel) -> dict[str, Any]:
         """Return the answer to a client for a reply that the engine could not parse."""
@@ -93,7 +73,8 @@ class RelayJob(Struct, frozen=True):
         status, answer = await upstream.ask("POST", url, jsontext.dumps(body), running.key)
         if status >= 400:
             raise refused(status, answer, running.entry.name)
-        return replace(self, tools=tool_specs(self.body))._parsed(answer)
+        read = partial(parsed, tool_specs(self.body)) if self.choice is None else enforced_reply
+        return _with_calls(answer, read)
 
 
 def job_for(asked: RelayRequest, running: RunningModel) -> RelayJob:
@@ -114,7 +95,7 @@ def job_for(asked: RelayRequest, running: RunningModel) -> RelayJob:
             text = f"'{field}' cannot be enforced: the engine {engine!r} has no grammars"
             fix = "use the model as a GGUF file, or leave the choice to it"
             raise BadRequest(text, param=field, code="not_supported", fix=fix)
-        return RelayJob(body, tools=tool_specs(body))
+        return RelayJob(body)
     if not isinstance(body.get("seed"), int) or body["seed"] < 0:
         body["seed"] = secrets.randbelow(1 << 31)  # the reply can be written again
     one = body.get("n") in (None, 1)
@@ -143,7 +124,7 @@ def tool_specs(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
     )
 
 
-def parsed(text: str, tools: Sequence[ToolSpec], finish: str) -> ParsedReply:
+def parsed(tools: Sequence[ToolSpec], text: str, finish: str) -> ParsedReply:
     """Parse a whole text, without a call that the limit of tokens cut off."""
     found = find_calls(text, tools, cut=finish == "length")
     calls = tuple(call.tool_call() for call in found.calls if not call.truncated)
@@ -152,58 +133,54 @@ def parsed(text: str, tools: Sequence[ToolSpec], finish: str) -> ParsedReply:
     return ParsedReply(found.content, found.thinking, calls, finish)
 
 
-async def _changed(pieces: AsyncIterator[bytes], calls: _StreamedCalls) -> AsyncIterator[bytes]:
-    """Yield a stream whose choices were changed; an error of the engine is left as it is."""
-    reader = SseReader()
+def enforced_reply(text: str, finish: str) -> ParsedReply:
+    """Find the calls in a text whose form was enforced; half a call is not shown, and a text without calls is."""
+    if calls := tuple(calls_in(text)):
+        return ParsedReply("", "", calls, "tool_calls" if finish == "stop" else finish)
+    return ParsedReply("" if finish == "length" else text, finish=finish)
+
+
+def _with_calls(answer: bytes, read: Callable[[str, str], ParsedReply]) -> dict[str, Any]:
+    """Return a completion with the calls that `read` finds in its text."""
+    fields = cast("dict[str, Any]", jsontext.loads(answer))
+    choices: list[dict[str, Any]] = []
+    for choice in fields.get("choices") or ():
+        message = cast("dict[str, Any]", choice.get("message") or {})
+        text = message.get("content")
+        if isinstance(text, str) and text and not message.get("tool_calls"):
+            reply = read(text, str(choice.get("finish_reason") or "stop"))
+            choice = {**choice, "message": {**message, **reply.message()}, "finish_reason": reply.finish}
+        choices.append(choice)
+    return {**fields, "choices": choices}
+
+
+async def _changed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a stream with the enforced calls at the end of each choice; an error of the engine is left as it is."""
+    reader, texts = SseReader(), dict[int, str]()
     async for piece in pieces:
         for payload in reader.feed(piece):
             chunk = {} if payload.strip() == b"[DONE]" else cast("dict[str, Any]", jsontext.loads(payload))
-            choices = [changed for choice in chunk.get("choices") or () if (changed := calls.change(choice))]
             if not chunk.get("choices"):
                 yield b"data: " + payload + b"\n\n"
-            elif choices:
-                yield _event({**chunk, "choices": choices})
+            else:
+                yield _event({**chunk, "choices": [_held_back(choice, texts) for choice in chunk["choices"]]})
 
 
-class _StreamedCalls:
-    """Turns calls in the text of a stream into calls, at the end of each choice."""
-
-    def __init__(self, job: RelayJob) -> None:
-        self._job = job
-        self._parsers: dict[int, TextCallParser] = {}
-        self._texts: dict[int, str] = {}
-
-    def change(self, choice: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the choice for the client; None if nothing of it is shown yet."""
-        index, finish = int(choice.get("index") or 0), choice.get("finish_reason")
-        delta: dict[str, Any] = dict(choice.get("delta") or {})
-        if isinstance(text := delta.pop("content", None), str):
-            self._texts[index] = self._texts.get(index, "") + text
-            if self._job.choice is not None:
-                delta["content"] = None  # a sign of life while a call is written
-            elif (shown := self._parser(index).feed(text)) or delta.get("role"):
-                delta["content"] = shown
-        if finish is not None and index in self._texts:
-            finish = self._ended(index, delta, finish)
-        return {**choice, "delta": delta, "finish_reason": finish} if delta or finish is not None else None
-
-    def _parser(self, index: int) -> TextCallParser:
-        return self._parsers.setdefault(index, TextCallParser(self._job.tools))
-
-    def _ended(self, index: int, delta: dict[str, Any], finish: str) -> str:
-        """Complete the last delta of a choice; return its finish reason."""
-        reply = self._job.read(self._texts.pop(index), finish)
-        rest = reply.content
-        if self._job.choice is None:
-            (parser := self._parser(index)).finish()
-            rest = parser.rest
-        if rest:
-            delta["content"] = (delta.get("content") or "") + rest
-        if reply.thinking:
-            delta["reasoning_content"] = reply.thinking
+def _held_back(choice: dict[str, Any], texts: dict[int, str]) -> dict[str, Any]:
+    """Return a choice without its text, which is kept in `texts` and read at the end."""
+    index, finish = int(choice.get("index") or 0), choice.get("finish_reason")
+    delta: dict[str, Any] = dict(choice.get("delta") or {})
+    if isinstance(text := delta.get("content"), str):
+        texts[index] = texts.get(index, "") + text
+        delta["content"] = None  # a sign of life while a call is written
+    if finish is not None and index in texts:
+        reply = enforced_reply(texts.pop(index), finish)
+        finish = reply.finish
+        if reply.content:
+            delta["content"] = reply.content
         if reply.calls:
             delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(call_fields(reply.calls))]
-        return reply.finish if reply.calls or finish != "tool_calls" else finish
+    return {**choice, "delta": delta, "finish_reason": finish}
 
 
 def _event(value: Any) -> bytes:

@@ -12,8 +12,10 @@ from lmagent.modelserver.spec import ModelStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
-_WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
+_TOKENS = {
+    "prompt": re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)'),
+    "completion": re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)'),
+}
 
 
 class Metrics:
@@ -35,34 +37,33 @@ class Metrics:
 
     def tokens(self, model: str, told: bytes) -> None:
         """Count an engine's `usage` or `timings`."""
-        for kind, pattern in (("prompt", _READ), ("completion", _WRITTEN)):
+        for kind, pattern in _TOKENS.items():
             if found := pattern.findall(told):
                 self._tokens[model, kind] += max(map(int, found))
 
     def summary(self, statuses: Sequence[ModelStatus], evictions: int) -> dict[str, Any]:
         """Return the counts for `lmagent server stats`."""
+        summed = ("active", "waiting", "loads", "crashes", "memory")
         return {
             "uptime_s": round(time.time() - self.started, 1),
             "requests": sum(self._requests.values()),
-            "errors": sum(count for (_, _, status), count in self._requests.items() if status >= 400),
-            "active": sum(status.active for status in statuses),
-            "waiting": sum(status.waiting for status in statuses),
-            "prompt_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "prompt"),
-            "completion_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "completion"),
-            "loads": sum(status.loads for status in statuses),
+            "errors": sum(self._errors().values()),
+            **{f"{kind}_tokens": sum(n for (_, k), n in self._tokens.items() if k == kind) for kind in _TOKENS},
+            **{field: sum(getattr(status, field) for status in statuses) for field in summed},
             "evictions": evictions,
-            "crashes": sum(status.crashes for status in statuses),
-            "memory": sum(status.memory for status in statuses),
             "enforced": self.enforced,
             "recovered": self.recovered,
             "hung_up": self.hung_up,
         }
 
-    def text(self, statuses: Sequence[ModelStatus], evictions: int) -> bytes:
-        """Return all counts for Prometheus."""
+    def _errors(self) -> Counter[str]:
         errors: Counter[str] = Counter()
         for (model, _, status), count in self._requests.items():
             errors[model] += count if status >= 400 else 0
+        return errors
+
+    def text(self, statuses: Sequence[ModelStatus], evictions: int) -> bytes:
+        """Return all counts for Prometheus."""
         requests: _Rows = {("model", m, "route", r, "status", s): n for (m, r, s), n in sorted(self._requests.items())}
         tokens: _Rows = {("model", m, "kind", kind): n for (m, kind), n in sorted(self._tokens.items())}
         loaded = {status.entry.name: int(status.state in ("ready", "sleeping")) for status in statuses}
@@ -72,7 +73,7 @@ class Metrics:
 
         families: tuple[tuple[str, str, _Rows], ...] = (
             ("requests_total", "Requests, by model, route and HTTP status.", requests),
-            ("errors_total", "Requests that were answered with an error.", _by_model(errors)),
+            ("errors_total", "Requests that were answered with an error.", _by_model(self._errors())),
             ("request_seconds_total", "Seconds that requests took, all together.", _by_model(self._seconds)),
             ("tokens_total", "Tokens as the engines count them.", tokens),
             ("loads_total", "Loads that went well.", of("loads")),

@@ -18,7 +18,6 @@ from lmagent.modelserver.http.jobs import UNPARSED, RelayJob, job_for, rest_of
 from lmagent.modelserver.http.metrics import Metrics
 from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.http.upstream import BrokenOff, EngineAnswer, Upstream
-from lmagent.modelserver.pool.journal import last_lines
 from lmagent.modelserver.pool.pool import WorkerPool
 from lmagent.modelserver.pool.refusals import no_embeddings
 from lmagent.modelserver.spec import ModelServerError, RunningModel
@@ -223,10 +222,7 @@ class RelayExchange:
         if running.entry.engine == "upstream":
             text = f"the server that runs {name} did not answer to the end: {error}"
             return Lost(text, status=502, code="upstream_lost", fix=f"see whether {running.address} is up")
-        lines = [line.strip() for line in last_lines(self._relay.pool.log(name)) if line.strip()]
-        tail = "".join(letter if letter.isprintable() else " " for letter in " | ".join(lines[-4:]))[-600:]
-        said = f"; the end of its log: {tail}" if tail else ""
-        text = f"the worker of {name} ended while it worked on this request{said}"
+        text = f"the worker of {name} ended while it worked on this request"
         return Lost(text, status=502, code="worker_crashed", fix=f"ask again; lmagent server logs {name} has more")
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from lmagent.modelserver.library.download import gigabytes, unwritable
+from lmagent.modelserver.library.download import unwritable
 from lmagent.modelserver.library.facts import GgufFacts, read_facts, split_of
 from lmagent.modelserver.library.library import Details
 from lmagent.modelserver.library.names import short_name
@@ -33,8 +33,6 @@ def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[GgufFact
             raise ModelServerError(f"there is a {target.name} in {folder} already", status=409, code="exists", fix=fix)
     try:
         make_private(folder)
-        if way != "link":
-            _check_space(parts, folder, way)
         _put_all(parts, targets, way)
     except OSError as error:
         raise unwritable(folder, error) from error
@@ -119,15 +117,6 @@ def _stem(source: Path, facts: GgufFacts, name: str) -> str:
     if facts.name:  # a blob of Ollama's, whose file is called by its hash
         return short_name(f"{facts.name}-{facts.quantisation}").replace(":", "-")
     raise ModelServerError(f"{source.name} is no name for a model", status=400, code="bad_name", fix="add: --name NAME")
-
-
-def _check_space(parts: Sequence[Path], folder: Path, way: Way) -> None:
-    if way == "move" and all(part.stat().st_dev == folder.stat().st_dev for part in parts):
-        return
-    size, free = sum(part.stat().st_size for part in parts), shutil.disk_usage(folder).free
-    if size > free:
-        text = f"it has {gigabytes(size)}, and {folder} has {gigabytes(free)} free"
-        raise ModelServerError(text, status=507, code="disk_full", fix="make room, or leave it where it is: --link")
 
 
 def _put_all(parts: Sequence[Path], targets: Sequence[Path], way: Way) -> None:

@@ -41,7 +41,6 @@ NOTICE = 0.5  # seconds after a request's failure in which its worker may turn o
 class PoolOptions(Struct, frozen=True):
     budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of the memory that is free at the start
     tick: float = 1.0  # seconds between looks at memory, idle times and pauses that are over
-    close_grace: float = 30.0  # seconds that running requests have when the server ends
     journal: Path = Path(os.devnull)  # the file with the server's own log
 
 
@@ -67,7 +66,6 @@ class WorkerPool:
         self.journal = Journal(options.journal)
         self.evictions = 0  # models that made room for others
         self._closing = False
-        self._quiet = anyio.Event()
 
     @property
     def budget(self) -> int:
@@ -192,8 +190,6 @@ class WorkerPool:
             unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
             if run.leaving and not run.active and unused:
                 self._stop(run, "it was asked to")
-        if not any(run.active for run in runs.values()):
-            self._quiet.set()
 
     async def _live(self, model: Model, run: WorkerRun) -> None:
         """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
@@ -269,15 +265,11 @@ class WorkerPool:
                     self._stop(run, f"no request for {ttl:.0f} s")
             self.decide()
 
-    async def close(self, grace: float) -> None:
-        """Refuse new requests, wait for running ones, and end all workers."""
+    async def close(self) -> None:
+        """Refuse new requests, and end all workers."""
         self._closing = True
         for waiter in list(self._queue):
             self._answer(waiter, refusals.closing())
-        self._quiet = anyio.Event()
-        self.decide()
-        with anyio.move_on_after(grace):
-            await self._quiet.wait()
         runs = [model.run for model in self._models.values() if model.run is not None]
         async with anyio.create_task_group() as tasks:
             for run in runs:
@@ -361,11 +353,9 @@ async def open_pool(
         async with anyio.create_task_group() as tasks:
             pool = WorkerPool(catalogue, workers, clock, chosen, tasks)
             tasks.start_soon(pool.tend)
-            grace = 0.0  # a pool that failed or was cancelled does not wait
             try:
                 yield pool
-                grace = chosen.close_grace
             finally:
                 with anyio.CancelScope(shield=True):
-                    await pool.close(grace)
+                    await pool.close()
                     tasks.cancel_scope.cancel()
