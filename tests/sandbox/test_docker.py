@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from docker_kit import Relay, containers, docker, engine
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
+from lmagent.sandbox.docker import IDLE
 from lmagent.sandbox.limits import tree
 from lmagent.testing.conformance import SandboxConformance
 
@@ -168,6 +170,19 @@ def test_a_timeout_kills_what_put_itself_into_other_sessions(tmp_path, env):
     assert still(tmp_path / "beat")
 
 
+def test_after_a_timeout_the_container_stays_with_what_its_commands_left_in_tmp(tmp_path, env):
+    async def main() -> str:
+        sandbox = docker(tmp_path, env)
+        try:
+            await said(sandbox, "sh", "-c", "echo kept >/tmp/x; sleep 60", timeout=1.0)
+            await anyio.sleep(IDLE + 3)
+            return (await said(sandbox, "cat", "/tmp/x"))[1]
+        finally:
+            await sandbox.aclose()
+
+    assert anyio.run(main) == "kept\n"
+
+
 def test_what_a_command_leaves_behind_dies_with_it(tmp_path, env):
     async def main() -> str:
         sandbox = docker(tmp_path, env)
@@ -185,6 +200,7 @@ def test_cancelling_the_wait_kills_the_command(tmp_path, env):
     async def main() -> None:
         sandbox = docker(tmp_path, env)
         try:
+            await said(sandbox, "true")  # the container may take long to start
             with anyio.move_on_after(3):
                 await said(sandbox, "sh", "-c", ESCAPED)
             size = (tmp_path / "beat").stat().st_size
@@ -194,6 +210,30 @@ def test_cancelling_the_wait_kills_the_command(tmp_path, env):
             await sandbox.aclose()
 
     anyio.run(main)
+
+
+def test_cancelling_a_start_leaves_no_connection(tmp_path, env):
+    async def main() -> None:
+        sandbox = docker(tmp_path, env)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(said, sandbox, "true")
+                while b"docker\0exec" not in b"".join(commands()):  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                scope.cancel()
+        assert b"docker\0exec" not in b"".join(commands())
+        await sandbox.aclose()
+
+    anyio.run(main)
+
+
+def commands() -> list[bytes]:
+    """The command lines of the processes that this one has started."""
+    lines: list[bytes] = []
+    for pid in tree(os.getpid()):
+        with contextlib.suppress(OSError):
+            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return lines
 
 
 AGENT = """

@@ -14,6 +14,7 @@ after the last lmagent has disconnected or was killed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -103,6 +104,7 @@ class Docker:
         self._engine: _Engine | None = None
         self._links: dict[Link, _Setup] = {}
         self._idle: Link | None = None
+        self._is_over = False
 
     async def probe(self) -> SandboxReport:
         try:
@@ -126,32 +128,34 @@ class Docker:
 
     async def aclose(self) -> None:
         """End all its commands; the container ends unless another lmagent uses it."""
-        links, self._links, self._idle = [*self._links], {}, None
-        for link in links:
+        self._is_over = True
+        for link in [*self._links]:
             await link.close(remove=False)
 
     async def _release(self, link: Link) -> None:
         """Keep a connection whose command has ended for the next command, or close it."""
-        if self._idle is None and link.alive and link in self._links:
+        if self._idle is None and link.alive and not self._is_over:
             self._idle = link
-        else:
-            self._links.pop(link, None)
-            await link.close(remove=False)
+            return
+        setup = self._links.pop(link)
+        await link.close(remove=False)
+        if not self._links and not self._is_over:  # without a connection the container would end, with its /tmp
+            with contextlib.suppress(SandboxError):
+                await self._release(await self._connect(setup))
 
     async def _ready(self) -> Link:
         """Return an idle connection to the container that matches the present workspace."""
         async with self._lock:
             setup = await anyio.to_thread.run_sync(self._wanted)
             link, self._idle = self._idle, None
-            if link is None or not link.alive or self._links[link] != setup:
-                if link is not None:
-                    self._links.pop(link)
-                    await link.close(remove=False)
-                link, setup = await self._connect(setup)
-                self._links[link] = setup
-            return link
+            if link is not None and link.alive and self._links[link] == setup:
+                return link
+            if link is not None:
+                self._links.pop(link)
+                await link.close(remove=False)
+            return await self._connect(setup)
 
-    async def _connect(self, setup: _Setup) -> tuple[Link, _Setup]:
+    async def _connect(self, setup: _Setup) -> Link:
         """Reuse or make a container, and start a supervisor in it."""
         failure = SandboxError("the container could not be reached; nothing was run", fix="docker ps -a shows it")
         for _ in range(_TRIES):
@@ -166,7 +170,8 @@ class Docker:
                 requirements = {"filters": _filters(), "mounts": [mount.target for mount in setup.mounts]}
                 wrong = _wrong(await link.greet(requirements, _ANSWER), setup)
                 if not wrong:
-                    return link, setup
+                    self._links[link] = setup
+                    return link
                 failure = SandboxError(wrong, fix="the docker engine has to be one of this machine")
             except SandboxError as error:  # it may just have been ending
                 failure = trouble(error.message, self._options.image)

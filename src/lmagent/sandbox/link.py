@@ -121,16 +121,16 @@ class Link:
 
         Returns the exit status of the `docker exec`: 137 if the supervisor was killed inside.
         """
-        async with self._closing:
-            if not self._from.closed:
-                with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):
+            async with self._closing:
+                if not self._from.closed:
                     self.hang_up()
                     code = await anyio.to_thread.run_sync(_last_status, self.popen)
                     if remove or code:
                         await self._remove()
-                anyio.notify_closing(self._from)
-                self._from.close()
-                self._errors.close()
+                    anyio.notify_closing(self._from)
+                    self._from.close()
+                    self._errors.close()
         return self.popen.returncode
 
 
