@@ -16,7 +16,7 @@ from sandbox_kit import bubblewrap
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
-from lmagent.sandbox.bubblewrap import Bubblewrap, _Status
+from lmagent.sandbox.bubblewrap import Bubblewrap, wait_or_kill
 from lmagent.sandbox.environment import SandboxRequest
 from lmagent.testing.conformance import SandboxConformance
 
@@ -253,13 +253,7 @@ def test_private_keys_of_the_machine_are_not_shown(tmp_path):
     assert "private" not in shown
 
 
-def test_a_first_process_that_lives_on_without_bubblewrap_is_killed(tmp_path):
+def test_a_first_process_that_lives_on_without_bubblewrap_is_killed():
     with subprocess.Popen(["sleep", "60"]) as first:
-        report = tmp_path / "status"
-        report.write_text(f'{{"child-pid": {first.pid}}}')
-        descriptor = os.open(report, os.O_RDONLY)
-        try:
-            _Status(descriptor).wait_until_gone()
-        finally:
-            os.close(descriptor)
+        wait_or_kill(first.pid)
         assert first.wait(5) == -signal.SIGKILL

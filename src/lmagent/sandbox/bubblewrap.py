@@ -121,7 +121,7 @@ class Bubblewrap:
             check = checked(self.workspace, [item.path for item in protected])
             line = [binary, "--args", str(_arguments(own, options)), "--", *check]
             line += limited(argv, limits, count_processes=True)
-            parts = _Parts(_Status(status), held, group, proxy, ("/dev/shm",) if kept else IN_MEMORY)
+            parts = _Parts(status, held, group, proxy, ("/dev/shm",) if kept else IN_MEMORY)
             return _Bubblewrapped(_joined(group, line), command, output, own, parts, limits)
         except BaseException:
             held.close()
@@ -185,56 +185,10 @@ def _covers_of_own(workspace: Path, places: Sequence[Path]) -> list[str]:
     return parts
 
 
-class _Status:
-    """Reads bubblewrap's status: the pid of the namespace's first process, and the end of the command."""
-
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
-        self._text = ""
-
-    def read(self) -> str:
-        with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._descriptor, 4096):
-                self._text += piece.decode()
-        return self._text
-
-    @property
-    def first(self) -> int:
-        """The pid of the first process, 0 if it is not known yet."""
-        found = re.search(r'"child-pid": *(\d+)', self.read())
-        return int(found[1]) if found else 0
-
-    def wait_until_gone(self) -> None:
-        """Wait until the whole namespace is dead: its first process is reaped after all others.
-
-        It should die with bubblewrap (PR_SET_PDEATHSIG); on a loaded machine it did not always, so it is killed.
-        """
-        if not self.first:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.first)
-            try:
-                if not select.select([descriptor], [], [], GONE)[0]:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    select.select([descriptor], [], [], GONE)
-            finally:
-                os.close(descriptor)
-
-    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
-        if code == FAILED and first_output.startswith(MOVED.encode()):
-            return SandboxError(f"{MOVED.removeprefix('lmagent: ')}; nothing was run", fix="try again")
-        if "exit-code" in self.read() or code >= 128:
-            return None
-        said = first_output.decode("utf-8", "replace").strip() or f"it ended with {code}"
-        fix = _USERNS if any(sign in said for sign in _FORBIDDEN) else "lmagent sandbox probe shows more"
-        return SandboxError(f"bubblewrap could not be set up, nothing was run: {said}", fix=fix)
-
-
 class _Parts(Struct):
     """The resources of a command. `in_memory` are the folders inside whose files are in memory."""
 
-    status: _Status
+    status: int  # the descriptor on which bubblewrap reports
     held: ExitStack
     group: Group | None
     proxy: AllowListProxy | None
@@ -256,23 +210,46 @@ class _Bubblewrapped(Process):
         # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
         super().__init__(argv, command, output, env=OUTSIDE, cwd="/", pass_fds=own, limits=limits)
         self._parts = parts
+        self._reported = ""
+        os.set_blocking(parts.status, False)
+
+    def _report(self) -> str:
+        """Return bubblewrap's status: the pid of the namespace's first process, and the end of the command."""
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._parts.status, 4096):
+                self._reported += piece.decode()
+        return self._reported
+
+    @property
+    def _first(self) -> int:
+        """The pid of the first process, 0 if it is not known yet."""
+        found = re.search(r'"child-pid": *(\d+)', self._report())
+        return int(found[1]) if found else 0
 
     def kill_all(self) -> None:
         """Kill bubblewrap: the first process in its namespace dies with it, and all others with that process."""
         self._popen.kill()
 
     def wait_until_gone(self) -> None:
-        self._parts.status.wait_until_gone()
+        """Wait until the whole namespace is dead: its first process is reaped after all others."""
+        if first := self._first:
+            wait_or_kill(first)
 
     def over_limit(self) -> EndReason | None:
-        first = 0 if self._parts.group else self._parts.status.first
+        first = 0 if self._parts.group else self._first
         return over_limit(first, self._limits, self._parts.in_memory) if first and self._limits else None
 
     def out_of_memory(self) -> bool:
         return self._parts.group is not None and self._parts.group.out_of_memory()
 
     def failure(self, code: int, first_output: bytes) -> SandboxError | None:
-        return self._parts.status.failure(code, first_output)
+        if code == FAILED and first_output.startswith(MOVED.encode()):
+            return SandboxError(f"{MOVED.removeprefix('lmagent: ')}; nothing was run", fix="try again")
+        if "exit-code" in self._report() or code >= 128:
+            return None
+        said = first_output.decode("utf-8", "replace").strip() or f"it ended with {code}"
+        fix = _USERNS if any(sign in said for sign in _FORBIDDEN) else "lmagent sandbox probe shows more"
+        return SandboxError(f"bubblewrap could not be set up, nothing was run: {said}", fix=fix)
 
     def release(self) -> None:
         self._parts.held.close()
@@ -280,6 +257,21 @@ class _Bubblewrapped(Process):
     async def serve(self) -> None:
         if self._parts.proxy is not None:
             await self._parts.proxy.serve()
+
+
+def wait_or_kill(first: int) -> None:
+    """Wait until a namespace's first process is gone.
+
+    It should die with bubblewrap (PR_SET_PDEATHSIG); on a loaded machine it did not always, so it is killed.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(first)
+        try:
+            if not select.select([descriptor], [], [], GONE)[0]:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                select.select([descriptor], [], [], GONE)
+        finally:
+            os.close(descriptor)
 
 
 def _home(workspace: Path) -> str:

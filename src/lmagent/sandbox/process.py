@@ -60,7 +60,7 @@ class Process:
         self._limits = limits
         self._began = time.monotonic()
         self._reason: EndReason | None = None
-        self._first = b""
+        self._head = b""
         self._failure: SandboxError | None = None
         self._notes: tuple[str, ...] = ()
         self._pipes: dict[Stream, int] = {}
@@ -182,7 +182,7 @@ class Process:
             else:
                 self._notes = ("a process in it was killed: it used more memory than the sandbox allows",)
         if self._reason is None:
-            self._failure = self.failure(self._code, self._first)
+            self._failure = self.failure(self._code, self._head)
         self.release()
 
     @property
@@ -233,8 +233,8 @@ class Process:
         except OSError:
             return 0
         if piece:
-            if len(self._first) < 512 and stream != "channel":
-                self._first += piece[:512]
+            if len(self._head) < 512 and stream != "channel":
+                self._head += piece[:512]
             self._output(stream, piece)
         return len(piece)
 
