@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
+from lmagent.demo import model_path
 from lmagent.modelserver.http.guard import AccessRules
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import ServerSettings
@@ -22,8 +23,6 @@ DEMO_NEEDS = 200 << 20  # bytes of memory: its weights are next to nothing, its 
 
 def demo_entries() -> tuple[ModelEntry, ...]:
     """Return the demo model; empty if its file is damaged or missing, which `lmagent demo` reports."""
-    from lmagent.demo import model_path
-
     try:
         path = model_path()
     except LmagentError:

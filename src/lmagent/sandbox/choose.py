@@ -17,9 +17,13 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
+from lmagent.sandbox.bubblewrap import Bubblewrap
 from lmagent.sandbox.environment import SandboxRequest, toolchains
 from lmagent.sandbox.git.guard import GitGuard
 from lmagent.sandbox.git.guarded import Guarded
+from lmagent.sandbox.landlock import Landlock
+from lmagent.sandbox.seatbelt import Seatbelt
+from lmagent.sandbox.unconfined import Unconfined
 
 
 async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, SandboxReport]:
@@ -48,14 +52,10 @@ async def reports(workspace: Path, request: SandboxRequest) -> list[SandboxRepor
 def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
     wanted, env, limits, guard = request.backend, request.env, request.limited(Limits()), GitGuard(workspace)
     if wanted == "off":
-        from lmagent.sandbox.unconfined import Unconfined
-
         yield Guarded(Unconfined(workspace, env, limits), guard)
         return
     read = toolchains(Path(env.get("HOME", os.sep)), request.read)
     if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
-        from lmagent.sandbox.bubblewrap import Bubblewrap
-
         yield Guarded(Bubblewrap(workspace, replace(request, read=read, protected=guard.protected)), guard)
     if request.own:
         if wanted not in ("auto", "bubblewrap"):
@@ -71,10 +71,6 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
         inner = GitGuard(workspace, inside=ROOT)
         yield Guarded(Docker(workspace, replace(request, protected=inner.protected)), inner)
     if wanted == "auto" and sys.platform == "darwin":
-        from lmagent.sandbox.seatbelt import Seatbelt
-
         yield Guarded(Seatbelt(workspace, env, limits, read, guard.protected), guard)
     if wanted == "landlock":
-        from lmagent.sandbox.landlock import Landlock
-
         yield Guarded(Landlock(workspace, env, limits, read), guard)

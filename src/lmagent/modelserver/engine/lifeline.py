@@ -8,6 +8,7 @@ parent dies.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -87,7 +88,5 @@ def _guard() -> NoReturn:
 def _die_with_parent() -> None:
     if sys.platform != "linux":
         return
-    import ctypes
-
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
