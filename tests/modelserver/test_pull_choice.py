@@ -7,7 +7,7 @@ import pytest
 from lmagent.modelserver.library.hub import HubFile
 from lmagent.modelserver.library.pull import WantedModel, choose, wanted
 from lmagent.modelserver.library.quant import quant_in
-from lmagent.modelserver.library.suggestions import SUGGESTIONS, fitting
+from lmagent.modelserver.library.suggestions import SUGGESTIONS, recommended
 from lmagent.modelserver.spec import ModelServerError
 
 
@@ -120,7 +120,7 @@ def test_suggestions_are_names_that_can_be_pulled_and_fit_the_memory():
     for suggestion in SUGGESTIONS:
         assert wanted(suggestion.name) == WantedModel(suggestion.repo, suggestion.quant)
         assert suggestion.download < suggestion.memory * 1.0737
-    assert fitting(0) == []
-    order = [(not item.tools, -item.memory) for item in fitting(16 << 30)]
+    assert recommended(0) == []
+    order = [(not item.tools, -item.memory) for item in recommended(16 << 30)]
     assert order == sorted(order)
-    assert all(item.memory <= 16 for item in fitting(16 << 30))
+    assert all(item.memory <= 12 for item in recommended(16 << 30))

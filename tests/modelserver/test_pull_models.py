@@ -328,7 +328,7 @@ def test_a_disk_that_fills_up_in_the_middle_keeps_a_part_that_can_be_gone_on_wit
     with FakeHub({FILE: CONTENT}) as hub:
         with child(hub, str(tmp_path), REPO, "150000") as process:
             said = process.communicate()[0]
-        assert "the disk is full" in said
+        assert "cannot be written" in said
         assert "continues where it stopped" in said
         part = (tmp_path / HOME / (FILE + ".part")).read_bytes()
         assert 0 < len(part) <= 150_000

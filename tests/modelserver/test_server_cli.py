@@ -18,8 +18,9 @@ import openai
 import pytest
 from router_kit import HELLO, calling_gguf, chunks
 
+from lmagent.gateway.http.lan import addresses
 from lmagent.modelserver.http import daemon
-from lmagent.modelserver.http.listening import ServerError, listen, outward
+from lmagent.modelserver.http.listening import ServerError, listen
 from lmagent.store.lock import Owner
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
@@ -209,8 +210,8 @@ def test_a_worker_that_is_killed_takes_its_request_with_it_and_nothing_else(home
 
 
 def test_on_all_addresses_the_one_that_others_use_is_printed(home):
-    if not (address := outward("0.0.0.0")):
+    if not (found := addresses()):
         pytest.skip("this machine is on no network")
     shown = home.run("server", "start", "--port", "0", "--bind", "0.0.0.0").stdout
     port = home.told("server", "status")["port"]
-    assert f"other machines reach it at http://{address}:{port}/v1" in shown
+    assert f"other machines reach it at http://{found[0]}:{port}/v1" in shown

@@ -137,7 +137,7 @@ def test_it_makes_embeddings(tiny, tmp_path):
             "the chat template cannot be read",
         ),
         (lambda whole: whole, ModelSettings(threads=1, mmproj="{here}/m.gguf"), "the projector for images"),
-        (lambda whole: whole, ModelSettings(threads=1, template="{here}/none"), "file of the chat template cannot be"),
+        (lambda whole: whole, ModelSettings(threads=1, template="{here}/none"), "No such file"),
         (lambda whole: whole, ModelSettings(threads=1, pooling="sideways"), "sideways"),
     ],
 )

@@ -16,11 +16,12 @@ from lmagent import __version__
 from lmagent.app.clock import SystemClock
 from lmagent.app.logs import log_to
 from lmagent.cli import shared
+from lmagent.gateway.http.lan import addresses
 from lmagent.modelserver.errors import LOG_FILE
 from lmagent.modelserver.http import daemon as own_process
 from lmagent.modelserver.http.control import Control
 from lmagent.modelserver.http.daemon import KEY_VARIABLE, key_file, start_detached, state_of
-from lmagent.modelserver.http.listening import ServerError, Signals, listen, outward
+from lmagent.modelserver.http.listening import ServerError, Signals, listen
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -121,9 +122,8 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
         shared.print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
-    if state.bind in ("0.0.0.0", "::") and (address := outward(state.bind)):
-        host = f"[{address}]" if ":" in address else address
-        click.echo(f"other machines reach it at http://{host}:{state.port}/v1")
+    if state.bind in ("0.0.0.0", "::") and (found := addresses()):
+        click.echo(f"other machines reach it at http://{found[0]}:{state.port}/v1")
     if state.guarded:
         click.echo(f"requests need the API key that is kept in {key_file(folder)}")
 

@@ -36,7 +36,8 @@ class LoadError(Exception):
 def load(spec: WorkerSpec) -> Any:
     """Load the model and open its HTTP server, whose address is `listening_address`."""
     engine = _engine()
-    _check_files(spec)
+    with open(spec.model, "rb"):  # the engine's message does not name a missing file
+        pass
     try:
         return engine.Server(parameters(engine, spec))
     except (RuntimeError, MemoryError, ValueError, TypeError) as error:
@@ -108,19 +109,6 @@ def _engine() -> Any:
         missing = missing_engine(error)
         raise LoadError(f"{missing.problem}; {missing.fix}") from error
     return xllamacpp
-
-
-def _check_files(spec: WorkerSpec) -> None:
-    """Check that the files can be read, because the engine's message does not name the missing one."""
-    named = {"model": spec.model, "draft model": spec.draft, "chat template": spec.settings.template}
-    named["projector"] = spec.settings.mmproj
-    for what, path in named.items():
-        if path or what == "model":
-            try:
-                with open(path, "rb") as file:
-                    file.read(1)
-            except OSError as error:
-                raise LoadError(f"the file of the {what} cannot be read: {path}: {error.strerror or error}") from error
 
 
 def gpu_memory(engine: Any) -> int:

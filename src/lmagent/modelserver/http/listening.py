@@ -72,22 +72,6 @@ def listen(bind: str, port: int) -> socket.socket:
     return listener
 
 
-def outward(bind: str) -> str:
-    """Return the address of this machine that others reach it by; empty where it is on no network.
-
-    Nothing is sent: connecting a datagram socket only asks the kernel for the route. The target is a documentation
-    address (RFC 5737, RFC 3849).
-    """
-    family, target = (socket.AF_INET6, "2001:db8::1") if ":" in bind else (socket.AF_INET, "192.0.2.1")
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as trial:
-            trial.connect((target, 9))
-            address = str(trial.getsockname()[0])
-    except OSError:
-        return ""
-    return "" if address in ("127.0.0.1", "::1", "0.0.0.0", "::") else address
-
-
 def is_loopback(host: str) -> bool:
     """Tell whether an address or name is this machine's own, which no other machine reaches."""
     name = host.strip("[]").rstrip(".").lower()

@@ -7,7 +7,6 @@ its name when its length and its hash are those that the hub announced.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
@@ -31,7 +30,6 @@ from lmagent.store.lock import hold
 ATTEMPTS = 5  # tries in a row that get no further; every byte further than ever begins them anew
 LONGEST_PAUSE = 60.0
 BLOCK = 8 << 20
-_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class DownloadProgress(Protocol):
@@ -79,7 +77,7 @@ class FileDownload:
             if not is_there(self._file, self._target):  # else another pull has just finished it
                 await self._fetch()
         except OSError as error:
-            raise self._disk_full() if error.errno in _FULL else unwritable(self._part, error) from error
+            raise self._kept(unwritable(self._part, error)) from error
         finally:
             with contextlib.suppress(OSError):
                 lock.path.unlink()  # while it is held: whoever opened it meanwhile sees that it is gone
@@ -187,21 +185,16 @@ class FileDownload:
         self._have += len(chunk)
         self._ports.progress.advance(len(chunk))
 
-    def _disk_full(self) -> ModelServerError:
-        text = f"the disk is full: {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept in {self._part}"
-        missing = gigabytes(self._file.size - self._have)
-        fix = f"make room for {missing} and repeat the command: it continues where it stopped"
-        return ModelServerError(text, status=507, code="disk_full", fix=fix)
-
     def _discard(self) -> None:
         self._part.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
-    def _kept(self, failure: Failed) -> ModelServerError:
+    def _kept(self, failure: ModelServerError) -> ModelServerError:
         if not self._have:
             return failure
-        kept = f"; {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept"
-        return Failed(failure.message + kept, fix=f"{failure.fix}; the same command continues where it stopped")
+        text = f"{failure.message}; {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept"
+        fix = f"{failure.fix}; the same command continues where it stopped"
+        return ModelServerError(text, status=failure.status, code=failure.code, fix=fix)
 
     def _new_hash(self) -> Any:
         if self._file.sha256 or not self._file.git:
@@ -227,7 +220,7 @@ def is_there(file: HubFile, target: Path) -> bool:
 
 
 def unwritable(path: Path, error: OSError) -> ModelServerError:
-    fix = "check its permissions, or set AGENT_DATA_DIR to another folder"
+    fix = "check its permissions and its disk, or set AGENT_DATA_DIR to another folder"
     return ModelServerError(f"{path} cannot be written: {error.strerror or error}", status=500, fix=fix)
 
 

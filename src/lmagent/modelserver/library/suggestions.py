@@ -51,11 +51,6 @@ SHARE = 0.75  # share of the machine's memory that a model may take beside the s
 
 
 def recommended(total: int) -> Sequence[Suggestion]:
-    """Return the suggestions for a machine with that many bytes of memory, the best one first."""
-    return fitting(int(total * SHARE))
-
-
-def fitting(free: int) -> Sequence[Suggestion]:
-    """Return the suggestions that fit into that many bytes: those good at tools first, the largest first."""
-    there = [item for item in SUGGESTIONS if item.bytes <= free]
+    """Return the suggestions for a machine with that many bytes of memory: good at tools first, then the largest."""
+    there = [item for item in SUGGESTIONS if item.bytes <= total * SHARE]
     return sorted(there, key=lambda item: (not item.tools, -item.memory))

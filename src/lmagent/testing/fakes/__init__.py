@@ -1,4 +1,4 @@
-"""Fakes: the ports that stand for something outside: time, a model, processes. `conformance` tests them.
+"""Fakes of the ports to the world outside: time, a model, processes. `conformance` tests them.
 
 The store and the dispatcher need no fake: the real ones work in an empty folder.
 """
