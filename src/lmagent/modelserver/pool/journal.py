@@ -29,10 +29,13 @@ class Journal:
             file.write(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(now)) + text + "\n")
 
 
-def last_lines(path: Path) -> list[str]:
-    begin = max(0, _size(path) - _TAIL)
+def last_lines(path: Path, start: int = 0) -> list[str]:
+    """Return the lines at the end of a file, none of them from before `start`."""
+    size = _size(path)
+    start = start if start <= size else 0  # it was begun anew
+    begin = max(start, size - _TAIL)
     lines = _read(path, begin).decode("utf-8", "replace").removesuffix("\n").split("\n")
-    return [line for line in lines[bool(begin) :] if line or len(lines) > 1]
+    return [line for line in lines[begin > start :] if line or len(lines) > 1]
 
 
 async def follow_file(path: Path, is_over: Callable[[], bool]) -> AsyncGenerator[str]:

@@ -26,11 +26,11 @@ from msgspec.structs import replace
 
 from lmagent.core.decoding import decode_json
 from lmagent.modelserver.engine.cause import Cause, from_log, from_status
+from lmagent.modelserver.pool.journal import last_lines
 from lmagent.modelserver.pool.machine import memory_of
 from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
 
 LIMIT = 5 << 20  # bytes of a log file before it is rotated
-TAIL = 64 << 10  # bytes at the end that are looked through for the reason of a failure
 
 
 def log_path(folder: Path, name: str) -> Path:
@@ -58,14 +58,7 @@ class WorkerLog:
 
     def tail(self) -> list[str]:
         """Return the last lines since the worker was started."""
-        try:
-            with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                start = self._start if self._start <= size else 0
-                file.seek(max(start, size - TAIL))
-                return file.read().decode("utf-8", "replace").splitlines()
-        except OSError:
-            return []
+        return last_lines(self.path, self._start)
 
     def rotate(self) -> None:
         """Begin anew if the file has grown too long; the older one is `.log.1`."""
