@@ -235,12 +235,12 @@ def test_a_mistyped_command_is_not_sent_to_the_model(program, typed, meant):
 @pytest.mark.parametrize(
     ("typed", "named"),
     [
-        (("list",), "lmagent models lists the models"),
+        (("list",), "see lmagent models or lmagent sessions"),
         (("init",), "/init"),
         (("update", "--json"), "pipx"),
         (("-w", ".", "serve"), "lmagent web"),
         (("mcp",), "not supported"),
-        (("help", "ps"), "lmagent models ps"),
+        (("help", "ps"), "lmagent models"),
         (("help", "zork"), "lmagent --help"),
         (("versoin",), "lmagent version"),
         (("tools", "list"), "lmagent tool"),

@@ -32,15 +32,18 @@ def test_in_a_pipe_a_reply_that_comes_again_stands_there_once(pieces: tuple[str,
     assert printed("Hello", " wor", RETRY, *pieces, said("Hello world")) == "Hello world\n"
 
 
-def test_in_a_pipe_another_reply_begins_on_a_line_of_its_own() -> None:
-    assert printed("Hello wor", RETRY, "Help ", "yourself", said("Help yourself")) == "Hello wor\nHelp yourself\n"
-    assert printed("Hello wor", RETRY, "Hello", said("Hello")) == "Hello wor\nHello\n"
-    assert printed("Hello wor", RETRY, said("")) == "Hello wor\n"
+def test_in_a_pipe_nothing_is_left_of_a_reply_that_broke_off() -> None:
+    assert printed("Hello wor", RETRY, "Help ", "yourself", said("Help yourself")) == "Help yourself\n"
+    assert printed("One", RETRY, "Two t", RETRY, "Two three", said("Two three")) == "Two three\n"
+    assert printed("Hello wor", RETRY, said("")) == ""
 
 
-def test_a_reply_may_break_off_several_times() -> None:
-    assert printed("Hello wor", RETRY, "Hel", RETRY, "Hello world", said("Hello world")) == "Hello world\n"
-    assert printed("One", RETRY, "Two t", RETRY, "Two three", said("Two three")) == "One\nTwo three\n"
+def test_on_a_terminal_a_reply_that_comes_again_is_printed_whole() -> None:
+    shown = list[str]()
+    renderer = Renderer(PlainStyle(), shown.append)
+    for event in (ev.TextDelta(text="One.\n\nTw"), RETRY, ev.TextDelta(text="One.\n\nTwo."), said("One.\n\nTwo.")):
+        renderer(event)
+    assert "".join(shown) == "One.\nit broke off; trying again in 1 s\nOne.\n\nTwo.\n"
 
 
 def test_a_reply_without_a_word_prints_none() -> None:

@@ -66,15 +66,6 @@ def test_escape_closes_the_menu_and_keeps_the_text(workspace):
         terminal.sees(lambda rows: any("read @app" in row for row in rows) and not any("Esc closes" in r for r in rows))
 
 
-def test_arguments_of_a_picker_are_completed(workspace):
-    with ScriptedServer([], models=["first-model", "second-model"]) as server:
-        with Terminal(workspace, server.base_url) as terminal:
-            terminal.type("/model sec")
-            terminal.sees(lambda rows: any(row.strip() == "second-model" for row in rows))
-            terminal.type("\t\r")
-            terminal.wait_for("model second-model")
-
-
 @pytest.mark.parametrize("how", [(), ("--plain",)], ids=["screen", "plain"])
 def test_a_theme_is_picked_and_kept_in_the_configuration(workspace, how):
     file = settings(workspace, "# mine\nllm_timeout = 99\n")

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from terminal import Terminal
 
-from lmagent.repl.owncommands import terminal_program
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -36,7 +35,7 @@ def test_a_command_runs_in_the_sandbox_says_so_once_and_the_model_is_shown(works
         terminal.enter("hello")
         terminal.wait_for("Hi.")
         said = server.chats[0].body["messages"][-1]["content"]
-        assert "echo told > told.txt`:]\nsum-42" in said
+        assert "echo told > told.txt`]\nsum-42" in said
         assert "told\nsum-49" in said
         assert sum("in the sandbox, without network" in row for row in terminal.rows()) == 1
 
@@ -108,26 +107,3 @@ def test_a_folder_cannot_take_commands_out_of_the_sandbox(workspace):
     with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
         terminal.enter("!!touch outside.txt")
         terminal.wait_for("outside of the sandbox?")
-
-
-def test_a_program_that_needs_a_terminal_is_sent_to_the_users_shell(workspace):
-    with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
-        terminal.enter("!vim notes.txt")
-        terminal.wait_for("vim needs a terminal")
-        terminal.wait_for("!!vim notes.txt")
-
-
-@pytest.mark.parametrize(
-    ("command", "program"),
-    [
-        ("vim a.txt", "vim"),
-        ("EDITOR=vi  less a.txt", "less"),
-        ("python3", "python3"),
-        ("python3 run.py", ""),
-        ("git log | less", ""),
-        ("./vim", ""),
-        ("", ""),
-    ],
-)
-def test_programs_that_need_a_terminal_are_known_by_their_name(command, program):
-    assert terminal_program(command) == program

@@ -234,7 +234,7 @@ def test_plain_mode_is_lines_in_and_lines_out(workspace):
         )
     assert run.returncode == 0, run.stderr
     assert "\x1b" not in run.stdout
-    assert "Allow write? [y = yes, n = no, a = always (write)]" in run.stdout
+    assert "Allow write? y yes · n no · a always (write) · or say why not: " in run.stdout
     assert "# Done\n\nWritten." in run.stdout
     assert (workspace / "b.txt").exists()
 

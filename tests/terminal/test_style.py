@@ -9,7 +9,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import assistant
 from lmagent.headless.life import LiveRows
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.rich_style import RichStyle, fitted, wrapped
+from lmagent.terminal.rich_style import RichStyle, wrapped
 from lmagent.terminal.style import PlainStyle
 
 ANSWER = """Here is what I found.
@@ -81,13 +81,6 @@ def test_without_colours_the_layout_and_bold_text_remain():
     assert "\x1b[1mbold" in text
     assert not re.search(r"\x1b\[(?:[0-9;]*;)?[34]\d", text)
     assert RichStyle(lambda: 40, "none").line("no", "fault") == "no\n"
-
-
-def test_a_long_name_keeps_its_beginning_and_its_end_so_that_the_row_fits():
-    row = fitted("LM Studio at 127.0.0.1:1234 answers · {} · 131,072 tokens", "qwen/qwen3-coder-30b-a3b-instruct", 80)
-    assert row == "LM Studio at 127.0.0.1:1234 answers · qwen/qwen3-…a3b-instruct · 131,072 tokens"
-    assert fitted("lmagent · {}", "~/project", 80) == "lmagent · ~/project"
-    assert cell_len(fitted("lmagent · {}", "字" * 60, 40)) < 40
 
 
 def test_rows_that_a_narrower_terminal_has_broken_are_erased_whole():

@@ -40,7 +40,6 @@ class SlashCommand(Struct, frozen=True):
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
     group: str = "More"
     beside: bool = False  # it may take long and changes nothing, so a surface takes further input meanwhile
-    picks: bool = False  # without arguments it only offers the arguments that it takes
 
 
 # The tools that a setting switches off.

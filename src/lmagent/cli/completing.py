@@ -73,11 +73,6 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    found = dict.fromkeys((*_served(context), *_library(context)))
-    return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
-
-
-def _served(context: click.Context) -> Sequence[str]:
     from lmagent.providers.discovery import models
 
     async def ask(url: str, key: str) -> Sequence[str]:
@@ -91,13 +86,6 @@ def _served(context: click.Context) -> Sequence[str]:
 
     with suppress(LmagentError, OSError):
         settings = loaded_settings(context.meta.get(WORKSPACE)).settings
-        return anyio.run(ask, context.params.get("base_url") or settings.endpoint, settings.key)
-    return ()
-
-
-def _library(context: click.Context) -> Sequence[str]:
-    from lmagent.cli.models import open_library
-
-    with suppress(LmagentError, OSError):
-        return [details.entry.name for details in open_library(context.meta.get(WORKSPACE)).all()]
-    return ()
+        names = anyio.run(ask, context.params.get("base_url") or settings.endpoint, settings.key)
+        return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+    return []

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from lmagent.app import settings
-from lmagent.cli.shared import CommandGroup, group_workspace_option, json_option, workspace_option
+from lmagent.cli.shared import WorkspaceGroup, group_workspace_option, json_option, workspace_option
 
 folder_argument = click.argument("folder", required=False, type=click.Path(path_type=Path))
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.group(cls=WorkspaceGroup, invoke_without_command=True)
 @workspace_option
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
 @json_option
@@ -26,7 +26,6 @@ def config(ctx: click.Context, workspace: Path | None, origin: bool, as_json: bo
 @config.command("import")
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @group_workspace_option
-@click.pass_obj
 def import_(workspace: Path | None, file: Path) -> None:
     """Take over a config.json of agent_computer, an .env, an mcp.json or a cron.json."""
     report = settings.import_settings(file, workspace)
@@ -40,7 +39,6 @@ def import_(workspace: Path | None, file: Path) -> None:
 @click.argument("name")
 @click.argument("value")
 @group_workspace_option
-@click.pass_obj
 def set_(workspace: Path | None, name: str, value: str) -> None:
     """Set a setting in your own configuration; a key goes to your .env, which only you can read."""
     click.echo(settings.set_setting(workspace, name, value))
@@ -49,7 +47,6 @@ def set_(workspace: Path | None, name: str, value: str) -> None:
 @config.command("unset")
 @click.argument("name")
 @group_workspace_option
-@click.pass_obj
 def unset(workspace: Path | None, name: str) -> None:
     """Take a setting out of your own configuration, so that its default holds again."""
     click.echo(settings.set_setting(workspace, name, None))
@@ -58,7 +55,6 @@ def unset(workspace: Path | None, name: str) -> None:
 @config.command("trust")
 @folder_argument
 @group_workspace_option
-@click.pass_obj
 def trust(workspace: Path | None, folder: Path | None) -> None:
     """Trust a folder: its own configuration may loosen permissions and choose the server, and its jobs run.
 
@@ -70,7 +66,6 @@ def trust(workspace: Path | None, folder: Path | None) -> None:
 @config.command("untrust")
 @folder_argument
 @group_workspace_option
-@click.pass_obj
 def untrust(workspace: Path | None, folder: Path | None) -> None:
     """Stop trusting a folder: its own configuration may only be stricter than yours again, and its jobs wait."""
     click.echo(settings.untrust_workspace(folder or workspace))

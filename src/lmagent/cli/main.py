@@ -34,12 +34,12 @@ COMMANDS = {
     "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
     "submit": ("lmagent.cli.scheduler:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
     "scheduler": ("lmagent.cli.scheduler:scheduler", "Run the due work of a workspace, until stopped.", AUTOMATE),
-    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
-    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
+    "cron": ("lmagent.cli.scheduler:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
+    "doctor": ("lmagent.cli.checks:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
     "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
     "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
-    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself.", LOOK),
-    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
+    "tool": ("lmagent.cli.checks:tool", "List the tools, or call one yourself.", LOOK),
+    "sandbox": ("lmagent.cli.checks:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
     "completion": ("lmagent.cli.completing:completion", "Print the completion script of a shell.", LOOK),
 }
 """Module, summary and heading of each command."""
@@ -64,44 +64,28 @@ WORDS = ("help", "version")
 CLOSE = 0.8
 """Likeness (0 to 1, difflib's ratio) above which a word counts as a mistyped command."""
 
-_MODELS = "lmagent models"
-_UPDATE = "update it the way you installed it: pip, pipx or uv, each with its upgrade command"
-
 ELSEWHERE = {
-    "auth": "an API key is the setting LLM_API_KEY; a local server needs none",
-    "continue": "lmagent -c continues the newest session",
-    "create": f"{_MODELS} import FILE takes a GGUF file into the library",
-    "download": f"{_MODELS} pull NAME downloads a model",
-    "exec": 'lmagent "TASK" does one task; lmagent sandbox exec runs a command in the sandbox',
-    "history": "lmagent sessions lists the sessions",
+    **dict.fromkeys(("auth", "login", "logout"), "an API key is the setting LLM_API_KEY; a local server needs none"),
+    **dict.fromkeys(("update", "upgrade"), "update it the way you installed it: pip, pipx or uv"),
     "init": "there is nothing to set up: start lmagent in your folder; /init there writes AGENTS.md",
-    "install": f"{_MODELS} pull NAME downloads a model; lmagent service install keeps lmagent web running",
-    "list": f"{_MODELS} lists the models, lmagent sessions the sessions, lmagent tool the tools",
-    "load": f"{_MODELS} load NAME loads a model",
-    "login": "an API key is the setting LLM_API_KEY; a local server needs none",
-    "logout": "an API key is the setting LLM_API_KEY; remove it there",
-    "logs": "lmagent server logs shows the model server's log",
-    "ls": f"{_MODELS} lists the models, lmagent sessions the sessions, lmagent tool the tools",
     "mcp": "MCP servers are not supported in this version; lmagent tool lists the tools",
-    "permissions": "/permissions shows the rules in the conversation; --permission MODE sets the mode",
-    "ps": f"{_MODELS} ps shows the models that are loaded, lmagent sessions the agent's sessions",
-    "pull": f"{_MODELS} pull NAME downloads a model",
-    "resume": "lmagent -c continues the newest session, lmagent --resume ID another one",
-    "rm": f"{_MODELS} rm NAME removes a model, lmagent sessions rm ID a session",
-    "serve": "lmagent server start serves models, lmagent web serves the agent to browsers",
-    "settings": "lmagent config shows the settings",
-    "setup": "no setup is needed: start lmagent in your folder; lmagent doctor checks its requirements",
-    "show": f"{_MODELS} show NAME shows a model, lmagent sessions show ID a session",
-    "start": "lmagent starts a conversation, lmagent server start the model server",
-    "status": "lmagent doctor checks everything, lmagent server status looks at the model server",
-    "stop": "lmagent server stop stops the model server",
-    "tasks": "lmagent sessions lists the sessions, lmagent cron the jobs that run by the clock",
-    "uninstall": "remove it the way you installed it: pip, pipx or uv; lmagent service remove comes first",
-    "unload": f"{_MODELS} unload NAME unloads a model",
-    "update": _UPDATE,
-    "upgrade": _UPDATE,
 }
 """Answers to the commands of other programs."""
+
+NEAREST = {
+    "chat": "start",
+    "config": "permissions settings",
+    "cron": "tasks",
+    "doctor": "setup status",
+    "models": "create download install list load ls ps pull rm show unload",
+    "sandbox": "exec",
+    "server": "logs serve start status stop",
+    "service": "install uninstall",
+    "sessions": "continue history list ls resume rm show tasks",
+    "tool": "list ls",
+    "web": "serve",
+}
+"""Our commands, each with the words of other programs that may mean it."""
 
 USAGE = 64
 """Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
@@ -134,8 +118,9 @@ def slip(arguments: Sequence[str]) -> str:
     known = (*COMMANDS, *WORDS)
     if word in known:
         return ""
-    if word in ELSEWHERE and (about or len(words) == 1):
-        return f"'{word}' is not a command here\n  → {ELSEWHERE[word]}"
+    nearest = " or ".join(f"lmagent {name}" for name, others in NEAREST.items() if word in others.split())
+    if (advice := ELSEWHERE.get(word, nearest and f"see {nearest}, each with --help")) and (about or len(words) == 1):
+        return f"'{word}' is not a command here\n  → {advice}"
     if any(word[:2] == name[:2] for name in known):
         from difflib import get_close_matches  # few tasks pay for it
 

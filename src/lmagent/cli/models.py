@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,12 @@ import msgspec
 
 from lmagent.cli import shared
 from lmagent.cli.server import print_running, server_folder
-from lmagent.core.errors import LmagentError
 from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.http.control import Control
 from lmagent.modelserver.library.download import Ports
 from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
 from lmagent.modelserver.library.hub import ModelHub
-from lmagent.modelserver.library.library import NO_MODELS, Library
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.library.memory import estimate_gpu_layers, usable
 from lmagent.modelserver.library.names import is_name_of
 from lmagent.modelserver.library.pull import Puller
@@ -32,10 +31,7 @@ from lmagent.providers.transport import HttpTransport
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from lmagent.modelserver.engine.devices import EngineReport
-    from lmagent.modelserver.library.download import DownloadProgress
     from lmagent.modelserver.library.library import Details
     from lmagent.modelserver.library.pull import PulledModel
 
@@ -48,23 +44,12 @@ ALIASES = {
 }
 """Other programs' words for the commands."""
 
-STEP = 10
-"""Percent between two lines about a download."""
 
-
-class ModelsGroup(shared.CommandGroup):
+class ModelsGroup(shared.WorkspaceGroup):
     """A group that also knows other programs' words for its commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; an error may quote a hub, a file or its name, so control characters are removed."""
-        try:
-            return super().invoke(ctx)
-        except LmagentError as error:
-            error.message, error.fix = visible(error.message), visible(error.fix)
-            raise
 
 
 @click.group(cls=ModelsGroup, default="list")
@@ -81,78 +66,64 @@ def open_library(workspace: Path | None) -> Library:
 
 
 @models.command("list")
-@shared.json_lines_option
-@click.pass_obj
-def list_(workspace: Path | None, as_json: bool) -> int:
+@shared.json_option
+def list_(workspace: Path | None, as_json: bool) -> None:
     """List the models: the library's, LM Studio's, Ollama's and those of other servers."""
     library, memory = open_library(workspace), machine_memory()
     there = library.all()
     if as_json:
         shared.print_json(*(_row(details, memory) for details in there))
-        return 0
+        return
     if not there:
         click.echo(f"no models yet, in {library.folder} or of LM Studio or Ollama")
         click.echo("  → lmagent models recommend says which fit this machine; lmagent models pull NAME fetches one")
-    width = min(60, max((len(details.entry.name) for details in there), default=0))
-    for details in there:
-        name = f"{details.entry.name:<{width}}"
-        if details.entry.broken:
-            _print_broken(f"✗ {name} ", details)
-        else:
-            click.echo(f"  {name}  {'  '.join(_listed(details, memory))}")
+    if whole := [_cells(_row(details, memory)) for details in there if not details.entry.broken]:
+        shared.show_table(("NAME", "SIZE", "NEEDS", "QUANT", "WINDOW", "FROM"), whole)
+    shared.echo(*(line for details in there for line in _broken(details)))
     for companion in library.companions():
         click.echo(f"- {one_line(companion.path.name)} is no model by itself but a file of the kind: {companion.kind}")
-    return 0
 
 
 @models.command()
 @click.argument("name")
 @shared.json_option
-@click.pass_obj
-def show(workspace: Path | None, name: str, as_json: bool) -> int:
+def show(workspace: Path | None, name: str, as_json: bool) -> None:
     """Show the facts about a model: architecture, window, memory, template, settings."""
-    details, memory = open_library(workspace).details(name), machine_memory()
-    if as_json:
-        facts: Any = msgspec.to_builtins(details.facts, enc_hook=str) if details.facts is not None else {}
-        settings = {name: getattr(details.entry.settings, name) for name in details.entry.settings.__struct_fields__}
-        sheet = str(details.sheet.path) if details.sheet.path != Path() else ""
-        more = {"facts": facts, "settings": settings, "settings_file": sheet, "notes": details.notes}
-        shared.print_json({**_row(details, memory), **more})
-        return 0
-    for label, value in _described(details):
-        click.echo(f"{label:<14} {value}")
-    if details.entry.broken:
-        _print_broken("✗", details)
-    for note in details.notes:
-        click.echo(f"! {note}")
-    return 0
+    details = open_library(workspace).details(name)
+    settings = details.entry.settings
+    more = {
+        "facts": msgspec.to_builtins(details.facts, enc_hook=str) or {},
+        "settings": {field: getattr(settings, field) for field in settings.__struct_fields__},
+        "settings_file": str(details.sheet.path) if details.sheet.path != Path() else "",
+        "notes": details.notes,
+    }
+    lines = [f"{label:<14} {one_line(value, 1000)}" for label, value in _described(details).items() if value]
+    lines += [*_broken(details), *(f"! {note}" for note in details.notes)]
+    shared.show(as_json, [_row(details, machine_memory()) | more], lines)
 
 
 @models.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@shared.json_lines_option
-@click.pass_obj
-def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
+@shared.json_option
+def rm(workspace: Path | None, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove models from the library, with their settings. Models of LM Studio and Ollama are never touched."""
     library = open_library(workspace)
     ask = not yes and sys.stdin.isatty()
     meant = {details.entry.name: details for details in [_meant(library, name, guess=ask) for name in names]}
     doomed = [(details, removable(details, library.folder, library.all())) for details in meant.values()]
     for details, paths in doomed:
+        name = details.entry.name
         if ask:
-            click.echo(f"{details.entry.name}, {shared.amount(details.entry.size)}:", err=True)
+            click.echo(f"{name}, {shared.amount(details.entry.size)}:", err=True)
             for path in paths:
                 click.echo(f"  {visible(str(path))}", err=True)
             if not click.confirm("remove it?", err=True):
-                click.echo(f"kept {details.entry.name}", err=True)
+                click.echo(f"kept {name}", err=True)
                 continue
         freed = remove(paths, library.folder)
-        if as_json:
-            shared.print_json({"removed": details.entry.name, "freed": freed, "paths": list(map(str, paths))})
-        else:
-            click.echo(f"removed {details.entry.name}, {shared.amount(freed)} are free again")
-    return 0
+        row = {"removed": name, "freed": freed, "paths": list(map(str, paths))}
+        shared.show(as_json, [row], [f"removed {name}, {shared.amount(freed)} are free again"])
 
 
 def _meant(library: Library, name: str, *, guess: bool) -> Details:
@@ -166,10 +137,11 @@ def _meant(library: Library, name: str, *, guess: bool) -> Details:
     )
 
 
-def _print_broken(mark: str, details: Details) -> None:
-    click.echo(f"{mark} {one_line(details.entry.broken, 400)}")
-    if details.fix:
-        click.echo(f"  → {one_line(details.fix, 400)}")
+def _broken(details: Details) -> list[str]:
+    """Return the lines about a model that cannot be loaded; none for another."""
+    entry, fix = details.entry, one_line(details.fix, 400)
+    lines = [f"✗ {entry.name}: {one_line(entry.broken, 400)}", f"  → {fix}" if fix else ""]
+    return list(filter(None, lines)) if entry.broken else []
 
 
 def _fits(details: Details, memory: Memory) -> bool | None:
@@ -180,73 +152,55 @@ def _fits(details: Details, memory: Memory) -> bool | None:
 
 def _row(details: Details, memory: Memory) -> dict[str, Any]:
     entry, facts = details.entry, details.facts
-    return {
-        "name": entry.name,
-        "engine": entry.engine,
-        "source": entry.source,
+    row: dict[str, Any] = {
+        name: getattr(entry, name)
+        for name in ("name", "engine", "source", "size", "needed", "url", "upstream", "broken")
+    }
+    return row | {
         "kind": facts.kind if facts is not None else "",
         "path": str(entry.path) if entry.path != Path() else "",
-        "size": entry.size,
-        "needed": entry.needed,
         "fits": _fits(details, memory),
         "quantisation": facts.quantisation if facts is not None else "",
         "parameters": facts.parameters if facts is not None else 0,
         "context": entry.settings.context,
-        "url": entry.url,
-        "upstream": entry.upstream,
-        "broken": entry.broken,
         "fix": details.fix,
     }
 
 
-def _listed(details: Details, memory: Memory) -> Iterator[str]:
-    entry, facts = details.entry, details.facts
-    if entry.engine == "upstream":
-        yield f"on {one_line(entry.url)} as {one_line(entry.upstream)}"
-        return
-    yield f"{shared.amount(entry.size):>8}"
-    lacks = f" (only {shared.amount(memory.free)} are free)" if _fits(details, memory) is False else ""
-    yield f"needs {shared.amount(entry.needed)}{lacks}"
-    if facts is None:
-        yield "transformers"
-    else:
-        yield from filter(None, (facts.quantisation, f"{entry.settings.context:,} tokens"))
-        yield from (facts.kind,) if facts.kind != "chat" else ()
-    yield from (entry.source,) if entry.source != "library" else ()
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return a model's cells in the table."""
+    if row["engine"] == "upstream":
+        return (row["name"], "", "", "", "", f"{row['url']} as {row['upstream']}")
+    kind = f", {row['kind']}" if row["kind"] not in ("", "chat") else ""
+    lacks = " (too much now)" if row["fits"] is False else ""
+    sizes = shared.amount(row["size"]), f"{shared.amount(row['needed'])}{lacks}"
+    return (row["name"], *sizes, row["quantisation"], f"{row['context']:,}", f"{row['source']}{kind}")
 
 
-def _described(details: Details) -> Iterator[tuple[str, str]]:
-    entry, facts, sheet = details.entry, details.facts, details.sheet.path
-    yield "name", entry.name
-    yield "engine", entry.engine
-    yield "from", entry.source
-    if entry.engine == "upstream":
-        yield "server", one_line(entry.url)
-        yield "its name there", one_line(entry.upstream)
-    else:
-        yield "file", one_line(str(entry.path), 1000)
+def _described(details: Details) -> dict[str, str]:
+    """Return the facts about a model by their labels; empty if they are unknown."""
+    entry, facts, sheet = details.entry, details.facts, details.sheet
+    rows = {"name": entry.name, "engine": entry.engine, "from": entry.source}
+    rows |= {"server": entry.url, "its name there": entry.upstream}
+    rows["file"] = str(entry.path) if entry.path != Path() else ""
     if facts is not None:
-        kv = "/".join(map(str, sorted(set(facts.kv_heads))))
-        count = facts.parameters
-        template = [word for word, has in (("tools", facts.tools), ("thoughts", facts.thinks)) if has]
-        yield "kind", facts.kind + (f" (pooling: {facts.pooling})" if facts.pooling else "")
-        yield "model", one_line(facts.name) or "-"
-        yield "architecture", one_line(facts.architecture) + (f", {facts.experts} experts" if facts.experts else "")
-        yield "parameters", f"{count / 1e9:.2f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
-        yield "quantisation", facts.quantisation or "-"
-        yield "made for", f"{facts.context:,} tokens" if facts.context else "-"
-        yield "shape", f"{facts.layers} layers, width {facts.embedding}, {facts.heads} heads ({kv} of keys)"
-        yield "vocabulary", f"{facts.vocabulary:,} ({one_line(facts.tokenizer)})"
-        knows = f"knows {' and '.join(template)}" if template else "plain"
-        yield "template", knows if facts.template else "none"
-        if len(facts.parts) > 1:
-            yield "parts", str(len(facts.parts))
-    if entry.size:
-        yield "on disk", shared.amount(entry.size)
-    if entry.needed:
-        yield "memory", f"at most {shared.amount(entry.needed)} at a window of {entry.settings.context:,} tokens"
-    given = ", ".join(sorted(details.sheet.given)) or "empty"
-    yield "settings", f"{one_line(str(sheet), 1000)} ({given})" if sheet != Path() else "-"
+        knows = " and ".join(word for word, has in (("tools", facts.tools), ("thoughts", facts.thinks)) if has)
+        rows |= {
+            "kind": facts.kind,
+            "model": facts.name,
+            "architecture": facts.architecture + (f", {facts.experts} experts" if facts.experts else ""),
+            "parameters": f"{facts.parameters / 1e9:.2f}B",
+            "quantisation": facts.quantisation,
+            "made for": f"{facts.context:,} tokens" if facts.context else "",
+            "layers": f"{facts.layers:,}",
+            "template": (f"knows {knows}" if knows else "plain") if facts.template else "none",
+        }
+    window = f"at a window of {entry.settings.context:,} tokens"
+    return rows | {
+        "on disk": shared.amount(entry.size) if entry.size else "",
+        "memory": f"at most {shared.amount(entry.needed)} {window}" if entry.needed else "",
+        "settings": f"{sheet.path} ({', '.join(sorted(sheet.given)) or 'empty'})" if sheet.path != Path() else "",
+    }
 
 
 # --- pull and import --------------------------------------------------------------------------------------------------
@@ -257,21 +211,18 @@ def _described(details: Details) -> Iterator[tuple[str, str]]:
 @click.option("--with-mmproj", is_flag=True, help="Fetch the projector too, with which the model sees images.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON; shows no progress.")
-@click.pass_obj
-def pull(workspace: Path | None, name: str, with_mmproj: bool, quiet: bool, as_json: bool) -> int:
+def pull(workspace: Path | None, name: str, with_mmproj: bool, quiet: bool, as_json: bool) -> None:
     """Fetch a model of Hugging Face: OWNER/REPO, OWNER/REPO:QUANT, an address, or a short name.
 
     Without QUANT the best one of about four bits is taken. A stopped pull continues at the same place.
     """
     library = open_library(workspace)
     pulled = _fetched(library, name, with_mmproj=with_mmproj, quiet=quiet or as_json)
-    kinds = [companion.kind for companion in library.companions() if companion.path in pulled.paths]
     done = "fetched" if pulled.fetched else "already there:"
-    found = _print_added(library, pulled.paths, done, kinds[0] if kinds else "other", as_json, fetched=pulled.fetched)
+    found = _show_added(library, pulled.paths, done, as_json, fetched=pulled.fetched)
     if found and not as_json and pulled.choice.projectors and not with_mmproj:
         projector = one_line(pulled.choice.projectors[0].name)
         click.echo(f"- it can see images with {projector}: lmagent models pull {name} --with-mmproj", err=True)
-    return 0
 
 
 @models.command("import")
@@ -281,45 +232,29 @@ def pull(workspace: Path | None, name: str, with_mmproj: bool, quiet: bool, as_j
 @click.option("--move", "way", flag_value="move", help="Move the file.")
 @click.option("--name", default="", help="Name for the model; without it, the file's name.")
 @shared.json_option
-@click.pass_obj
-def import_(workspace: Path | None, path: Path, way: Any, name: str, as_json: bool) -> int:
+def import_(workspace: Path | None, path: Path, way: Any, name: str, as_json: bool) -> None:
     """Take a GGUF file into the library; of a model in parts, name any."""
     library = open_library(workspace)
-    facts, paths = take(path.absolute(), library.folder, way or "copy", name)
-    _print_added(library, paths, "imported", facts.kind, as_json, is_model=facts.kind not in NO_MODELS)
-    return 0
+    _, paths = take(path.absolute(), library.folder, way or "copy", name)
+    _show_added(library, paths, "imported", as_json)
 
 
-def _print_added(
-    library: Library,
-    paths: tuple[Path, ...],
-    done: str,
-    kind: str,
-    as_json: bool,
-    *,
-    is_model: bool = True,
-    **more: Any,
-) -> bool:
+def _show_added(library: Library, paths: tuple[Path, ...], done: str, as_json: bool, **more: Any) -> bool:
     """Report a file that was added; return whether it is a model by itself."""
-    details = _at(library, paths[0]) if is_model else None
-    files = list(map(str, paths))
-    if details is None:
-        if as_json:
-            shared.print_json({"name": "", "kind": kind, "paths": files})
-        else:
-            click.echo(f"{done} {one_line(paths[0].name, 400)}: no model by itself but a file of the kind: {kind}")
-        return False
-    entry = details.entry
-    if as_json:
-        facts = {"size": entry.size, "needed": entry.needed, "broken": entry.broken}
-        kind = details.facts.kind if details.facts is not None else ""
-        shared.print_json({"name": entry.name, "kind": kind, "paths": files, **facts, **more})
-    elif entry.broken:
-        click.echo(f"{done} {entry.name}, but it cannot be loaded: {one_line(entry.broken, 400)}")
-    else:
+    details = _at(library, paths[0])
+    kinds = [file.kind for file in library.companions() if file.path in paths]
+    row: dict[str, Any] = {"name": "", "kind": kinds[0] if kinds else "other", "paths": list(map(str, paths))}
+    line = f"{done} {one_line(paths[0].name, 400)}: no model by itself but a file of the kind: {row['kind']}"
+    if details is not None:
+        entry = details.entry
+        row |= {"name": entry.name, "kind": details.facts.kind if details.facts is not None else ""}
+        row |= {"size": entry.size, "needed": entry.needed, "broken": entry.broken, **more}
         needs = f"({shared.amount(entry.size)}, needs {shared.amount(entry.needed)} of memory)"
-        click.echo(f"{done} {entry.name} {needs}\n  → lmagent -m {entry.name}")
-    return True
+        line = f"{done} {entry.name} {needs}\n  → lmagent -m {entry.name}"
+        if entry.broken:
+            line = f"{done} {entry.name}, but it cannot be loaded: {one_line(entry.broken, 400)}"
+    shared.show(as_json, [row], [line])
+    return details is not None
 
 
 def download(library: Library, name: str) -> str:
@@ -332,9 +267,18 @@ def download(library: Library, name: str) -> str:
 
 
 def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: bool = False) -> PulledModel:
-    shown = Quiet() if quiet else Bar() if sys.stderr.isatty() else ProgressLines()
+    shown = PullProgress(quiet=quiet)
+
+    async def fetch() -> PulledModel:
+        transport = HttpTransport()
+        try:
+            puller = Puller(ModelHub(transport, os.environ), library.folder, Ports(shown))
+            return await puller.pull(name, with_mmproj=with_mmproj)
+        finally:
+            await transport.aclose()
+
     try:
-        return anyio.run(_fetch, library.folder, name, with_mmproj, shown)
+        return anyio.run(fetch)
     except KeyboardInterrupt:
         shown.close()
         click.echo("stopped; the downloaded part is kept, and the same command resumes it", err=True)
@@ -343,87 +287,46 @@ def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: b
         shown.close()
 
 
-async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: DownloadProgress) -> PulledModel:
-    transport = HttpTransport()
-    try:
-        return await Puller(ModelHub(transport, os.environ), folder, Ports(shown)).pull(name, with_mmproj=with_mmproj)
-    finally:
-        await transport.aclose()
-
-
 def _at(library: Library, path: Path) -> Details | None:
     """Return the model of this file, also by another name of the file; None for a file that is no model by itself."""
-    for details in library.all():
-        if details.entry.path == path or (details.facts is not None and path in details.facts.parts):
-            return details
-    found = [one for one in library.all() if one.entry.path.exists() and path.exists()]
-    return next((details for details in found if details.entry.path.samefile(path)), None)
+
+    def has_it(details: Details) -> bool:
+        files = {details.entry.path, *(details.facts.parts if details.facts is not None else ())}
+        return path in files or any(file.exists() and path.exists() and file.samefile(path) for file in files)
+
+    return next(filter(has_it, library.all()), None)
 
 
-class Quiet:
-    """The progress of a download that shows nothing."""
+class PullProgress:
+    """The progress of a download on standard error: a bar on a terminal, elsewhere a line for each file."""
 
-    def begin(self, name: str, size: int, have: int) -> None: ...
-
-    def advance(self, count: int) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class ProgressLines(Quiet):
-    def __init__(self) -> None:
-        self._name = ""
-        self._size = self._have = self._shown = 0
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bar: Any = None
 
     def begin(self, name: str, size: int, have: int) -> None:
-        self._name, self._size, self._have = name, max(size, 1), have
-        self._shown = have * 100 // self._size // STEP * STEP
-        click.echo(f"{name}: {have / 1e6:,.0f} of {size / 1e6:,.0f} MB", err=True)
+        self.close()
+        if not self._quiet:
+            label = f"{name}: {have / 1e6:,.0f} of {size / 1e6:,.0f} MB"
+            self._bar = click.progressbar(length=max(size, 1), label=label, file=sys.stderr)
+            self._bar.pos = have
+            self._bar.render_progress()
 
     def advance(self, count: int) -> None:
-        self._have += count
-        percent = self._have * 100 // self._size
-        if percent >= self._shown + STEP:
-            self._shown = percent // STEP * STEP
-            click.echo(f"{self._name}: {self._shown} %", err=True)
+        if self._bar is not None:
+            self._bar.update(count)
 
     def note(self, text: str) -> None:
-        click.echo(one_line(text, 2000), err=True)
-
-
-class Bar(Quiet):
-    """A bar on a terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.progress import TransferSpeedColumn as SpeedColumn
-
-        name = TextColumn("{task.description}", markup=False)
-        columns = (name, BarColumn(), DownloadColumn(), SpeedColumn(), TimeRemainingColumn())
-        self._bar: Progress = Progress(*columns, console=Console(stderr=True, markup=False))
-        self._task: TaskID | None = None
-        self._name = ""
-
-    def begin(self, name: str, size: int, have: int) -> None:
-        if self._task is not None and name == self._name:
-            self._bar.reset(self._task, total=size, completed=have)
-            return
-        self._bar.start()
-        self._name = name
-        self._task = self._bar.add_task(name, total=size, completed=have)
-
-    def advance(self, count: int) -> None:
-        if self._task is not None:
-            self._bar.advance(self._task, count)
-
-    def note(self, text: str) -> None:
-        self._bar.console.print(one_line(text, 2000), highlight=False)
+        if not self._quiet:
+            if self._bar is not None:
+                self._bar.render_finish()
+            click.echo(one_line(text, 2000), err=True)
 
     def close(self) -> None:
-        self._bar.stop()
+        """End the bar's line."""
+        if self._bar is not None:
+            self._bar.render_finish()
+            self._bar = None
 
 
 # --- what this machine can run ----------------------------------------------------------------------------------------
@@ -431,91 +334,64 @@ class Bar(Quiet):
 
 @models.command()
 @shared.json_option
-@click.pass_obj
-def recommend(workspace: Path | None, as_json: bool) -> int:
+def recommend(workspace: Path | None, as_json: bool) -> None:
     """Say which models fit the memory of this machine: of those that are there, and of well-known ones."""
     memory = machine_memory()
     good = recommended(memory.total)
     there = open_library(workspace).all()
     own = [details.entry for details in there if not details.entry.broken and _fits(details, memory)]
+    lines = [_memory_line(memory)]
+    lines += [f"already here, and fits: {entry.name} (needs {shared.amount(entry.needed)})" for entry in own]
+    names = [entry.name for entry in own]
+    shared.show(as_json, [{"memory": memory, "there": names, "suggestions": good, "note": NOTE}], lines)
     if as_json:
-        names = [entry.name for entry in own]
-        shared.print_json({"memory": memory, "there": names, "suggestions": good, "note": NOTE})
-        return 0
-    click.echo(f"memory: {shared.amount(memory.total)}, {shared.amount(memory.free)} free now{_bound(memory)}")
-    for entry in own:
-        click.echo(f"already here, and fits: {entry.name} (needs {shared.amount(entry.needed)})")
-    if not good:
-        smallest = SUGGESTIONS[0]
-        click.echo(
-            f"even {smallest.name} takes {shared.amount(smallest.bytes)}; name a model on another machine instead"
-        )
-        click.echo('  → a file NAME.toml with upstream = "http://HOST:PORT/v1" in the library\'s folder; or --base-url')
-        return 0
-    width = max(len(item.name) for item in good)
-    click.echo(f"  {'NAME':<{width}}  {'DOWNLOAD':>8}  {'MEMORY':>7}  GOOD FOR")
-    for item in good:
-        click.echo(f"  {item.name:<{width}}  {item.download:>5.1f} GB  {shared.amount(item.bytes):>7}  {item.text}")
-    click.echo(f"  → lmagent models pull {good[0].name}\n{NOTE}")
-    return 0
+        return
+    rows = [
+        (item.name, f"{item.download:.1f} GB", shared.amount(item.bytes), item.text) for item in good or SUGGESTIONS[:1]
+    ]
+    shared.show_table(("NAME", "DOWNLOAD", "MEMORY", "GOOD FOR"), rows)
+    click.echo(f"  → lmagent models pull {rows[0][0]}\n{NOTE}")
 
 
 @models.command()
 @shared.json_option
-@click.pass_obj
 def doctor(workspace: Path | None, as_json: bool) -> int:
     """Check the engine, its devices, the memory and the folders of models."""
     library = open_library(workspace)
-    memory, engine, there = machine_memory(), ask_engine(), library.all()
-    layers, folders = _layers(there, engine), _folders(library)
-    broken = [details for details in there if details.entry.broken]
-    if as_json:
-        answer: dict[str, Any] = {
-            "engine": engine,
-            "memory": memory,
-            "folders": folders,
-            "gpu_layers": [{"name": name, "fit": fit, "of": of} for name, fit, of in layers],
-            "broken": [{"name": item.entry.name, "why": item.entry.broken, "fix": item.fix} for item in broken],
-        }
-        shared.print_json(answer)
-        return 1 if engine.problem else 0
-    _print_engine(engine)
-    mark = "✓" if memory.total else "!"
-    click.echo(f"{mark} memory   {shared.amount(memory.total)}, {shared.amount(memory.free)} free{_bound(memory)}")
-    for name, path, count in folders:
-        click.echo(f"✓ models   {count} of {name} in {one_line(path, 1000)}")
-    for name, fit, of in layers:
-        click.echo(f"✓ gpu      {name}: {fit} of {of} layers fit")
-    for details in broken:
-        _print_broken(f"✗ {details.entry.name}:", details)
+    memory, engine = machine_memory(), ask_engine()
+    whole = [details for details in library.all() if not details.entry.broken]
+    broken = [details for details in library.all() if details.entry.broken]
+    free = [device.free for device in engine.gpus]
+    layers = [
+        {"name": one.entry.name, "fit": estimate_gpu_layers(facts, one.entry.settings, free), "of": facts.layers + 1}
+        for one in whole
+        if free and (facts := one.facts) is not None
+    ]
+    folders = _folders(library)
+    answer: dict[str, Any] = {"engine": engine, "memory": memory, "folders": folders, "gpu_layers": layers}
+    answer["broken"] = [{"name": item.entry.name, "why": item.entry.broken, "fix": item.fix} for item in broken]
+    lines = [*_engine_lines(engine), f"{'✓' if memory.total else '!'} {_memory_line(memory)}"]
+    lines += [f"✓ models   {count} of {name} in {one_line(path, 1000)}" for name, path, count in folders]
+    lines += [f"✓ gpu      {row['name']}: {row['fit']} of {row['of']} layers fit" for row in layers]
+    shared.show(as_json, [answer], [*lines, *(line for details in broken for line in _broken(details))])
     return 1 if engine.problem else 0
 
 
-def _bound(memory: Memory) -> str:
-    return " (bounded by the container)" if memory.limit == "container" else ""
+def _memory_line(memory: Memory) -> str:
+    bound = " (bounded by the container)" if memory.limit == "container" else ""
+    return f"memory:  {shared.amount(memory.total)}, {shared.amount(memory.free)} free now{bound}"
 
 
-def _print_engine(engine: EngineReport) -> None:
+def _engine_lines(engine: EngineReport) -> Iterator[str]:
     if engine.problem:
-        click.echo(f"✗ engine   {one_line(engine.problem, 400)}\n  → {engine.fix}")
+        yield f"✗ engine   {one_line(engine.problem, 400)}\n  → {engine.fix}"
         return
-    click.echo(f"✓ engine   xllamacpp {engine.version}")
+    yield f"✓ engine   xllamacpp {engine.version} ({one_line(engine.system, 400)})"
     for device in engine.devices:
         room = f", {shared.amount(device.free)} of {shared.amount(device.total)} free" if device.total else ""
-        click.echo(f"✓ device   {one_line(device.name)}: {one_line(device.description)}{room}")
+        yield f"✓ device   {one_line(device.name)}: {one_line(device.description)}{room}"
     if not engine.gpus:
-        click.echo("! gpu      this build of the engine sees no graphics card; builds that do: docs/models.md")
-    click.echo(f"  {one_line(engine.system, 400)}")
-
-
-def _layers(there: Sequence[Details], engine: EngineReport) -> list[tuple[str, int, int]]:
-    """Return model, layers that fit the graphics cards, and all its layers."""
-    free = [device.free for device in engine.gpus]
-    return [
-        (item.entry.name, estimate_gpu_layers(item.facts, item.entry.settings, free), item.facts.layers + 1)
-        for item in there
-        if free and item.facts is not None and not item.entry.broken
-    ]
+        yield "! gpu      this build of the engine sees no graphics card; builds that do: docs/models.md"
 
 
 def _folders(library: Library) -> list[tuple[str, str, int]]:
@@ -534,40 +410,33 @@ def _folders(library: Library) -> list[tuple[str, str, int]]:
 
 
 @models.command()
-@shared.json_lines_option
-def ps(as_json: bool) -> int:
+@shared.json_option
+def ps(_: Path | None, as_json: bool) -> None:
     """Show the models that are loaded."""
     running = Control(server_folder()).get("/api/ps")["models"]
     if as_json:
         shared.print_json(*running)
     else:
         print_running(running)
-        if not running:
-            click.echo("no model is loaded")
-    return 0
 
 
 @models.command()
 @click.argument("name")
 @shared.json_option
-def load(name: str, as_json: bool) -> int:
+def load(_: Path | None, name: str, as_json: bool) -> None:
     """Load a model now; lifts the pause of one that crashed too often."""
-    return _change("/api/load", name, as_json=as_json)
+    _change("/api/load", name, as_json=as_json)
 
 
 @models.command()
 @click.argument("name")
 @shared.json_option
-def unload(name: str, as_json: bool) -> int:
+def unload(_: Path | None, name: str, as_json: bool) -> None:
     """Unload a model once its requests are done."""
-    return _change("/api/unload", name, as_json=as_json)
+    _change("/api/unload", name, as_json=as_json)
 
 
-def _change(path: str, name: str, *, as_json: bool) -> int:
+def _change(path: str, name: str, *, as_json: bool) -> None:
     model = Control(server_folder()).post(path, name)
-    if as_json:
-        shared.print_json(model)
-        return 0
     took = f" in {model['loaded_s']:.1f} s, {shared.amount(model['memory'])}" if model["state"] == "ready" else ""
-    click.echo(f"{model['name']}: {model['state']}{took}")
-    return 0
+    shared.show(as_json, [model], [f"{model['name']}: {model['state']}{took}"])

@@ -29,7 +29,7 @@ NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approv
 session_or_the_only = click.argument("session", shell_complete=shared.completed_by("session_ids"), required=False)
 
 
-@click.group(cls=shared.CommandGroup, default="show")
+@click.group(cls=shared.WorkspaceGroup, default="show")
 @shared.group_workspace_option
 def plan() -> None:
     """Show the plan of a session, approve it, reject it or have it revised."""
@@ -38,7 +38,6 @@ def plan() -> None:
 @plan.command()
 @session_or_the_only
 @click.option("--json", "as_json", is_flag=True, help="As JSON, to be edited and approved with --plan.")
-@click.pass_obj
 def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
     """Show the plan that waits, or the one that was approved, and how far it is."""
     store = open_records(workspace).store
@@ -64,7 +63,6 @@ def show(workspace: Path | None, session: str | None, as_json: bool) -> int:
 @click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The plan, edited.")
 @shared.events_option
 @shared.model_options
-@click.pass_obj
 def approve(workspace: Path | None, session: str | None, file: Path | None, **options: Any) -> int:
     """Approve the plan, and carry it out."""
     found = None if file is None else read_plan(file.read_text(encoding="utf-8", errors="replace"))
@@ -79,7 +77,6 @@ def approve(workspace: Path | None, session: str | None, file: Path | None, **op
 @click.argument("words", nargs=-1, required=True)
 @shared.events_option
 @shared.model_options
-@click.pass_obj
 def revise(workspace: Path | None, session: str, words: tuple[str, ...], **options: Any) -> int:
     """Say what should be otherwise, and have it planned anew."""
     command = DecidePlan(decision="revise", feedback=" ".join(words), by="cli")
@@ -89,7 +86,6 @@ def revise(workspace: Path | None, session: str, words: tuple[str, ...], **optio
 @plan.command()
 @shared.session_argument
 @shared.server_options
-@click.pass_obj
 def reject(workspace: Path | None, session: str, **options: Any) -> int:
     """Reject the plan; nothing is done."""
 

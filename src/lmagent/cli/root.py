@@ -114,8 +114,8 @@ def call(arguments: Sequence[str]) -> int:
         wrong.show()
         code = USAGE if isinstance(wrong, click.UsageError) else wrong.exit_code
     except LmagentError as failure:
-        from lmagent.tools.sanitize import printable  # errors quote what servers and files say
+        from lmagent.tools.sanitize import visible  # errors quote what servers and files say
 
-        click.echo(printable(f"lmagent: {failure}"), err=True)
+        click.echo(visible(f"lmagent: {failure}"), err=True)
         code = 1
     return code if isinstance(code, int) else 0

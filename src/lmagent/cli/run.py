@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,16 @@ def _work(options: dict[str, Any], *, planning: bool) -> SetWork | None:
     return SetWork(mode="deep", budget=budget, by="cli")
 
 
-def _talk(workspace: Path | None, resume: str, options: dict[str, Any], **more: bool) -> int:
-    from lmagent.cli.talk import talk  # loads the terminal's library
+def _talk(
+    workspace: Path | None, resume: str, options: dict[str, Any], *, latest: bool = False, plain: bool = False
+) -> int:
+    from lmagent.cli.answering import greeted
+    from lmagent.repl.app import run_repl  # loads the terminal's library
 
-    return talk(workspace, resume, options, **more)
+    async def do(host: Host) -> int:
+        gc.freeze()  # loaded modules stay: no collection needs to look at them again
+        gc.enable()
+        name = "" if resume == shared.PICK else resume or (host.require_latest() if latest else "")
+        return await run_repl(host, name, pick=resume == shared.PICK, plain=plain)
+
+    return shared.with_host(greeted(shared.host_options(workspace, options, attended=True)), do)

@@ -118,26 +118,21 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
 
 def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
-    if as_json:
-        shared.print_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
-        return
-    click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
+    lines = [f"the model server listens at {state.url}/v1 (process {state.owner.pid})"]
     if state.bind in ("0.0.0.0", "::") and (found := addresses()):
-        click.echo(f"other machines reach it at http://{found[0]}:{state.port}/v1")
-    if state.guarded:
-        click.echo(f"requests need the API key that is kept in {key_file(folder)}")
+        lines.append(f"other machines reach it at http://{found[0]}:{state.port}/v1")
+    lines += [f"requests need the API key that is kept in {key_file(folder)}"] if state.guarded else []
+    shared.show(as_json, [{"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind}], lines)
 
 
 @server.command()
 @shared.json_option
-def stop(as_json: bool) -> int:
+def stop(as_json: bool) -> None:
     """Stop the server; running requests may end first."""
     state = own_process.stop(server_folder())
-    if as_json:
-        shared.print_json({"stopped": state is not None, "pid": state.owner.pid if state else None})
-    else:
-        click.echo(f"stopped (process {state.owner.pid})" if state else "no model server runs")
-    return 0
+    pid = state.owner.pid if state else None
+    text = f"stopped (process {pid})" if state else "no model server runs"
+    shared.show(as_json, [{"stopped": state is not None, "pid": pid}], [text])
 
 
 @server.command()
@@ -147,57 +142,53 @@ def status(as_json: bool) -> int:
     folder = server_folder()
     state = state_of(folder)
     if state is None:
-        shared.print_json({"running": False}) if as_json else click.echo("no model server runs")
+        shared.show(as_json, [{"running": False}], ["no model server runs"])
         return 1
     try:
         health = str(control().get("/health")["status"])
     except ServerError as error:
         health = error.message
     known = {"running": True, "health": health, "url": state.url, "pid": state.owner.pid, "since": state.since}
-    if as_json:
-        shared.print_json({**known, "bind": state.bind, "port": state.port, "version": state.version})
-    else:
-        click.echo(f"{state.url}/v1 (process {state.owner.pid}, lmagent {state.version}): {health}")
+    known |= {"bind": state.bind, "port": state.port, "version": state.version}
+    line = f"{state.url}/v1 (process {state.owner.pid}, lmagent {state.version}): {health}"
+    shared.show(as_json, [known], [line])
     return 0 if health == "ok" else 1
 
 
 @server.command()
 @shared.json_option
-def stats(as_json: bool) -> int:
+def stats(as_json: bool) -> None:
     """Show the server's counters since its start."""
     told = control().get("/api/stats")
-    if as_json:
-        shared.print_json(told)
-        return 0
-    for name, value in told.items():
-        if name == "memory":
-            click.echo(f"{name:<18} {shared.amount(value)}")
-        elif name != "models":
-            click.echo(f"{name:<18} {value}")
-    print_running([model for model in told["models"] if model["state"] != "unloaded"])
-    return 0
+    rows = {name: value for name, value in told.items() if name != "models"}
+    rows["memory"] = shared.amount(told["memory"])
+    shared.show(as_json, [told], (f"{name:<18} {value}" for name, value in rows.items()))
+    if not as_json:
+        print_running([model for model in told["models"] if model["state"] != "unloaded"])
 
 
 def print_running(models: list[dict[str, Any]]) -> None:
-    for model in models:
-        row = f"{model['name']:<32} {model['state']:<11} {shared.amount(model['memory']):>8}  {model['active']} active"
-        row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"
-        click.echo(row + (f"\n  {model['reason']}" if model["reason"] else ""))
+    counts = ("active", "waiting", "requests", "reason")
+    rows = [
+        (model["name"], model["state"], shared.amount(model["memory"]), *(str(model[name] or "") for name in counts))
+        for model in models
+    ]
+    if rows:
+        shared.show_table(("MODEL", "STATE", "MEMORY", *map(str.upper, counts)), rows)
+    else:
+        click.echo("no model is loaded")
 
 
 @server.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl+C.")
-@shared.json_lines_option
+@shared.json_option
 @click.argument("model", default="")
-def logs(model: str, follow: bool, as_json: bool) -> int:
+def logs(model: str, follow: bool, as_json: bool) -> None:
     """Show the server's log, or the output of a MODEL's engine."""
     asked = control()
     lines = asked.follow(model) if follow else asked.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
     for line in lines:
-        shared.print_json(line) if as_json else click.echo(
-            "".join(c if c.isprintable() or c == "\t" else "?" for c in line)
-        )
-    return 0
+        shared.show(as_json, [line], [line])
 
 
 @server.group("models", cls=shared.CommandGroup, default="list")
@@ -206,8 +197,8 @@ def server_models() -> None:
 
 
 @server_models.command("list")
-@shared.json_lines_option
-def list_models(as_json: bool) -> int:
+@shared.json_option
+def list_models(as_json: bool) -> None:
     """List them with their states."""
     models = control().get("/v1/models")["data"]
     if as_json:
@@ -217,7 +208,6 @@ def list_models(as_json: bool) -> int:
         shared.show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
     else:
         click.echo("no models yet: lmagent models pull NAME, or lmagent models import FILE")
-    return 0
 
 
 @click.group(cls=shared.CommandGroup)

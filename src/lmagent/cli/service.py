@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lmagent.cli.shared import CommandGroup, json_option, print_json, workspace_folder, workspace_option
+from lmagent.cli.shared import CommandGroup, json_option, show, workspace_folder, workspace_option
 from lmagent.service.systemd import Service
 
 
@@ -52,13 +52,11 @@ def remove(workspace: Path | None) -> int:
 def status(workspace: Path | None, as_json: bool) -> int:
     """Say whether the service of a workspace is installed and runs; exit code 1 if it does not run."""
     found = _service(workspace).status()
-    if as_json:
-        print_json(found)
-    elif not found.installed:
-        click.echo(f"no service is installed here: {found.name}\n  → lmagent service install", err=True)
-    else:
-        click.echo(f"{found.name}: {found.words}{'' if found.enabled else ', not started at login'}")
-        click.echo(f"  {found.file}\n  {found.log}")
+    login = "" if found.enabled else ", not started at login"
+    line = f"{found.name}: {found.words}{login}\n  {found.file}\n  {found.log}"
+    if not found.installed:
+        line = f"no service is installed here: {found.name}\n  → lmagent service install"
+    show(as_json, [found], [line])
     return 0 if found.running else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,13 @@ import anyio
 import click
 
 from lmagent.app.clock import SystemClock
-from lmagent.app.records import depths, open_records
+from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.app.watching import Tree
 from lmagent.cli import shared
 from lmagent.core.errors import LmagentError
 from lmagent.core.plurals import age
 from lmagent.store.tally import Shelf
-from lmagent.tools.sanitize import one_line, printable, visible
+from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
     from lmagent.store.jsonl import JsonlStore
@@ -29,7 +30,7 @@ TITLE = 40
 names_argument = click.argument("names", nargs=-1, required=True, shell_complete=shared.completed_by("session_ids"))
 
 
-@click.group(cls=shared.CommandGroup, default="list")
+@click.group(cls=shared.WorkspaceGroup, default="list")
 @shared.group_workspace_option
 def sessions() -> None:
     """List, show, watch, export, fork, pin, archive, import and delete sessions."""
@@ -60,8 +61,7 @@ def print_sessions(
 @click.option("--search", default="", help="Only sessions in which these words occur.")
 @click.option("--all", "children", is_flag=True, help="With those of sub-agents.")
 @click.option("--archived", is_flag=True, help="The archived ones instead.")
-@shared.json_lines_option
-@click.pass_obj
+@shared.json_option
 def list_(workspace: Path | None, limit: int, search: str, children: bool, archived: bool, as_json: bool) -> int:
     """List sessions, pinned ones (*) first, then newest first."""
     shelf = "archived" if archived else "all" if search else "open"
@@ -71,39 +71,48 @@ def list_(workspace: Path | None, limit: int, search: str, children: bool, archi
 @sessions.command()
 @names_argument
 @click.option("--off", is_flag=True, help="No longer.")
-@click.pass_obj
 def pin(workspace: Path | None, names: tuple[str, ...], off: bool) -> None:
     """List sessions before all others."""
-    records = open_records(workspace)
-    for name in names:
-        click.echo(f"{'unpinned' if off else 'pinned'} {records.mark(name, pinned=not off)}")
+    _each(workspace, names, "unpinned" if off else "pinned", lambda records, name: records.mark(name, pinned=not off))
 
 
 @sessions.command()
 @names_argument
 @click.option("--off", is_flag=True, help="List them again.")
-@click.pass_obj
 def archive(workspace: Path | None, names: tuple[str, ...], off: bool) -> None:
     """Leave sessions out of the list; `list --archived` and a search show them."""
+    done = "listed again:" if off else "archived"
+    _each(workspace, names, done, lambda records, name: records.mark(name, archived=not off))
+
+
+@sessions.command("rm")
+@names_argument
+def remove(workspace: Path | None, names: tuple[str, ...]) -> None:
+    """Delete sessions with everything that belongs to them."""
+    _each(workspace, names, "deleted", WorkspaceRecords.delete)
+
+
+def _each(
+    workspace: Path | None, names: tuple[str, ...], done: str, act: Callable[[WorkspaceRecords, str], str]
+) -> None:
+    """Act on each session, and print that it is done."""
     records = open_records(workspace)
     for name in names:
-        click.echo(f"{'listed again:' if off else 'archived'} {records.mark(name, archived=not off)}")
+        click.echo(f"{done} {act(records, name)}")
 
 
 @sessions.command()
 @shared.session_argument
 @click.option("--all", "whole", is_flag=True, help="With the notes that only the model reads.")
-@click.pass_obj
 def show(workspace: Path | None, session: str, whole: bool) -> None:
     """Show a session as Markdown."""
-    click.echo(printable(open_records(workspace).export(session, "md" if whole else "talk")))
+    shared.echo(open_records(workspace).export(session, "md" if whole else "talk"))
 
 
 @sessions.command()
 @shared.session_argument
 @click.option("--format", "form", type=click.Choice(["md", "html", "jsonl"]), default="md", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output without it.")
-@click.pass_obj
 def export(workspace: Path | None, session: str, form: str, output: Path | None) -> None:
     """Export a session as Markdown, as one HTML file, or as its events."""
     text = open_records(workspace).export(session, form)
@@ -117,7 +126,6 @@ def export(workspace: Path | None, session: str, form: str, output: Path | None)
 @sessions.command()
 @shared.session_argument
 @click.option("--at", "seq", type=int, help="Copy up to and including this event.")
-@click.pass_obj
 def fork(workspace: Path | None, session: str, seq: int | None) -> None:
     """Copy a session to a new one, and print the new one's id."""
     click.echo(open_records(workspace).fork(session, seq))
@@ -125,7 +133,6 @@ def fork(workspace: Path | None, session: str, seq: int | None) -> None:
 
 @sessions.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.pass_obj
 def import_(workspace: Path | None, files: tuple[Path, ...]) -> int:
     """Import sessions of LMAgent (.json) or agent_computer (.jsonl): files, or folders of them."""
     records, code = open_records(workspace), 0
@@ -140,19 +147,8 @@ def import_(workspace: Path | None, files: tuple[Path, ...]) -> int:
     return code
 
 
-@sessions.command("rm")
-@names_argument
-@click.pass_obj
-def remove(workspace: Path | None, names: tuple[str, ...]) -> None:
-    """Delete sessions with everything that belongs to them."""
-    records = open_records(workspace)
-    for name in names:
-        click.echo(f"deleted {records.delete(name)}")
-
-
 @sessions.command()
 @shared.session_argument
-@click.pass_obj
 def watch(workspace: Path | None, session: str) -> None:
     """Show a session's work live, whichever process runs it: its sub-agents as a tree, tasks, budgets."""
     store = open_records(workspace).store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.errors import ungrouped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -56,6 +56,16 @@ class CommandGroup(click.Group):
         rows = [(name, item.get_short_help_str(1000)) for name, item in found if item is not None and not item.hidden]
         with formatter.section("Commands"):
             formatter.write_dl([(f"{name} (default)" if name == self._default else name, text) for name, text in rows])
+
+
+class WorkspaceGroup(CommandGroup):
+    """A group whose commands get the folder that `-w` names as their first argument."""
+
+    def command(self, *names: Any, **options: Any) -> Any:
+        def add(function: Callable[..., Any]) -> click.Command:
+            return super(WorkspaceGroup, self).command(*names, **options)(click.pass_obj(function))
+
+        return add
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -118,7 +128,7 @@ def workspace_option(function: Function, *, expose: bool = True) -> Function:
 
 
 def group_workspace_option(function: Function) -> Function:
-    """Add the same options to a group; its commands get the folder by `click.pass_obj`."""
+    """Add the same options to a `WorkspaceGroup`."""
     return workspace_option(function, expose=False)
 
 
@@ -146,8 +156,7 @@ resume_option = together(
 
 session_argument = click.argument("session", shell_complete=completed_by("session_ids"))
 
-json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
-json_lines_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, one object a line.")
 events_option = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 
 permission_option = click.option(
@@ -248,7 +257,7 @@ def workspace_folder(workspace: Path | None) -> Path:
 
 
 def with_host(options: HostOptions, do: Callable[[Host], Awaitable[T]]) -> T:
-    """Do something with the sessions of a workspace; an unexpected error becomes a sentence with the way back."""
+    """Do something with the sessions of a workspace."""
     import anyio
 
     from lmagent.app.wiring import open_host
@@ -258,14 +267,6 @@ def with_host(options: HostOptions, do: Callable[[Host], Awaitable[T]]) -> T:
         try:
             with ungrouped():
                 return await do(host)
-        except (LmagentError, click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as defect:
-            from lmagent.app.logs import unexpected
-
-            session = next(iter(host.sessions), "")
-            back = {"back": f"lmagent --resume {session}"} if session else {}
-            raise unexpected(defect, host.workspace, host.settings, **back) from defect
         finally:
             await host.aclose()
 
@@ -282,38 +283,47 @@ def say(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
+def echo(*lines: str) -> None:
+    """Print lines; they may quote files and servers."""
+    from lmagent.tools.sanitize import printable
+
+    for line in lines:
+        click.echo(printable(line))
+
+
+def show(as_json: bool, values: Iterable[Any], lines: Iterable[str]) -> None:
+    """Print the result of a command: as values for a program, or as lines for the user."""
+    if as_json:
+        print_json(*values)
+    else:
+        echo(*lines)
+
+
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; on a terminal a wider row ends with an ellipsis."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    from lmagent.tools.sanitize import one_line
+
+    rows = [headings, *([one_line(cell, 1000) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    for row in (headings, *rows):
+    for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         click.echo(line if len(line) <= room else f"{line[: room - 1]}…")
 
 
 def amount(count: float) -> str:
-    if count >= 10_000_000_000:
-        return f"{count / 1e9:.0f} GB"
-    if count >= 100_000_000:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e9:.1f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"
 
 
 def print_json(*values: Any) -> None:
     """Print each value as a line of JSON, escaping every character that a terminal would obey or that imitates another.
 
-    JSON itself escapes only characters below U+0020. Other unprintable characters occur only in its texts, and mean the
-    same escaped.
+    Such characters occur only in its texts, and mean the same escaped.
     """
+    import json  # slow, and few commands print it
+
     from lmagent.providers import jsontext
 
     for value in values:
         text = jsontext.dumps(value).decode()
-        click.echo(text if text.isprintable() else "".join(map(_printed, text)))
-
-
-def _printed(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    units = letter.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+        click.echo(text if text.isprintable() else json.dumps(json.loads(text), separators=(",", ":")))

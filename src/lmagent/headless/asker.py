@@ -8,14 +8,12 @@ the turn has made void, is taken back or never shown.
 from __future__ import annotations
 
 import sys
-from collections import deque
 from contextlib import suppress
 
 import anyio
 from msgspec.structs import replace
 
 from lmagent.core import events as ev
-from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session, holder
@@ -38,99 +36,74 @@ class Asker:
         self._session = session
         self._questions = questions
         self._style = style_of(sys.stderr, color=color)
-        self._waiting: deque[tuple[str, ev.ApprovalRequested]] = deque()
-        self._heard: set[str] = set()
+        self._heard: dict[str, tuple[str, ev.ApprovalRequested]] = {}
         self._news = anyio.Event()
-        self._asked: tuple[str, ev.ApprovalRequested] | None = None
+        self._asked = ""
         self._scope = anyio.CancelScope()
 
     def __call__(self, event: ev.Event) -> None:
         child, event = ev.innermost(event)
         if isinstance(event, ev.ApprovalRequested) and event.id not in self._heard:  # a resumed session asks again
-            self._heard.add(event.id)
-            self._waiting.append((child, event))
+            self._heard[event.id] = child, event
             self._news.set()
-        if self._asked is None:
-            return
-        asker, asked = self._asked
-        match event:
-            case ev.ApprovalResolved():
-                void = event.approval == asked.id
-            case ev.ToolFinished():
-                void = event.call_id == asked.call_id and child == asker
-            case ev.TurnFinished():
-                void = child in ("", asker)
-            case _:
-                void = False
-        if void:
-            self._asked = None
+        if self._asked and holder(self._session, self._asked) is None:  # answered elsewhere, or void
+            self._asked = ""
             self._questions.answered(entered=False)
             self._scope.cancel()
 
     async def run(self) -> None:
         while True:
-            await self._news.wait()
-            self._news = anyio.Event()
-            while self._waiting:
-                child, request = self._waiting.popleft()
-                if holder(self._session, request.id) is not None:  # no other surface has answered it
-                    await self._ask(child, request)
+            waiting = [known for id, known in self._heard.items() if holder(self._session, id) is not None]
+            if waiting:
+                await self._ask(*waiting[0])
+            else:
+                self._news = anyio.Event()
+                await self._news.wait()
 
     async def _ask(self, child: str, request: ev.ApprovalRequested) -> None:
         details = list[str]()
         named = replace(request, summary=f"sub-agent: {request.summary}") if child else request
         Renderer(self._style, details.append).approval(named)
-        self._asked = child, request
-        forget_typed()
-        self._questions.ask("".join(details).rstrip("\n"), approval(visible(request.tool), request.grant))
-        line = ""
+        self._asked = request.id
+        question = approval(visible(request.tool), request.grant)
         with anyio.CancelScope() as self._scope:
-            line = await TypedLines(sys.stdin.fileno()).line()
-        if self._scope.cancelled_caught:
-            return
-        self._asked = None
-        self._questions.answered(entered=line.endswith("\n"))
-        await self._session.send(decision(request.id, request.grant, line, "cli"))
+            line = await _answer(self._questions, "".join(details).rstrip("\n"), question)
+            self._asked = ""
+            await self._session.send(decision(request.id, request.grant, line, "cli"))
 
 
 async def settle_plans(
     session: Session, finished: ev.TurnFinished | None, questions: Questions
 ) -> ev.TurnFinished | None:
-    """Have every plan decided on, and run the turns that follow; returns how the last turn ended."""
-    refused = ""
+    """Have every plan decided on, and run the turns that follow; returns how the last turn ended.
+
+    The end of the input leaves the plan waiting.
+    """
+    news = ""
     while (proposal := session.state.work.proposal) is not None:
-        command = await _decide(session, questions, visible(refused or plan_text(proposal.plan)))
-        if command is None:
+        is_on_screen = finished is not None and sys.stdout.isatty()  # printed when it was proposed
+        line = await _answer(questions, news or ("" if is_on_screen else visible(plan_text(proposal.plan))), PLAN)
+        if not line:
             break
         try:
-            await session.send(command)
+            command = await editing.decision(line.strip(), session, by="cli")
+            if command is not None:
+                await session.send(command)
         except ConfigError as wrong:  # an edited plan that does not fit this session
-            refused = str(wrong)
+            news = visible(str(wrong))
             continue
-        refused = ""
-        if command.decision == "rejected":
-            break
+        news = "Nothing is decided yet." if command is None else ""
         finished = await run_until_idle(session) or finished
     return finished
 
 
-async def _decide(session: Session, questions: Questions, details: str) -> DecidePlan | None:
-    """Ask until there is an answer; the end of the input leaves the plan waiting."""
-    while True:
-        forget_typed()
-        questions.ask(details, PLAN)
-        line = await TypedLines(sys.stdin.fileno()).line()
-        questions.answered(entered=line.endswith("\n"))
-        if not line:
-            return None
-        try:
-            command = await editing.decision(line.strip(), session, by="cli")
-        except ConfigError as wrong:
-            details = visible(str(wrong))
-            continue
-        if command is not None:
-            return command
-        details = "Nothing is decided yet."
+async def _answer(questions: Questions, details: str, question: str) -> str:
+    """Ask, and return the line that was typed after the question appeared; empty at the end of the input."""
+    forget_typed()
+    questions.ask(details, question)
+    line = await TypedLines(sys.stdin.fileno()).line()
+    questions.answered(entered=line.endswith("\n"))
+    return line
 
 
 def forget_typed() -> None:

@@ -23,7 +23,7 @@ from lmagent.core.messages import Message, user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.printer import JsonPrinter, TaskPrinter
-from lmagent.planning.proposing import begins_unread, waits
+from lmagent.planning.proposing import waits
 
 if TYPE_CHECKING:
     from lmagent.headless.life import ActivityLine
@@ -115,7 +115,9 @@ def _watchers(
         printer = JsonPrinter()
     else:
         life = _life(host)
-        printer = _task_printer(host, session, life, answer=request.schema is None)
+        planning = session.state.work.mode == "plan"
+        color, answer = not host.settings.no_color, request.schema is None
+        printer = TaskPrinter(color=color, answer=answer, planning=planning, life=life)
         beside += [] if life is None else [life.run]
         if host.attended:
             from lmagent.headless.asker import Asker
@@ -135,15 +137,6 @@ def _life(host: Host) -> ActivityLine | None:
     from lmagent.headless.life import ActivityLine
 
     return ActivityLine(sys.stderr, host.clock)
-
-
-def _task_printer(host: Host, session: Session, life: ActivityLine | None, *, answer: bool) -> TaskPrinter:
-    def plans() -> bool:
-        asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
-        return not asked or begins_unread(session.state)
-
-    planning = session.state.work.mode == "plan"
-    return TaskPrinter(color=not host.settings.no_color, answer=answer, planning=planning, plans=plans, life=life)
 
 
 def _still_waits(session: Session) -> ev.Notice | None:

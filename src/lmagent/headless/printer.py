@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
@@ -38,7 +37,7 @@ class Questions:
         if self._life is not None:
             self._life.pause(True)
         self._question = question
-        self._write(f"\n{details}\n{question}")
+        self._write(f"\n{details}\n{question}" if details else f"\n{question}")
 
     def answered(self, *, entered: bool) -> None:
         """Settle the question; `entered` when the Enter key has ended its line."""
@@ -65,17 +64,13 @@ class TaskPrinter:
         color: whether a terminal gets colours.
         answer: whether the model's text is shown.
         planning: whether the session is in plan mode.
-        plans: whether a plan is shown when proposed; False if the question about it shows it.
         life: the activity line; None if standard error is not a terminal.
     """
 
-    def __init__(
-        self, *, color: bool, answer: bool, planning: bool, plans: Callable[[], bool], life: ActivityLine | None
-    ) -> None:
+    def __init__(self, *, color: bool, answer: bool, planning: bool, life: ActivityLine | None) -> None:
         self._color = color
         self._answer = answer
         self._planning = planning
-        self._plans = plans
         self._life = life
         self._held: list[ev.Event] | None = [] if life is None else None
         self.questions = Questions(sys.stderr, life)
@@ -95,7 +90,7 @@ class TaskPrinter:
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):  # the question shows its details
             self._renderer.previewed |= {inner.call_id} if inner.preview else set()
-        elif not isinstance(event, ev.PlanProposed) or self._plans():
+        else:
             self._renderer(event)
         if self._life is not None:
             self._life.see(event)

@@ -28,15 +28,13 @@ class AnswerCheck(Struct, frozen=True):
     @classmethod
     def load(cls, path: Path) -> AnswerCheck:
         """Load the check from a schema file. Raises ConfigError if the file cannot be read, or is no JSON schema."""
-        fix = "give a file with a JSON schema of draft 2020-12"
         try:
             schema = json.loads(path.read_text(encoding="utf-8"))
             Draft202012Validator.check_schema(schema)
-        except OSError as missing:
-            raise ConfigError(f"the schema {path} cannot be read: {missing.strerror}", fix=fix) from None
-        except (ValueError, SchemaError) as bad:
-            message = bad.message if isinstance(bad, SchemaError) else str(bad)
-            raise ConfigError(f"{path} is no valid JSON schema: {message}", fix=fix) from None
+        except (OSError, ValueError, SchemaError) as bad:
+            why = bad.message if isinstance(bad, SchemaError) else str(bad)
+            fix = "give a file with a JSON schema of draft 2020-12"
+            raise ConfigError(f"{path} is no valid JSON schema: {why}", fix=fix) from None
         return cls(schema)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from lmagent.repl.plain import PlainSurface
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.schedule.rights import may_run_jobs, waiting_for_trust
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.rich_style import fitted
 from lmagent.terminal.style import resolved_theme
 from lmagent.tools.sanitize import one_line
 
@@ -90,7 +88,7 @@ async def _open(conversation: ReplConversation, resume: str, *, pick: bool) -> N
     host, say = conversation.host, conversation.renderer.say
     folder, home = str(host.workspace), os.path.expanduser("~")
     folder = f"~{folder.removeprefix(home)}" if folder.startswith(f"{home}{os.sep}") else folder
-    say(fitted(f"lmagent {__version__} · {{}}", folder, _width()), "user")
+    say(f"lmagent {__version__} · {folder}", "user")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
     if resume:
         session = await host.open_session(resume)  # an unknown name ends the program here
@@ -194,7 +192,7 @@ async def _server(host: Host) -> tuple[str, str]:
     if not model:
         count = len(facts.models)
         model = f"none of {count} models loaded, /model picks one" if count else "no model loaded"
-    return fitted(f"{name} answers · {{}} · {tokens}", model, _width()), "quiet"
+    return f"{name} answers · {model} · {tokens}", "quiet"
 
 
 async def _show_sandbox(host: Host, say: Say) -> None:
@@ -207,10 +205,6 @@ async def _show_sandbox(host: Host, say: Say) -> None:
         say(f"{mode} · sandbox {expected}", "quiet")
     else:
         say(f"{mode} · no sandbox, so no command runs: {missing}", "warning")
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns
 
 
 def _bell(host: Host) -> Callable[[], None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,13 +12,13 @@ import anyio
 from lmagent.core.errors import LmagentError
 
 PROGRAMS = (
-    ("WAYLAND_DISPLAY", ("wl-copy",)),
-    ("DISPLAY", ("xclip", "-selection", "clipboard")),
-    ("DISPLAY", ("xsel", "--clipboard", "--input")),
-    ("", ("pbcopy",)),
-    ("WSL_DISTRO_NAME", ("clip.exe",)),
+    ("wl-copy",),
+    ("xclip", "-selection", "clipboard"),
+    ("xsel", "--clipboard", "--input"),
+    ("pbcopy",),
+    ("clip.exe",),
 )
-"""Programs that read the text from their input, and the variable that each needs."""
+"""Programs that read the text from their input; each fails at once without its desktop."""
 
 PATIENCE = 5.0
 """Seconds that such a program has."""
@@ -38,8 +37,8 @@ async def copy(text: str, clip: Callable[[str], bool]) -> str:
 
 async def _copy_by_program(text: str) -> str:
     """Give the text to the first program that takes it; returns the program's name, empty for none."""
-    for variable, command in PROGRAMS:
-        if (variable and not os.environ.get(variable)) or shutil.which(command[0]) is None:
+    for command in PROGRAMS:
+        if shutil.which(command[0]) is None:
             continue
         with anyio.move_on_after(PATIENCE):
             # They stay in the background to serve the text, so their output must not be waited for.

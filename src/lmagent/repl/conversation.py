@@ -14,19 +14,18 @@ from lmagent.app.attaching import with_attachments, without_attachments
 from lmagent.app.host import Host
 from lmagent.app.logs import unexpected
 from lmagent.app.notifying import Attention
-from lmagent.app.open_session import wake_in_time
+from lmagent.app.open_session import OpenSession
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import Choice, SlashContext, SlashResult, find_command, is_command
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import LmagentError
 from lmagent.core.view import Pending, UserBlock, View, is_filler, reduce
-from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.planning import editing
 from lmagent.repl.clipboard import copy
-from lmagent.repl.owncommands import OwnCommands, run_in_terminal
-from lmagent.terminal.question import decision
+from lmagent.repl.owncommands import OUTSIDE, OwnCommands, run_in_terminal
+from lmagent.terminal.question import PLAN, approval, decision
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
@@ -38,6 +37,9 @@ BY = "repl"
 
 QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
+
+LOOK = 0.05
+"""Seconds between two looks whether the work has ended."""
 
 MOST_SHOWN = 40
 """Messages, calls and results of a resumed session's last exchange that are printed, besides the question."""
@@ -61,20 +63,17 @@ class ReplConversation:
         self._changed = surface.changed
         self._attention = Attention(host.settings.notify_after)
         self._stop_listening: Callable[[], None] = lambda: None
-        self._working = False
+        self._opened: dict[str, OpenSession] = {}
         self._own = OwnCommands(host, renderer, surface.changed)
         self._may_run_unconfined = host.settings.own_shell
         self._choices: tuple[Choice, ...] = ()
         self._pressed = float("-inf")
         self._warming = anyio.CancelScope()
-        self._sending = ""
-        self._undelivered: dict[str, tuple[str, str]] = {}
-        self._news = anyio.Event()
+        self._hidden: dict[str, str] = {}
 
     async def until(self, done: Callable[[], bool]) -> None:
-        while not done():
-            self._news = anyio.Event()
-            await self._news.wait()
+        while not done():  # noqa: ASYNC110 - the work ends in several ways
+            await anyio.sleep(LOOK)
 
     # --- the session ------------------------------------------------------------------------------------------
 
@@ -93,37 +92,33 @@ class ReplConversation:
             self.view = reduce(self.view, event)
         if show:
             self._show_last(events)
+            for block in self.view.waiting:
+                self._show_sent(without_attachments(block.text))
         self.renderer.words.planning = self.view.work == "plan"
         if self.view.plan is not None:
             self.renderer.plan(self.view.plan)
         for event in session.opening if show else ():  # recorded before any listener
             self.renderer(event)
         self._stop_listening = session.listen(self._listen)
-        self._sleep(session)
+        self._open_session(session).sleep()
 
     def _show_last(self, events: Sequence[ev.DurableEvent]) -> None:
         """Print the last question and its answer."""
-        withdrawn = {event.input for event in events if isinstance(event, ev.InputWithdrawn)}
-        shown, over = list[tuple[ev.DurableEvent, str, bool]](), True
-        planning = False
-        for event in events:
-            planning = event.mode == "plan" if isinstance(event, ev.WorkChanged) else planning
-            question = "" if event.id in withdrawn else _question(event)
-            if question and over:
-                shown = []
-            over = bool(not question and (over or _ends_exchange(event)))
-            if question or _is_shown(event):
-                shown.append((event, question, planning))
-        if (left_out := len(shown) - 1 - MOST_SHOWN) > 0:
-            del shown[1 : 1 + left_out]
-        for number, (event, question, planning) in enumerate(shown):
-            if number == 1 and left_out > 0:
-                self.renderer.say(f"… {left_out} earlier steps", "quiet")
-            self.renderer.words.planning = planning
-            if question:
-                self.renderer.say(f"> {without_attachments(question)}", "user")
-            else:
+        asked = [number for number, event in enumerate(events) if _is_question(event)]
+        if not asked:
+            return
+        turn = events[asked[-1]].turn  # 0: it was imported
+        first = next(number for number in asked if events[number].turn == turn) if turn else asked[-1]
+        steps = [number for number in range(first + 1, len(events)) if number in asked or _is_shown(events[number])]
+        shown = {first, *steps[-MOST_SHOWN:]}
+        sent = {event.id: event.message.text for event in events if isinstance(event, ev.InputReceived)}
+        for number, event in enumerate(events):
+            if isinstance(event, ev.MessageAdded) and number in asked and number in shown:
+                self._show_sent(without_attachments(sent.get(event.input or "", event.message.text)))
+            elif number in shown or isinstance(event, ev.WorkChanged):
                 self.renderer(event)
+            if number == first and len(steps) > MOST_SHOWN:
+                self.renderer.say(f"… {len(steps) - MOST_SHOWN} earlier steps", "quiet")
         self.renderer.running.clear()
 
     def _detach(self) -> None:
@@ -136,12 +131,12 @@ class ReplConversation:
         self.view = reduce(self.view, event)
         if self.view.state != before:
             self.since = self.host.clock.monotonic()
-        self._deliver(event)
+        if isinstance(event, ev.MessageAdded) and (text := self._hidden.pop(event.input or "", "")):
+            self._show_sent(text)
         self.renderer(event)
         if self._attention.of(event) is not None:
             self._surface.ring()
         self._changed()
-        self._news.set()
 
     async def _need_session(self) -> Session:
         if self.session is None:
@@ -155,9 +150,8 @@ class ReplConversation:
     def defers(self, text: str) -> bool:
         """Whether a line is a message that takes effect later, and is shown then."""
         stripped = text.strip()
-        asked = self.unconfined or self.question is not None or self.plan is not None
         command = stripped.startswith("!") or is_command(text) or stripped in ("", "quit", "exit")
-        return self._working and not asked and not command
+        return self.working and not self.asks and not command
 
     async def line(self, text: str, *, queue: bool = False, hidden: bool = False) -> bool:
         """Act on a line; False when the user wants to leave.
@@ -197,10 +191,9 @@ class ReplConversation:
         try:
             yield
         except LmagentError as failure:
-            self.renderer.say(str(failure), "fault")
+            self._say_fault(str(failure))
         except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
-            back = f"continue here, or later with lmagent --resume {self.id}" if self.id else "continue here"
-            self.renderer.say(str(unexpected(defect, self.host.workspace, self.host.settings, back)), "fault")
+            self._say_fault(str(unexpected(defect, self.host.workspace, self.host.settings, "continue here")))
 
     async def _command(self, line: str) -> None:
         """Run a command for the user: `!cmd` in the sandbox, for the model to see; `!!cmd` in the user's own shell."""
@@ -230,7 +223,6 @@ class ReplConversation:
         """Act while the user can continue to type."""
         with self._failures_shown():
             await act()
-        self._news.set()
 
     def prewarm(self) -> None:
         """Let the server read the fixed part of the prompt while the user types the task."""
@@ -243,37 +235,23 @@ class ReplConversation:
     async def _say(self, text: str, *, queue: bool = False, deferred: bool = False) -> None:
         self._warming.cancel()  # the server keeps the part that it has read, and the real request need not wait
         session = await self._need_session()
-        whole = "\n\n".join((*self._own.take_told(), text))
-        message = await with_attachments(whole, text, self.host, session, self.renderer.say)
-        self._sending = text if deferred else ""
-        try:
-            await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
-        finally:
-            self._sending = ""
+        told = f"{text}{self._own.take_told()}"
+        message = await with_attachments(told, text, self.host, session, self.renderer.say)
+        sent = await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
+        if deferred and sent is not None:
+            self._hidden[sent.id] = text
         self.work()
-
-    # --- messages that were removed from the screen when they were sent, and are shown where they take effect ---
 
     def waiting_lines(self) -> list[str]:
         """Return a line for each message that has not taken effect."""
         return [
-            f"{'queued' if delivery == 'queue' else 'steering'}: {one_line(text)}"
-            for delivery, text in self._undelivered.values()
+            f"{'queued' if block.delivery == 'queue' else 'steering'}: {one_line(without_attachments(block.text))}"
+            for block in self.view.waiting
+            if block.id in self._hidden
         ]
 
     def _show_sent(self, text: str) -> None:
         self.renderer.say("> " + text.rstrip().replace("\n", "\n  "), "user")
-
-    def _deliver(self, event: ev.Event) -> None:
-        match event:
-            case ev.InputReceived() if self._sending:
-                self._undelivered[event.id] = (event.delivery, self._sending)
-            case ev.InputWithdrawn():
-                self._undelivered.pop(event.input, None)
-            case ev.MessageAdded(input=str() as sent) if sent in self._undelivered:
-                self._show_sent(self._undelivered.pop(sent)[1])
-            case _:
-                pass
 
     # --- slash commands ---------------------------------------------------------------------------------------
 
@@ -338,6 +316,15 @@ class ReplConversation:
     def question(self) -> Pending | None:
         return self.view.approvals[0] if self.view.approvals else None
 
+    @property
+    def asks(self) -> str:
+        """Return what the next line answers; empty if it is a message."""
+        if self.unconfined:
+            return f"{OUTSIDE} y yes · n no: "
+        if (pending := self.question) is not None:
+            return approval(pending.tool, pending.grant)
+        return PLAN if self.plan is not None else ""
+
     async def answer(self, word: str) -> None:
         """Answer the question: y, n, a (always), or other text, which denies and tells the model why."""
         if (pending := self.question) is None or self.session is None:
@@ -350,7 +337,7 @@ class ReplConversation:
     @property
     def plan(self) -> ev.PlanProposed | None:
         """Return the plan that waits for the user; None while the agent works."""
-        return None if self._working else self.view.plan
+        return None if self.working else self.view.plan
 
     async def decide(self, words: str) -> None:
         """Decide on the plan: y, n, e (the editor), or text for the model."""
@@ -368,55 +355,34 @@ class ReplConversation:
 
     @property
     def working(self) -> bool:
-        return self._working
+        return self.session is not None and self._open_session(self.session).is_working
 
     @property
     def busy(self) -> bool:
         """Whether Esc or Ctrl+C would stop anything: the agent at work, or the user's command."""
-        return self._working or self._own.running
+        return self.working or self._own.running
 
     def work(self) -> None:
         """Let the agent work on the submitted messages, unless it works already."""
-        if not self._working and self.session is not None:
-            self._working = True
-            self._tasks.start_soon(self._run, self.session)
+        if self.session is not None:
+            self._open_session(self.session).work()
 
-    async def _run(self, session: Session) -> None:
-        ended = False
-        try:
-            ended = await self._lane(session)
-        finally:
-            self._working = False
-            self._changed()
-            self._news.set()
-        if ended and session.state.waiting("submit", "queue", "steer"):
-            self.work()  # it arrived at the moment when the lane became idle
+    def _open_session(self, session: Session) -> OpenSession:
+        """Return what runs the turns of a session; a session that the user has left works on."""
+        known = self._opened.get(session.state.session)
+        if known is None or known.session is not session:
+            known = OpenSession(session, self.host, self._tasks, self._say_fault, resumable=False)
+            self._opened[session.state.session] = known
+        return known
 
-    async def _lane(self, session: Session) -> bool:
-        """Do the session's waiting work; False if that failed, and would fail again at once."""
-        with self._failures_shown():
-            await run_until_idle(session)
-            self._sleep(session)
-            return True
-        return False
-
-    def _sleep(self, session: Session) -> None:
-        if session.state.wait is not None:
-            self._tasks.start_soon(self._wake, session)
-
-    async def _wake(self, session: Session) -> None:
-        if await wake_in_time(session, self.host.clock):
-            if session is self.session:
-                self.work()
-            else:
-                self.renderer.say(f"session {session.state.session} wakes; /resume it to see it", "quiet")
-                await self._lane(session)
+    def _say_fault(self, text: str) -> None:
+        self.renderer.say(text, "fault")
 
     async def interrupt(self) -> str:
         """Stop the user's command, or else the running turn; returns the text of the messages that waited for it."""
         if self._own.running:
             self._own.stop()
-        elif self.session is not None and self._working:
+        elif self.session is not None and self.working:
             texts = [await self._withdraw(item) for item in self.view.waiting]
             await self.session.send(Interrupt(by=BY))
             return "\n".join(filter(None, texts))
@@ -450,18 +416,8 @@ class ReplConversation:
         return without_attachments(item.text) if withdrawn is not None else ""
 
 
-def _question(event: ev.DurableEvent) -> str:
-    """Return the user's message in an event; empty for other events."""
-    match event:
-        case ev.InputReceived() | ev.MessageAdded(origin="input" | "steer", input=None):  # the latter was imported
-            return event.message.text
-        case _:
-            return ""
-
-
-def _ends_exchange(event: ev.DurableEvent) -> bool:
-    """Whether a turn ends here; an imported message is a turn of its own."""
-    return isinstance(event, ev.TurnFinished) or (isinstance(event, ev.MessageAdded) and not event.turn)
+def _is_question(event: ev.DurableEvent) -> bool:
+    return isinstance(event, ev.MessageAdded) and event.origin in ("input", "steer")
 
 
 def _is_shown(event: ev.DurableEvent) -> bool:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 from lmagent.app.host import Host
-from lmagent.core.errors import LmagentError
+from lmagent.core.sandbox import Exec, Stream
+from lmagent.core.titles import ATTACHED
 from lmagent.engine.session import Session
+from lmagent.sandbox.process import Process
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
@@ -24,13 +23,6 @@ MOST_OUTPUT = 8000
 
 OUTSIDE = "Run it in your own shell, outside of the sandbox?"
 """The question before the first such command."""
-
-_ALWAYS = "emacs htop ipython less man more mysql nano nvim psql screen ssh su sudo tmux top vi vim watch"
-_ALONE = "bash bpython fish ghci irb lua node python python3 sh sqlite3 zsh"
-_NEEDS_TERMINAL = re.compile(
-    rf"\s*(?:\w+=\S*\s+)*(?:({_ALWAYS.replace(' ', '|')})(?![\w.+-]).*|({_ALONE.replace(' ', '|')})\s*)", re.DOTALL
-)
-"""A program that is of no use without a terminal, or one that talks to the user if it gets no argument."""
 
 
 class OwnCommands:
@@ -51,10 +43,10 @@ class OwnCommands:
         """Whether a command runs, or waits for the one before it."""
         return self._waiting > 0
 
-    def take_told(self) -> list[str]:
-        """Return the commands and outputs that the model has not seen yet."""
+    def take_told(self) -> str:
+        """Return the commands and outputs that the model has not seen yet, as attachments of a message."""
         told, self._told = self._told, []
-        return told
+        return "".join(told)
 
     def stop(self) -> None:
         self._scope.cancel()
@@ -81,7 +73,7 @@ class OwnCommands:
                 if self._scope.cancelled_caught:
                     latest = f"{latest.rstrip()}\n[stopped]".lstrip()
                 self._renderer.say(latest or "(no output)")
-                self._told.append(f"[The user ran `{command}`:]\n{latest[-MOST_OUTPUT:]}")
+                self._told.append(f"{ATTACHED}the output of `{command}`]\n{latest[-MOST_OUTPUT:]}")
         finally:
             self._waiting -= 1
             self._renderer.running.pop(line, None)
@@ -90,8 +82,6 @@ class OwnCommands:
     async def _output(self, session: Session, command: str, show: Callable[[str], None]) -> str:
         if self._host.settings.own_shell:
             return await _run_streaming(command, self._host.workspace, show)
-        if program := terminal_program(command):
-            raise LmagentError(f"{program} needs a terminal, which the sandbox does not give", fix=f"!!{command}")
         return await self._host.run_for_person(session.state.session, command, show)
 
     def _explain(self) -> None:
@@ -104,12 +94,6 @@ class OwnCommands:
         self._renderer.say(f"(in the sandbox, {network}; !!COMMAND runs in your own shell)", "quiet")
 
 
-def terminal_program(command: str) -> str:
-    """Return the program of a command that cannot work without a terminal; empty if none is known."""
-    found = _NEEDS_TERMINAL.fullmatch(command)
-    return (found[1] or found[2]) if found else ""
-
-
 async def _run_streaming(command: str, folder: Path, show: Callable[[str], None]) -> str:
     """Run a command without a terminal, passing its output to `show` piece by piece; returns the output.
 
@@ -117,25 +101,19 @@ async def _run_streaming(command: str, folder: Path, show: Callable[[str], None]
     """
     pieces = list[str]()
     decoder = getincrementaldecoder("utf-8")("replace")
-    async with await anyio.open_process(
-        (_shell(), "-c", command),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            async for data in process.stdout:
-                pieces.append(decoder.decode(data))
-                show(pieces[-1])
-            code = await process.wait()
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
+
+    def take(_: Stream, data: bytes) -> None:
+        pieces.append(decoder.decode(data))
+        show(pieces[-1])
+
+    argv = (_shell(), "-c", command)
+    process = Process(argv, Exec(argv, timeout=None, merge=True), take, env=os.environ, cwd=folder)
+    try:
+        end = await process.wait()
+    finally:
+        process.kill()
     output = "".join(pieces).rstrip("\n")
-    return f"{output}\n[exit code {code}]".lstrip() if code else output
+    return f"{output}\n[exit code {end.code}]".lstrip() if end.code else output
 
 
 async def run_in_terminal(command: str, folder: Path) -> int:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from lmagent.app.slash import Choice
-from lmagent.core.lines import grant_in_a_line
 from lmagent.repl.conversation import ReplConversation
-from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import TypedLines
 from lmagent.terminal.style import PlainStyle
 
@@ -54,7 +52,7 @@ class PlainSurface:
         """
         read = TypedLines(sys.stdin.fileno())
         while True:
-            self.write(_prompt(conversation))
+            self.write(conversation.asks or "> ")
             line = await read.line()
             if not line:
                 await conversation.until(lambda: not conversation.busy)
@@ -63,14 +61,3 @@ class PlainSurface:
                 return
             # The prompt must not appear in the middle of the output.
             await conversation.until(lambda: not conversation.busy or conversation.question is not None)
-
-
-def _prompt(conversation: ReplConversation) -> str:
-    if conversation.unconfined:
-        return f"{OUTSIDE} [y = yes, n = no] "
-    if pending := conversation.question:
-        always = f", a = always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
-        return f"Allow {pending.tool}? [y = yes, n = no{always}] "
-    if conversation.plan is not None:
-        return "Approve the plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
-    return "> "

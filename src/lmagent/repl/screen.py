@@ -32,8 +32,6 @@ from lmagent.app.slash import Choice
 from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter, opens_menu
 from lmagent.repl.conversation import ReplConversation
-from lmagent.repl.owncommands import OUTSIDE
-from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.rich_style import RichStyle, clipped, last_rows
 from lmagent.terminal.status import FRAME, status_line
 from lmagent.terminal.style import resolved_theme
@@ -156,7 +154,8 @@ class Screen:
         session = self._session = PromptSession(
             message=lambda: self._message(conversation),
             multiline=True,
-            completer=ReplCompleter(lambda: conversation.context),
+            completer=ReplCompleter(conversation.host),
+            complete_in_thread=True,
             # not while the input is an answer
             complete_while_typing=Condition(
                 lambda: conversation.question is None and opens_menu(session.default_buffer.document.text_before_cursor)
@@ -186,10 +185,12 @@ class Screen:
                 tasks.cancel_scope.cancel()
 
     async def _spin(self, conversation: ReplConversation) -> None:
+        was_busy = False
         while True:
             await anyio.sleep(FRAME)
-            if conversation.busy:
+            if conversation.busy or was_busy:
                 self.changed()
+            was_busy = conversation.busy
 
     async def _act(self, conversation: ReplConversation, text: str) -> bool:
         """Act on a line; Ctrl+C cancels it. It arrives as a signal, because no prompt is there to take the key."""
@@ -214,13 +215,10 @@ class Screen:
         lines += last_rows(renderer.tail, width)
         lines += [clipped(line, width) for line in conversation.waiting_lines()]
         live = "".join(f"{line}\n" for line in lines)
-        if conversation.unconfined:
-            return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
-        if (pending := conversation.question) and not self._unwritten:  # its details are printed first
-            return [("", live), ("bold", approval(pending.tool, pending.grant))]
-        if conversation.plan is not None:
-            return [("", live), ("bold", PLAN)]
-        return [("", live), ("bold ansicyan", "> ")]
+        question = conversation.asks
+        if conversation.question is not None and self._unwritten:  # its details are printed first
+            question = ""
+        return [("", live), ("bold", question) if question else ("bold ansicyan", "> ")]
 
     def _below(self, conversation: ReplConversation, buffer: Buffer) -> str:
         menu = buffer.complete_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lmagent.app.subagents.nested import NestedLines
 from lmagent.core import events as ev
@@ -45,7 +45,7 @@ class Renderer:
         terminal: whether a user watches, and sees thoughts, the output of commands and the cost of a turn.
         more: how the user sees the rest of a command's output, printed after the count of lines; empty for no way.
         aside: style and destination of everything but the model's text and plans; None for the same place.
-        verbatim: the model's text is printed as it comes, not in whole blocks: for a pipe or a file.
+        verbatim: each text of the model is printed once and unchanged, when it is whole: for a pipe or a file.
 
     Attributes:
         previewed: calls whose diff the user has seen before they ran.
@@ -67,10 +67,9 @@ class Renderer:
         self._terminal = terminal
         self._more_hint = f" ({more})" if more else ""
         self._verbatim = verbatim
-        self._tally = _Tally()
+        self._began, self._used = 0.0, list[Usage]()
         self._blocks = BlockStream()
-        self._reply = _Reply()
-        self._open_line = self._after_block = False
+        self._streamed = self._after_block = False
         self.previewed: set[str] = set()
         self.running: dict[str, str] = {}
         self._output: dict[str, str] = {}
@@ -84,10 +83,10 @@ class Renderer:
         return printable(self._blocks.tail)
 
     def __call__(self, event: ev.Event) -> None:
-        self._tally.add(event)
         match event:
-            case ev.TextDelta(text=text):
-                self._text(*self._reply.feed(self.words.feed(text)))
+            case ev.TextDelta() if not self._verbatim:
+                self._streamed = True
+                self._print_blocks(self._blocks.feed(self.words.feed(event.text)))
             case ev.MessageAdded() if event.message.role == "assistant" and not is_filler(event):
                 self._message(event)
             case ev.ToolStarted():
@@ -102,6 +101,7 @@ class Renderer:
                 self._comes_again()
                 self.say(retry_line(event), "warning")
             case ev.CompactionDone():
+                self._used += [event.usage] if event.usage is not None else []
                 self.say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
             case ev.Notice():
                 self.say(event.text + advice_line(event), "fault" if event.level == "error" else "warning")
@@ -156,13 +156,18 @@ class Renderer:
             self.approval(inner)
         elif isinstance(event, ev.PlanProposed):
             self.plan(event)
+        elif isinstance(event, ev.TurnStarted):
+            self._began, self._used = event.ts, []
+        elif isinstance(event, ev.StepFinished):
+            self._used.append(event.usage)
         elif isinstance(event, ev.WorkChanged):
             self.words.planning = event.mode == "plan"
         elif isinstance(event, _OF_AGENTS) and (line := self._nested(event)):
             self.say(visible(line[1]), line[0])
 
     def _comes_again(self) -> None:
-        self._reply.again()
+        self._streamed = False
+        self._blocks.drop()
         self.words.drop()
 
     def _message(self, event: ev.MessageAdded) -> None:
@@ -171,26 +176,15 @@ class Renderer:
             self.say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
         rest, whole = self.words.finish(spoken(event).text)
         whole = "" if event.message.text == NO_WORDS else whole
-        self._text(*self._reply.feed(rest if self._reply.begun else whole, last=True))
+        if self._verbatim:
+            self._write(self._style.markdown(printable(whole.rstrip("\n"))) if whole.strip() else "")
+        else:
+            self._print_blocks(self._blocks.feed(rest if self._streamed else whole))
         self._end_text()
-
-    def _text(self, text: str, differs: bool) -> None:
-        """Print text of a reply; `differs`: than the text of it that is shown, so it begins anew."""
-        if self._verbatim and text:
-            text = printable(f"\n{text}" if differs else text)
-            self._write(text)
-            self._open_line = not text.endswith("\n")
-        elif not self._verbatim:
-            if differs:
-                self._blocks.drop()
-            self._print_blocks(self._blocks.feed(text))
 
     def _end_text(self) -> None:
         self._print_blocks(self._blocks.finish())
-        if self._open_line:
-            self._write("\n")
-        self._open_line = False
-        self._reply = _Reply()
+        self._streamed = False
 
     def _tool(self, event: ev.ToolFinished) -> None:
         summary = self.running.pop(event.call_id, "") or one_line(str(event.data.get("summary") or event.tool))
@@ -229,8 +223,9 @@ class Renderer:
             self.say(proof, "quiet" if event.proof == "verified" else "warning")
         if line := ending_line(event):
             self.say(line, "fault" if event.outcome == "error" else "warning")
-        if (cost := self._tally.line(event.ts)) and self._terminal:
-            self.say(cost, "quiet")
+        if self._began and self._terminal:  # else a turn of a resumed session is shown again
+            self.say(_cost(max(0.0, event.ts - self._began), self._used), "quiet")
+        self._began = 0.0
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:
@@ -243,32 +238,6 @@ class Renderer:
         self._after_block = False
         style, write = self._aside
         write(style.line(line, kind))
-
-
-class _Reply:
-    """A reply whose stream may break off, so that it comes again: text that is the same is shown once."""
-
-    def __init__(self) -> None:
-        self._shown = self._now = ""
-
-    @property
-    def begun(self) -> bool:
-        return bool(self._now)
-
-    def again(self) -> None:
-        self._now = ""
-
-    def feed(self, text: str, *, last: bool = False) -> tuple[str, bool]:
-        """Return the text to show for another piece, and whether the reply differs from the shown one."""
-        self._now += text
-        if self._now.startswith(self._shown):
-            new, differs = self._now[len(self._shown) :], False
-        elif self._shown.startswith(self._now) and not (last and self._now.strip()):
-            return "", False
-        else:
-            new, differs = self._now, True
-        self._shown = self._now
-        return new, differs
 
 
 class BlockStream:
@@ -320,43 +289,13 @@ def _block_end(text: str) -> int | None:
     return None
 
 
-class _Tally:
-    """The cost of a turn."""
-
-    def __init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        self._began = 0.0
-        self._prompt = self._cached = self._answer = 0
-
-    def add(self, event: ev.Event) -> None:
-        match event:
-            case ev.TurnStarted():
-                self._forget()
-                self._began = event.ts
-            case ev.StepFinished(usage=usage) | ev.CompactionDone(usage=Usage() as usage):
-                self._prompt += usage.prompt_tokens
-                self._cached += usage.cached_tokens
-                self._answer += usage.completion_tokens
-            case _:
-                pass
-
-    def line(self, ended: float) -> str:
-        """Return time, tokens of the prompts with the cached part, tokens of the answers; empty if none is known.
-
-        The turn is forgotten then, so a turn that is only shown again has no line.
-        """
-        parts = list[str]()
-        if self._began and ended:
-            parts.append(_duration(max(0.0, ended - self._began)))
-        if self._prompt:
-            share = f" ({self._cached / self._prompt:.0%} cached)" if self._cached else ""
-            parts.append(f"{self._prompt:,} tokens in{share}")
-        if self._answer:
-            parts.append(f"{self._answer:,} out")
-        self._forget()
-        return " · ".join(parts)
+def _cost(seconds: float, used: Sequence[Usage]) -> str:
+    """Return the cost of a turn: its time, tokens of the prompts with the cached part, tokens of the answers."""
+    prompt, cached = sum(usage.prompt_tokens for usage in used), sum(usage.cached_tokens for usage in used)
+    answer = sum(usage.completion_tokens for usage in used)
+    share = f" ({cached / prompt:.0%} cached)" if cached else ""
+    parts = [_duration(seconds), f"{prompt:,} tokens in{share}" if prompt else "", f"{answer:,} out" if answer else ""]
+    return " · ".join(filter(None, parts))
 
 
 def _duration(seconds: float) -> str:

@@ -58,19 +58,6 @@ def clipped(text: str, width: int) -> str:
     return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
 
 
-def fitted(row: str, name: str, width: int) -> str:
-    """Return a row with `name` in the place of `{}`, its middle left out if the row would not fit the terminal.
-
-    A name keeps its beginning and its end: models of one family, and folders of one home, differ there.
-    """
-
-    room = max(12, width - 1 - cell_len(row.replace("{}", "")))
-    if cell_len(name) > room:
-        end = set_cell_size(name[::-1], room // 2).strip()[::-1]
-        name = f"{set_cell_size(name, room - 1 - room // 2).rstrip()}…{end}"
-    return row.replace("{}", name)
-
-
 def wrapped(text: str, width: int) -> list[str]:
     """Break a line into rows of the terminal, between words; later rows are indented like the first."""
     room = max(10, width - 1)

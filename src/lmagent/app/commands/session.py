@@ -97,7 +97,7 @@ def commands() -> Iterator[SlashCommand]:
     }
     for group, rows in table.items():
         for name, usage, text, run in rows:
-            yield SlashCommand(name, usage, text, run, group, picks=name == "resume")
+            yield SlashCommand(name, usage, text, run, group)
     yield SlashCommand("btw", "QUESTION", "ask on the side, while the agent works too", _btw, CONVERSATION, beside=True)
 
 

@@ -52,7 +52,7 @@ def commands() -> Iterator[SlashCommand]:
         ("set", SET, "show or change sampling and instructions of this session", _set),
         ("init", "", "let the agent write AGENTS.md for this project", _init),
     ):
-        yield SlashCommand(name, usage, text, run, SETTINGS, picks=name in ("model", "mode", "theme"))
+        yield SlashCommand(name, usage, text, run, SETTINGS)
 
 
 async def _mode(context: SlashContext, mode: str) -> SlashResult:
