@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
+from lmagent.core.ports import Clock, EventStore, MemoryIndex, Provider, Sandbox
 from lmagent.testing.conformance import (
     ClockConformance,
-    DispatcherConformance,
     EventStoreConformance,
     MemoryIndexConformance,
     ProviderConformance,
@@ -19,7 +18,6 @@ from lmagent.testing.conformance import (
 from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TOUCH
 from lmagent.testing.fakes import (
     FakeClock,
-    FakeDispatcher,
     FakeMemoryIndex,
     FakeProvider,
     FakeSandbox,
@@ -60,9 +58,3 @@ class TestFakeSandbox(SandboxConformance):
             CHANNEL: ProgramRun(channel=b"private\n"),
         }
         return FakeSandbox(program, SystemClock(), workspace)
-
-
-class TestFakeDispatcher(DispatcherConformance):
-    def make(self) -> tuple[Dispatcher, Clock]:
-        clock = FakeClock(auto=True)
-        return FakeDispatcher(clock), clock

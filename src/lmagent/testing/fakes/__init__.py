@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lmagent.testing.fakes.clock import FakeClock
-from lmagent.testing.fakes.dispatcher import FakeDispatcher
 from lmagent.testing.fakes.memory import FakeMemoryIndex
 from lmagent.testing.fakes.provider import FakeProvider, model_events
 from lmagent.testing.fakes.sandbox import FakeSandbox, ProgramRun
@@ -11,7 +10,6 @@ from lmagent.testing.fakes.store import MemoryStore
 
 __all__ = [
     "FakeClock",
-    "FakeDispatcher",
     "FakeMemoryIndex",
     "FakeProvider",
     "FakeSandbox",
