@@ -1,6 +1,6 @@
 """What the memory finds, and how fast: generated conversations, or real ones in the format of LoCoMo.
 
-    python bench/memory.py [--quick] [--tune] [--learned] [--data locomo10.json]
+    python bench/memory.py [--quick] [--tune] [--data locomo10.json]
 
 Each turn is an item of its conversation's index. R@k is the share of the turns with the answer that are among the first
 k hits, averaged over questions. `fts5` is SQLite's FTS5 with porter stemming and OR over all words of the question,
@@ -119,11 +119,11 @@ class CachedMiniLM(MiniLM):
             with np.load(path) as stored:
                 self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
 
-    def _embed(self, texts: Sequence[str], learned: bytes) -> Any:
-        keys = [hashlib.sha256(learned + b"|" + text.encode()).hexdigest() for text in texts]
+    def embed(self, texts: Sequence[str]) -> Any:
+        keys = [hashlib.sha256(b"|" + text.encode()).hexdigest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         if missing:
-            self._known.update(zip(missing, super()._embed(list(missing.values()), learned), strict=True))
+            self._known.update(zip(missing, super().embed(list(missing.values())), strict=True))
         return np.array([self._known[key] for key in keys])
 
     def save(self) -> None:
@@ -142,7 +142,7 @@ def indexed(folder: Path, talks: list[Talk], embedder: Embedder | None) -> list[
     return indexes
 
 
-def quality(talks: list[Talk], folder: Path, learned: bool) -> dict[str, Any]:
+def quality(talks: list[Talk], folder: Path) -> dict[str, Any]:
     systems = {
         "fts5": [fts5(one.turns, lambda query: re.findall(r"\w+", query.lower())) for one in talks],
         "bm25": [fts5(one.turns, query_words) for one in talks],
@@ -152,11 +152,6 @@ def quality(talks: list[Talk], folder: Path, learned: bool) -> dict[str, Any]:
     embedder = CachedMiniLM(CACHE)
     indexes = indexed(folder, talks, embedder)
     figures["minilm"] = measure(talks, [recipe(index) for index in indexes])
-    if learned:
-        for index in indexes:
-            index.maintain()
-            index.wait_embedded(900)
-        figures["minilm, learned weights"] = measure(talks, [recipe(index) for index in indexes])
     embedder.save()
     return figures
 
@@ -223,15 +218,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer conversations, no 100,000 items")
     parser.add_argument("--data", type=Path, help="a file in LoCoMo's format")
     parser.add_argument("--tune", action="store_true", help="the half that is for tuning, without speed")
-    parser.add_argument(
-        "--learned", action="store_true", help="also with weights learned from the items: twice as long"
-    )
     given = parser.parse_args()
     chosen = conversations(given.data, given.tune)
     if given.quick:
         chosen = chosen[:2]
     with tempfile.TemporaryDirectory() as name:
-        figures = quality(chosen, Path(name), given.learned)
+        figures = quality(chosen, Path(name))
         if not given.tune:
             figures |= {"items_10000": speed(Path(name), 10_000)}
         if not given.quick and not given.tune:

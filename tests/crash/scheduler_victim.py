@@ -2,7 +2,7 @@
 
     scheduler_victim.py WORKSPACE BASE_URL KILL_AT
 
-A step is an append to a session's log or to the ledger, a change of the table of jobs, or a move of a task. KILL_AT 0
+A step is an append to a session's log or to the ledger, or a move of a task. KILL_AT 0
 never kills. The number of steps is printed.
 """
 
@@ -82,13 +82,13 @@ class SteppingStore:
 
 
 def is_over(workspace: Path, scheduler: Scheduler) -> bool:
-    """Three jobs are done, as the files say, and the table has nothing left."""
+    """Three jobs are done, as the files say, and the queue has nothing left."""
     claimed = workspace / ".lmagent" / "inbox" / "claimed"
     lines = [log.read_bytes() for log in workspace.glob(".lmagent/sessions/*/events.jsonl")]
     done = sum(line.count(b'"outcome":"done"') for line in lines)
     ran = scheduler.ledger.path.exists() and b'"ran"' in scheduler.ledger.path.read_bytes()
-    states = set(scheduler.table.counts())
-    return done >= 3 and ran and not (claimed.is_dir() and os.listdir(claimed)) and states <= {"done"}
+    left = scheduler.dispatcher.queue or (claimed.is_dir() and os.listdir(claimed))
+    return done >= 3 and ran and not left
 
 
 async def main(workspace: Path, base_url: str) -> int:
@@ -104,7 +104,6 @@ async def main(workspace: Path, base_url: str) -> int:
     host.toolbox.add(Tool("stamp", "Leave a mark.", StampArgs, "exec", stamp))
     host.store = SteppingStore(host.store)  # type: ignore[assignment]
     scheduler = Scheduler(Runner(host, lambda text: print(text, file=sys.stderr, flush=True)))
-    scheduler.dispatcher.table = Stepping(scheduler.table, "add", "claim", "done", "give_back")  # type: ignore
     ledger, inbox = scheduler.ledger, scheduler.inbox
     ledger.append = Stepping(ledger, "append").append  # type: ignore[method-assign]
     inbox._move = Stepping(inbox, "_move")._move  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from schedule_kit import a_host, ledger, scheduling, until, write_jobs
 
+from lmagent.core.errors import SessionBusy
 from lmagent.schedule import delivering
 from lmagent.schedule.delivering import DeliveredResult, deliver
 from lmagent.schedule.jobs import CronJob
@@ -166,6 +167,13 @@ def test_a_job_of_the_scheduler_delivers_and_the_ledger_says_so(workspace):
     assert taken[0][0]["answer"] == "Tock."
 
 
+def opened(host, session: str) -> bool:
+    with suppress(SessionBusy):
+        host.store.open(session).close()
+        return True
+    return False
+
+
 def test_the_session_of_a_job_is_free_while_its_result_is_delivered(workspace):
     async def check(place: str) -> None:
         row = {"id": "tick", "schedule": "every 1s", "prompt": "Tick.", "webhook": f"http://{place}/"}
@@ -174,7 +182,8 @@ def test_the_session_of_a_job_is_free_while_its_result_is_delivered(workspace):
             async with a_host(workspace, server, sandbox_hosts=(place,)) as host, scheduling(host):
                 await until(lambda: any(entry["what"] == "delivering" for entry in ledger(workspace)))
                 session = next(entry["session"] for entry in ledger(workspace) if entry["what"] == "ran")
-                host.store.open(session).close()
+                await until(lambda: opened(host, session))
+                assert not any(entry["what"] == "delivered" for entry in ledger(workspace))
 
     with a_webhook_that_never_ends(b"") as place:
         anyio.run(check, place)

@@ -47,8 +47,9 @@ def run_to_its_end(workspace, replies, **more) -> list[str]:
 
     async def do() -> None:
         with ScriptedServer(replies) as server:
-            async with a_host(workspace, server, **more) as host, scheduling(host, said, startup=True):
+            async with a_host(workspace, server, **more) as host, scheduling(host, said, startup=True) as work:
                 await until(lambda: any(re.search(": (done|denied|error)", line) for line in said))
+                await until(lambda: not work.dispatcher.queue)
 
     anyio.run(do)
     return said

@@ -68,12 +68,12 @@ def test_a_session_that_a_person_went_on_with_is_not_woken(workspace):
                 name = session.state.session
                 await host.release(name)
                 async with scheduling(host) as scheduler:
-                    await until(lambda: scheduler.table.counts().get("queued"))
+                    await until(lambda: scheduler.dispatcher.queue)
                     session = await host.open_session(name)
                     await a_turn(host, "never mind", session)
                     await host.release(name)
                     host.clock.shift = 4 * 3600.0
-                    await until(lambda: scheduler.table.counts() == {"done": 1})
+                    await until(lambda: not scheduler.dispatcher.queue)
         assert endings(workspace) == ["waiting", "done"]
         assert inputs(workspace) == ["cli:", "cli:"]
 
@@ -100,7 +100,7 @@ def test_tasks_of_the_inbox_are_done_in_sessions_of_their_own(workspace):
                 for number in range(5):
                     scheduler.inbox.submit(f"task {number}", time.time())
                 await until(lambda: endings(workspace) == ["done"] * 5)
-                await until(lambda: scheduler.table.counts() == {"done": 5})
+                await until(lambda: not scheduler.dispatcher.queue)
                 assert scheduler.inbox.claim(time.time())[0] == []
         said = sorted(
             event["message"]["parts"][0]["text"]
@@ -136,7 +136,7 @@ def test_a_task_that_cannot_be_read_is_reported_and_kept(workspace):
                 scheduler.inbox.folder.mkdir(parents=True)
                 (scheduler.inbox.folder / "odd.task").write_bytes(b"\xff\xff")
                 await until(lambda: any("is not UTF-8" in text for text in said))
-                await until(lambda: scheduler.table.counts() == {"done": 1})
+                await until(lambda: not scheduler.dispatcher.queue)
         assert [path.read_bytes() for path in (workspace / ".lmagent/inbox/failed").iterdir()] == [b"\xff\xff"]
         assert not logs(workspace)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from lmagent.agents.feature import ReportArgs
 from lmagent.agents.orders import inside, named
 from lmagent.core.errors import ToolError
 from lmagent.core.events import FilesChanged, ResultReported, SessionCreated
-from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolOutput
 from lmagent.core.work import Brief, ChildResult, Deliverable
 from lmagent.engine.budget import over
@@ -39,8 +37,11 @@ TOLD = "deliverable"
 LARGEST = 20_000_000
 """Bytes of a file up to which its content is looked at."""
 
-UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
-"""Errors of the parsers on content that does not follow its format."""
+PARSED = ("json", "jsonl", "ndjson")
+"""Formats that are checked; a file of another one only has to hold something."""
+
+UNREADABLE = (ValueError, RecursionError, MemoryError)
+"""Errors of the parser on content that does not follow its format."""
 
 Touched = Callable[[str], bool]
 """Whether the sub-agent has changed the file at a path."""
@@ -217,6 +218,8 @@ def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
         return f"{path} cannot be read: {error.strerror}"
     if not content.strip():
         return f"{path} is empty"
+    if form not in PARSED:
+        return ""
     try:
         value = _read(content, form)
     except UNREADABLE as fault:
@@ -225,63 +228,26 @@ def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
 
 
 def _read(content: bytes, form: str) -> Any:
-    """Parse a file by its format; raises if the content does not follow it. An unknown format allows any content."""
-    match form:
-        case "json":
-            return msgspec.json.decode(content)
-        case "jsonl" | "ndjson":
-            return [msgspec.json.decode(line) for line in content.splitlines() if line.strip()]
-        case "csv" | "tsv":
-            return _rows(content.decode("utf-8-sig"), "\t" if form == "tsv" else ",")
-        case "python" | "py":
-            return _parse_python(content)
-        case "toml":
-            import tomllib
-
-            return tomllib.loads(content.decode())
-        case _:
-            return None
-
-
-def _rows(text: str, delimiter: str) -> list[list[str]]:
-    import csv
-    import io
-
-    try:
-        lines = io.StringIO(text, newline="")
-        rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if any(row)]
-    except csv.Error as fault:
-        raise ValueError(str(fault)) from None
-    if not rows:
-        raise ValueError("it has no rows")
-    if odd := next((number for number, row in enumerate(rows, 1) if len(row) != len(rows[0])), None):
-        raise ValueError(f"row {odd} has {plural(len(rows[odd - 1]), 'column')}, the first {len(rows[0])}")
-    return rows
-
-
-def _parse_python(content: bytes) -> None:
-    import ast
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about the code are no reason to refuse it
-        ast.parse(content)
+    """Parse JSON or JSON Lines; raises if the content is neither."""
+    if form == "json":
+        return msgspec.json.decode(content)
+    return [msgspec.json.decode(line) for line in content.splitlines() if line.strip()]
 
 
 def _data_faults(wanted: Deliverable, data: Any) -> list[str]:
     if data is None:
         return ["data was ordered, and data is empty"]
-    if isinstance(data, str) and wanted.format:
+    values, form = [data], wanted.format.lower()
+    if isinstance(data, str):  # many models write JSON into a string
         try:
-            value = _read(data.encode("utf-8", "replace"), wanted.format.lower())
+            values.append(_read(data.encode("utf-8", "replace"), form if form in PARSED else "json"))
         except UNREADABLE as fault:
-            return [f"data is no valid {wanted.format}: {fault}"]
-        data = data if value is None else value
-    fault = _schema_fault("data", wanted.schema, data) if wanted.schema is not None else ""
-    if fault and wanted.schema is not None and isinstance(data, str):
-        with suppress(ValueError, RecursionError):  # many models write JSON into a string
-            fault = _schema_fault("data", wanted.schema, msgspec.json.decode(data.encode("utf-8", "replace")))
-    return [fault] if fault else []
+            if form in PARSED:
+                return [f"data is no valid {form}: {fault}"]
+    if wanted.schema is None:
+        return []
+    found = [_schema_fault("data", wanted.schema, value) for value in values]
+    return [] if "" in found else found[-1:]
 
 
 def _schema_fault(name: str, schema: dict[str, Any], value: Any) -> str:

@@ -1,1 +1,1 @@
-"""The embedded dispatcher: a table of jobs with leases, for all processes that work on one workspace."""
+"""The embedded dispatcher: the queue of a process, with lanes, repeats and rests."""

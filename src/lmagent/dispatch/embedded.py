@@ -1,33 +1,45 @@
-"""The embedded dispatcher: a loop over the table of jobs, in any number of processes."""
+"""The embedded dispatcher: a queue of this process.
+
+Each process that serves has a queue of its own. The readers of the logs and the files submit unfinished jobs to it,
+also those of a process that has died; the locks of sessions and of cron jobs keep two processes apart.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from functools import partial
 
 import anyio
+from msgspec import Struct
 
-from lmagent.core.errors import LmagentError, StoreError
+from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock, DispatchJob, Postponed
-from lmagent.dispatch.table import Claim, JobTable
 
 LANES = 8
 
-LEASE = 30.0
-"""Seconds after which a job is taken from a process that does not answer; a living one renews its lease every third of
-that.
-
-A dead process is noticed at the next look.
-"""
-
 LOOK = 0.25
-"""Seconds between two looks at other processes' jobs and at the wall clock."""
+"""Seconds between two looks at the wall clock."""
 
 ATTEMPTS = 5
-"""Failed attempts after which a job is given up until a process starts serving again."""
+"""Failed attempts after which a job rests."""
+
+REST = 900.0
+"""Seconds after which jobs that failed too often get another chance: a full disk may have room again."""
+
+REMEMBERED = 10_000
+"""Finished jobs of which a late repeat is recognised."""
 
 Handler = Callable[[DispatchJob], Awaitable[None]]
+
+
+class QueuedJob(Struct):
+    """A job that is not done; no attempt is made before `not_before`, by the monotonic clock."""
+
+    job: DispatchJob
+    not_before: float = 0.0
+    attempts: int = 0
+    running: bool = False
+    holds_lane: bool = True  # while it waits for an attempt
 
 
 class EmbeddedDispatcher:
@@ -35,19 +47,22 @@ class EmbeddedDispatcher:
 
     Args:
         backoff: seconds before the second attempt; doubled for each further one.
-        given_up: is called with a job that failed for the last time, and the reason.
+        given_up: is called with a job that rests because it failed too often, and the reason.
+
+    Attributes:
+        queue: the jobs that are not done, by id, in the order in which they were submitted.
     """
 
     def __init__(
         self,
-        table: JobTable,
         clock: Clock,
         *,
         lanes: int = LANES,
         backoff: float = 2.0,
         given_up: Callable[[DispatchJob, LmagentError], None] = lambda _job, _error: None,
     ) -> None:
-        self.table = table
+        self.queue: dict[str, QueuedJob] = {}
+        self._done = deque[str](maxlen=REMEMBERED)
         self._clock = clock
         self._lanes = lanes
         self._backoff = backoff
@@ -55,74 +70,71 @@ class EmbeddedDispatcher:
         self._news = anyio.Event()
 
     async def submit(self, job: DispatchJob) -> None:
-        if self.table.add(job):
+        if job.id not in self.queue and job.id not in self._done:
+            self.queue[job.id] = QueuedJob(job)
             self._news.set()
 
     async def cancel(self, job: str) -> bool:
-        return self.table.remove(job)
+        queued = self.queue.get(job)
+        if queued is None or queued.running:
+            return False
+        del self.queue[job]
+        return True
 
     async def serve(self, handler: Handler) -> None:
-        self.table.revive(self._clock.now())
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._heartbeat)
-                while True:
-                    self._news = anyio.Event()
-                    for claim in self._claim():
-                        tasks.start_soon(self._do, claim, handler)
-                    await self._until_news_or_due()
-        finally:
-            for claim in list(self.table.held.values()):  # claimed, and cut off before it could begin
-                self._settle(partial(self.table.give_back, claim))
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._news = anyio.Event()
+                for queued in self._startable():
+                    queued.running = True
+                    tasks.start_soon(self._do, queued, handler)
+                await self._until_news_or_due()
 
-    def _claim(self) -> list[Claim]:
-        with suppress(StoreError):  # a database that is locked for long gets another look later
-            return self.table.claim(self._clock.now(), self._lanes - len(self.table.held), LEASE)
-        return []
+    def _startable(self) -> list[QueuedJob]:
+        """Return the jobs that begin now: of each lane the first that is due, also while it waits for an attempt."""
+        found = list[QueuedJob]()
+        running = [queued.job.lane for queued in self.queue.values() if queued.running]
+        taken = set(running)
+        for queued in self.queue.values():
+            waits = queued.not_before > self._clock.monotonic()
+            is_due = queued.job.run_at <= self._clock.now() and (queued.holds_lane or not waits)
+            if is_due and queued.job.lane not in taken:
+                taken.add(queued.job.lane)
+                if not waits:
+                    found.append(queued)
+        return found[: max(0, self._lanes - len(running))]
 
-    async def _do(self, claim: Claim, handler: Handler) -> None:
+    async def _do(self, queued: QueuedJob, handler: Handler) -> None:
         try:
-            await handler(claim.job)
+            await handler(queued.job)
         except Postponed as postponed:
-            later = self._clock.now() + postponed.seconds
-            self._settle(partial(self.table.give_back, claim, later))
+            queued.not_before, queued.holds_lane = self._clock.monotonic() + postponed.seconds, True
         except LmagentError as error:
-            self._fail(claim, error)
-        except BaseException:  # cut off, or a fault in the program: another process must do it again, at once
-            self._settle(partial(self.table.give_back, claim))
-            raise
+            self._fail(queued, error)
         else:
-            self._settle(partial(self.table.done, claim, self._clock.now()))
-        self._news.set()
+            self._done.append(queued.job.id)
+            del self.queue[queued.job.id]
+        finally:
+            queued.running = False
+            self._news.set()
 
-    def _fail(self, claim: Claim, error: LmagentError) -> None:
-        last = claim.attempts + 1 >= ATTEMPTS
-        retry_at = None if last else self._clock.now() + self._backoff * 2**claim.attempts
-        self._settle(partial(self.table.failed, claim, str(error), retry_at=retry_at))
-        if last:
-            self._given_up(claim.job, error)
-
-    def _settle(self, note: Callable[[], None]) -> None:
-        """Record how a job ended. If that fails, it stays claimed until its lease ends, and counts as a repeat then."""
-        with suppress(StoreError):
-            note()
-
-    async def _heartbeat(self) -> None:
-        while True:
-            await self._clock.sleep(LEASE / 3)
-            with suppress(StoreError):
-                self.table.renew(self._clock.now(), LEASE)
+    def _fail(self, queued: QueuedJob, error: LmagentError) -> None:
+        queued.attempts += 1
+        queued.holds_lane = queued.attempts < ATTEMPTS
+        pause = self._backoff * 2 ** (queued.attempts - 1) if queued.holds_lane else REST
+        queued.not_before = self._clock.monotonic() + pause
+        if not queued.holds_lane:
+            queued.attempts = 0
+            self._given_up(queued.job, error)
 
     async def _until_news_or_due(self) -> None:
-        now, due = self._clock.now(), None
-        with suppress(StoreError):
-            due = self.table.next_due(now)
-        pause = LOOK if due is None else min(LOOK, max(0.0, due - now))
-        news = self._news
+        now, started, news = self._clock.now(), self._clock.monotonic(), self._news
+        times = (max(queued.job.run_at - now, queued.not_before - started) for queued in self.queue.values())
+        pause = min((time for time in times if time > 0), default=LOOK)
         async with anyio.create_task_group() as tasks:
 
             async def alarm() -> None:
-                await self._clock.sleep(pause)
+                await self._clock.sleep(min(LOOK, pause))
                 news.set()
 
             tasks.start_soon(alarm)

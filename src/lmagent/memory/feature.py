@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmagent.core.events import DurableEvent, InputReceived
+from lmagent.core.notes import fitting
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.memory.tools import LastInput, memory_tools
@@ -98,12 +99,5 @@ class MemoryFeature:
 
 
 def pinned_text(texts: Sequence[str], room: int) -> str:
-    """Return the texts that fit into so many characters, and how many do not. None of them can end the note."""
-    lines = list[str]()
-    for text in (visible(text).replace("</", "<\\/") for text in texts):
-        room -= len(text) + 3
-        if room < 0:
-            lines.append(f"[… {len(texts) - len(lines)} more]")
-            break
-        lines.append(f"- {text}")
-    return "\n".join(lines)
+    """Return the texts that fit into so many characters, and how many do not."""
+    return "\n".join(fitting([f"- {visible(text)}" for text in texts], room))

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.memory import Hit, MemoryItem
 from lmagent.core.ports import Clock
-from lmagent.memory.entries import PINNED, USER, By, EntryChange, Kind, MemoryEntry, note_file, one_line
+from lmagent.memory.entries import PINNED, USER, By, EntryChange, Kind, MemoryEntry, entry_id, note_file, one_line
 from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
 from lmagent.memory.guard import is_secret, refusal
 from lmagent.memory.logs import Logs, event_text, index_logs
-from lmagent.memory.reflect import Known, ReflectionOutcome
+from lmagent.memory.reflect import Conclusion, Proof, ProposedFact, conclusion, same_as
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.tools.sanitize import is_hiding
 
@@ -28,8 +28,6 @@ SCOPES: tuple[Scope, ...] = ("workspace", "user")
 INDEX = "index.db"
 BESIDE = 20  # more hits than asked for, since those of the own session are left out
 ALIKE = 0.92  # cosine from which two texts mean the same
-
-Decide = Callable[[Known, float], ReflectionOutcome]  # gets the time as well
 
 
 class MemoryRefused(LmagentError):
@@ -116,14 +114,11 @@ class MemoryScope:
             StoreError: it cannot be written.
         """
         text = one_line(text)
-        self._check(text, by, evidence)
         file = _pinned_file(self.scope, kind) if pinned else note_file(self._clock.now())
         entry = MemoryEntry(text, file, kind, by, self._clock.now(), tuple(evidence))
         with self.folder.locked():
-            entries = {known.id: known for known in self.entries()}
-            if entry.id in self.folder.forgotten() and by != "user":
-                raise self._refuse(text, "the user has had it forgotten", evidence)
-            known = entries.get(entry.id)
+            self._require_allowed(text, by, evidence)
+            known = next((known for known in self.entries() if known.id == entry.id), None)
             if known is not None and (known.is_pinned or not pinned) and not known.replaced:
                 return known
             entry = replace(known, file=file, replaced="") if known else entry
@@ -133,8 +128,8 @@ class MemoryScope:
     def edit(self, id: str, text: str) -> MemoryEntry:
         """Replace an entry's text; it has the id of the new text from then on."""
         text = one_line(text)
-        self._check(text, "user")
         with self.folder.locked():
+            self._require_allowed(text, "user")
             old = self.find(id)
             new = replace(old, text=text, by="user", at=self._clock.now())
             twins = self._removed(new.id) if new.id != old.id else []
@@ -167,36 +162,39 @@ class MemoryScope:
         with self.folder.locked():
             return self.folder.undo()
 
-    def reflected(self, decide: Decide, run: str) -> ReflectionOutcome:
-        """Carry out what reflection decides, as a part of its run, and list what it refuses."""
+    def conclude(self, fact: ProposedFact, proof: Proof, run: str) -> tuple[MemoryEntry | None, Refused | None]:
+        """Carry out a proposal of reflection, as a part of its run; return the entry, and why it was refused or not
+        pinned."""
+        text, now = one_line(fact.text), self._clock.now()
         with self.folder.locked():
-            now, room = self._clock.now(), PINNED_BYTES - len(self.folder.read(PINNED).encode())
-            outcome = decide(Known(self.entries(), self.folder.forgotten(), room, self._alike, self._secrets), now)
-            if outcome.changes:
-                self.folder.apply("reflect", outcome.changes, run=run)
-            outcome.refused = [self._list_refused(item) for item in outcome.refused]
-        return outcome
+            done = Conclusion(self._fault(text, "reflection") or proof.fault)
+            if not done.fault:
+                entries = {entry.id: entry for entry in self.entries()}
+                alike = self.index().alike(text, ALIKE, "m-")
+                same = entries.get(entry_id(text)) or same_as(text, live(entries.values()), alike)
+                new = MemoryEntry(text, note_file(now), fact.kind, "reflection", now, proof.places)
+                room = PINNED_BYTES - len(self.folder.read(PINNED).encode())
+                done = conclusion(new, proof, same, entries.get(fact.contradicts), room)
+            if done.changes:
+                self.folder.apply("reflect", done.changes, run=run)
+            return done.entry, self._list_refused(text, done.fault, proof.places) if done.fault else None
 
-    def _alike(self, text: str) -> str:
-        """Return the id of an entry that means the same by its vector; empty without vectors."""
-        return self.index().alike(text, ALIKE, "m-")
+    def _fault(self, text: str, by: By) -> str:
+        """Return why a text may not be stored; empty if it may."""
+        forgotten = by != "user" and entry_id(text) in self.folder.forgotten()
+        return refusal(text, by, self._secrets) or ("the user has had it forgotten" if forgotten else "")
 
-    def _list_refused(self, row: Refused) -> Refused:
+    def _list_refused(self, text: str, reason: str, evidence: Sequence[str]) -> Refused:
         """List a text as refused; return the row. Secrets and hidden characters are not repeated in it."""
-        hidden = is_secret(row.text, self._secrets) or is_hiding(row.text)
-        row = replace(row, text="" if hidden else one_line(row.text)[:200])
+        hidden = is_secret(text, self._secrets) or is_hiding(text)
+        row = Refused(self._clock.now(), reason, "" if hidden else one_line(text)[:200], tuple(evidence))
         self.folder.append(REFUSED, row)
         return row
 
-    def _refuse(self, text: str, reason: str, evidence: Sequence[str]) -> MemoryRefused:
-        """List a text as refused; return the error."""
-        self._list_refused(Refused(self._clock.now(), reason, text, tuple(evidence)))
-        return MemoryRefused(f"this is not remembered: {reason}", fix="state it as a plain fact, without secrets")
-
-    def _check(self, text: str, by: By, evidence: Sequence[str] = ()) -> None:
-        if reason := refusal(text, by, self._secrets):
-            with self.folder.locked():
-                raise self._refuse(text, reason, evidence)
+    def _require_allowed(self, text: str, by: By, evidence: Sequence[str] = ()) -> None:
+        if reason := self._fault(text, by):
+            self._list_refused(text, reason, evidence)
+            raise MemoryRefused(f"this is not remembered: {reason}", fix="state it as a plain fact, without secrets")
 
     # --- searching --------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
+from lmagent.core.events import decode
 from lmagent.memory.entries import EntryChange, entry_id
 from lmagent.memory.folder import FORGOTTEN, JOURNAL, REFUSED, DoneMark, MemoryFolder
 from lmagent.memory.memory import INDEX, Memories, MemoryScope
@@ -25,7 +27,6 @@ from lmagent.store.log import LOCK
 
 SHORTEST = 4  # characters: a shorter text would be masked in half of all words
 HEAD = 40  # characters of the beginning that are masked too where a summary or a hit was cut after them
-_FORMAT = ("type", "role", "id", "delivery", "origin", "status", "outcome", "kind")  # keys whose texts have a meaning
 
 PIECES = re.compile(r"\S+")
 
@@ -79,7 +80,7 @@ class TextPattern:
         self._head = re.compile(b"".join(pieces[:HEAD]), re.IGNORECASE)
         self._rest = [re.compile(piece, re.IGNORECASE) for piece in pieces[HEAD:]]
 
-    def find(self, content: bytes | mmap.mmap) -> Iterator[tuple[int, int]]:
+    def find(self, content: bytes | bytearray | mmap.mmap) -> Iterator[tuple[int, int]]:
         """Yield the beginning and the end of each place, also of those that were cut."""
         for found in self._head.finditer(content):
             end = found.end()
@@ -129,28 +130,28 @@ def _breaks(path: Path, pattern: TextPattern) -> bool:
     """Return whether masking would change more than texts in a file of JSON lines."""
     for line in path.read_bytes().splitlines():
         masked = bytearray(line)
-        for start, end in pattern.find(line):
-            masked[start:end] = b"*" * (end - start)
-        if bytes(masked) != line and _shape(bytes(masked)) != _shape(line):
+        _overwrite(masked, pattern)
+        if bytes(masked) != line and _meaning(bytes(masked)) != _meaning(line):
             return True
     return False
 
 
-def _shape(line: bytes) -> object:
-    """Return a line's value with all texts but its types left out; None for a damaged line."""
+def _overwrite(content: bytearray | mmap.mmap, pattern: TextPattern) -> None:
+    for start, end in list(pattern.find(content)):
+        content[start:end] = b"*" * (end - start)
 
-    def shaped(value: Any) -> object:
-        if isinstance(value, dict):
-            pairs = cast("dict[str, Any]", value)
-            return {key: inner if key in _FORMAT else shaped(inner) for key, inner in pairs.items()}
-        if isinstance(value, list):
-            return [shaped(inner) for inner in cast("list[Any]", value)]
-        return type(value).__name__
 
+def _meaning(line: bytes) -> object:
+    """Return the fields of a line and, of an event, its type and place; None for a damaged line."""
     try:
-        return shaped(msgspec.json.decode(line))
+        fields = list(decode_json(line, dict[str, Any]))
     except msgspec.DecodeError:
         return None
+    try:
+        event = decode(line)
+    except msgspec.DecodeError:
+        return fields
+    return fields, type(event), event.id, event.seq
 
 
 def _mask(path: Path, pattern: TextPattern) -> None:
@@ -160,8 +161,7 @@ def _mask(path: Path, pattern: TextPattern) -> None:
             other.unlink(missing_ok=True)
     elif path.exists() and path.stat().st_size:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
-            for start, end in list(pattern.find(content)):
-                content[start:end] = b"*" * (end - start)
+            _overwrite(content, pattern)
             content.flush()
 
 

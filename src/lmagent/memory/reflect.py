@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.decoding import convert
 from lmagent.core.events import DurableEvent, InputReceived, MessageAdded, SessionCreated, SessionForked, ToolFinished
 from lmagent.core.titles import ATTACHED
-from lmagent.memory.entries import PINNED, EntryChange, FactKind, MemoryEntry, entry_id, note_file, one_line
-from lmagent.memory.folder import Refused, live
-from lmagent.memory.guard import refusal
+from lmagent.memory.entries import PINNED, EntryChange, FactKind, MemoryEntry, note_file
 
 READ = 16_000  # characters of a session that one run reads
+BEGINNING, END = 6, 9  # pieces that come first and last, and are read before those between
 PIECE = 600  # characters of one message: its beginning and its end
 KNOWN = 40  # known memories that the model is shown, so that it can contradict them
 OWN = ("memory", "memory_search", "recall", "read_artifact")  # their results are no evidence: they were known before
@@ -99,21 +98,6 @@ class _Answer(Struct, frozen=True):
     facts: tuple[ProposedFact, ...] = ()
 
 
-class ReflectionOutcome(Struct):
-    """The decisions of one run.
-
-    Attributes:
-        stored: new notes.
-        pinned: facts that came into the pinned part.
-        refused: candidates that were not stored, and those for which the pinned part had no room.
-    """
-
-    changes: list[EntryChange] = field(default_factory=list[EntryChange])
-    stored: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
-    pinned: list[MemoryEntry] = field(default_factory=list[MemoryEntry])
-    refused: list[Refused] = field(default_factory=list[Refused])
-
-
 # --- what the model reads -----------------------------------------------------------------------------------------
 
 
@@ -144,29 +128,14 @@ def pieces_of(events: Iterable[DurableEvent], after: int) -> tuple[list[Piece], 
 
 def chosen(pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces that fit: the beginning, the end, and what failed or was said by the user between them."""
-    sizes = [min(len(piece.text), PIECE) + 40 for piece in pieces]
-    taken, left = set[int](), READ
-    order = [
-        *_while_fits(range(len(pieces)), sizes, READ // 4),
-        *_while_fits(range(len(pieces) - 1, -1, -1), sizes, READ // 3),
-        *(at for at, piece in enumerate(pieces) if piece.is_error or piece.source == "user"),
-        *range(len(pieces) - 1, -1, -1),
-    ]
-    for at in order:
-        if at not in taken and sizes[at] <= left:
+    places, taken, left = range(len(pieces)), set[int](), READ
+    between = [at for at in places if pieces[at].is_error or pieces[at].source == "user"]
+    for at in (*places[:BEGINNING], *reversed(places[-END:]), *between, *reversed(places)):
+        size = min(len(pieces[at].text), PIECE) + 40
+        if at not in taken and size <= left:
             taken.add(at)
-            left -= sizes[at]
+            left -= size
     return [pieces[at] for at in sorted(taken)]
-
-
-def _while_fits(order: range, sizes: Sequence[int], room: int) -> list[int]:
-    found = list[int]()
-    for at in order:
-        room -= sizes[at]
-        if room < 0:
-            break
-        found.append(at)
-    return found
 
 
 def question(pieces: Sequence[Piece], known: Sequence[MemoryEntry]) -> str:
@@ -195,107 +164,89 @@ def candidates_in(reply: str) -> list[ProposedFact] | None:
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
-class Known(Struct, frozen=True):
-    """What a scope knows.
+class Proof(Struct, frozen=True):
+    """The evidence of a proposal.
 
     Attributes:
-        forgotten: ids that may not be stored again.
-        room: bytes that the pinned file may still grow by.
-        alike: returns the id of a known entry that means the same; empty if none does.
-        secrets: values of the configuration that are kept out of everything.
+        places: the messages, as `SESSION#SEQ`.
+        fault: why they prove nothing; empty if they do.
+        is_said: whether the user said so.
+        is_asked: whether the user asked there for something to be remembered.
     """
 
-    entries: Sequence[MemoryEntry]
-    forgotten: Collection[str]
-    room: int
-    alike: Callable[[str], str]
-    secrets: Collection[str]
+    places: tuple[str, ...]
+    fault: str = ""
+    is_said: bool = False
+    is_asked: bool = False
+
+    def is_new_to(self, entry: MemoryEntry) -> bool:
+        """Return whether an entry has evidence of other sessions."""
+        sessions = {place.partition("#")[0] for place in self.places}
+        return any(place.partition("#")[0] not in sessions for place in entry.evidence)
 
 
-class Judge:
-    """Decides about the candidates of one session. Pure: it changes nothing; `pieces` are those that the model read."""
+class Conclusion(Struct, frozen=True):
+    """What becomes of a proposal: nothing if it is known; `fault` says why it is refused, or not pinned."""
 
-    def __init__(self, session: str, now: float, known: Known, pieces: Iterable[Piece]) -> None:
-        self._session = session
-        self._now = now
-        self._known = {entry.id: entry for entry in known.entries}
-        self._rules = known
-        self._room = known.room
-        self._pieces: Mapping[str, Piece] = {str(piece.seq): piece for piece in pieces}
-        self.outcome = ReflectionOutcome()
+    fault: str = ""
+    entry: MemoryEntry | None = None
+    changes: tuple[EntryChange, ...] = ()
 
-    def decide(self, candidates: Iterable[ProposedFact]) -> ReflectionOutcome:
-        for candidate in candidates:
-            if reason := self._take(replace(candidate, text=one_line(candidate.text))):
-                evidence = tuple(f"{self._session}#{number}" for number in candidate.evidence)
-                self.outcome.refused.append(Refused(self._now, reason, candidate.text, evidence))
-        return self.outcome
 
-    def _take(self, candidate: ProposedFact) -> str:
-        """Store a candidate, unless it is known; return why it was refused, or empty."""
-        if reason := refusal(candidate.text, "reflection", self._rules.secrets):
-            return reason
-        id = entry_id(candidate.text)
-        if id in self._rules.forgotten:
-            return "the user has had it forgotten"
-        keys = (str(number).strip("[]# ") for number in candidate.evidence)
-        shown = [self._pieces[key] for key in keys if key in self._pieces]
-        if not shown or len(shown) < len(candidate.evidence):
-            return "its evidence is not in the session"
-        if any(piece.source == "outside" for piece in shown):
-            return "its evidence came from outside: a web page, a server or a job"
-        told = [piece for piece in shown if piece.source == "user"]
-        supported = any(is_from(candidate.text, piece.text) for piece in told)
-        places = tuple(f"{self._session}#{piece.seq}" for piece in shown)
-        same = self._same(candidate.text)
-        asked = any(asks_to_remember(piece.text) for piece in told)
-        again = same is not None and bool(_sessions(same.evidence) - {self._session})
-        pinned = supported and (asked or again)
-        if same is not None and (same.is_pinned or not pinned) and not (same.replaced and supported):
-            return ""
-        return self._store(candidate, places, same, supported=supported, pinned=pinned)
+def proof_of(fact: ProposedFact, session: str, pieces: Iterable[Piece]) -> Proof:
+    """Return the evidence of a proposal; `pieces` are those that the model read."""
+    known = {str(piece.seq): piece for piece in pieces}
+    numbers = [str(number).strip("[]# ") for number in fact.evidence]
+    places = tuple(f"{session}#{number}" for number in numbers)
+    shown = [known[number] for number in numbers if number in known]
+    if not shown or len(shown) < len(numbers):
+        return Proof(places, "its evidence is not in the session")
+    if any(piece.source == "outside" for piece in shown):
+        return Proof(places, "its evidence came from outside: a web page, a server or a job")
+    told = [piece.text for piece in shown if piece.source == "user"]
+    return Proof(places, "", any(is_from(fact.text, text) for text in told), any(map(asks_to_remember, told)))
 
-    def _store(
-        self,
-        candidate: ProposedFact,
-        places: tuple[str, ...],
-        same: MemoryEntry | None,
-        *,
-        supported: bool,
-        pinned: bool,
-    ) -> str:
-        """Store a candidate; a contradicted memory is kept, and no longer holds."""
-        old = self._known.get(candidate.contradicts)
-        if old is not None and not supported:
-            return f"it contradicts {old.id}, and the user did not say it"
-        pinned = pinned or (old is not None and old.is_pinned)  # it takes the place of what it contradicts
-        reason = ""
-        entry = MemoryEntry(candidate.text, note_file(self._now), candidate.kind, "reflection", self._now, places)
-        if same is not None:
-            entry = replace(same, evidence=tuple(dict.fromkeys((*same.evidence, *places))), replaced="")
-        if pinned and (size := len(entry.line.encode()) + 1) <= self._room:
-            entry, self._room = replace(entry, file=PINNED), self._room - size
-        elif pinned:
-            reason = f"kept as a note only: {PINNED} is full"
-        if old is not None and old.id != entry.id:
-            kept = note_file(old.at or self._now) if old.is_pinned else old.file
-            self.outcome.changes.append(EntryChange(old, replace(old, file=kept, replaced=entry.id)))
-        if entry != same:
-            self.outcome.changes.append(EntryChange(same, entry))
-            self._known[entry.id] = entry
-            (self.outcome.pinned if entry.is_pinned else self.outcome.stored).append(entry)
-        return reason
 
-    def _same(self, text: str) -> MemoryEntry | None:
-        if (found := self._known.get(entry_id(text))) is not None:
-            return found
-        alike, words = self._rules.alike(text), _words(text)
-        for entry in live(self._known.values()):
-            other = _words(entry.text)
-            close = entry.id == alike or (words and len(words & other) >= 0.8 * len(words | other))
-            if close and negates(entry.text) is negates(text):
-                return entry
-        return None
+def conclusion(
+    new: MemoryEntry, proof: Proof, same: MemoryEntry | None, old: MemoryEntry | None, room: int
+) -> Conclusion:
+    """Decide about a proposal.
+
+    Args:
+        new: the note that it would be.
+        same: the known memory that says the same.
+        old: the one that it contradicts.
+        room: bytes that the pinned file may still grow by.
+    """
+    pinned = proof.is_said and (proof.is_asked or (same is not None and proof.is_new_to(same)))
+    if same is not None and (same.is_pinned or not pinned) and not (same.replaced and proof.is_said):
+        return Conclusion()
+    if old is not None and not proof.is_said:
+        return Conclusion(f"it contradicts {old.id}, and the user did not say it")
+    entry, fault = new, ""
+    if same is not None:
+        entry = replace(same, evidence=tuple(dict.fromkeys((*same.evidence, *proof.places))), replaced="")
+    if pinned or (old is not None and old.is_pinned):  # it takes the place of what it contradicts
+        if len(entry.line.encode()) < room:
+            entry = replace(entry, file=PINNED)
+        else:
+            fault = f"kept as a note only: {PINNED} is full"
+    changes = (EntryChange(same, entry),)
+    if old is not None and old.id != entry.id:  # it is kept, and no longer holds
+        kept = note_file(old.at or new.at) if old.is_pinned else old.file
+        changes = (EntryChange(old, replace(old, file=kept, replaced=entry.id)), *changes)
+    return Conclusion(fault, entry, changes)
+
+
+def same_as(text: str, entries: Iterable[MemoryEntry], alike: str) -> MemoryEntry | None:
+    """Return the entry that says the same; `alike` is the id of the one whose vector does."""
+    words = _words(text)
+    for entry in entries:
+        other = _words(entry.text)
+        close = entry.id == alike or (words and len(words & other) >= 0.8 * len(words | other))
+        if close and negates(entry.text) is negates(text):
+            return entry
+    return None
 
 
 def typed(message: str) -> str:
@@ -326,10 +277,6 @@ def negates(text: str) -> bool:
 
 def _stems(text: str) -> set[str]:
     return {word[:5] for word in re.findall(r"\w{3,}", text.casefold()) if word not in _EMPTY}
-
-
-def _sessions(evidence: Iterable[str]) -> set[str]:
-    return {place.partition("#")[0] for place in evidence}
 
 
 def _words(text: str) -> set[str]:

@@ -23,12 +23,12 @@ from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflect import (
     PROMPT,
     SCHEMA,
-    Judge,
     Piece,
-    ReflectionOutcome,
+    ProposedFact,
     candidates_in,
     chosen,
     pieces_of,
+    proof_of,
     question,
 )
 
@@ -113,14 +113,18 @@ class Reflector:
         if candidates is None:
             return "the model did not answer with the JSON that it was asked for"
 
-        def settle() -> ReflectionOutcome:
-            return self._memory.reflected(lambda known, now: Judge(session, now, known, pieces).decide(candidates), run)
-
-        outcome = await anyio.to_thread.run_sync(settle)
-        report.stored += outcome.stored
-        report.pinned += outcome.pinned
-        report.refused += outcome.refused
+        await anyio.to_thread.run_sync(self._settle, session, candidates, pieces, run, report)
         return ""
+
+    def _settle(
+        self, session: str, candidates: list[ProposedFact], pieces: list[Piece], run: str, report: Report
+    ) -> None:
+        for fact in candidates:
+            entry, refused = self._memory.conclude(fact, proof_of(fact, session, pieces), run)
+            if entry is not None:
+                (report.pinned if entry.is_pinned else report.stored).append(entry)
+            if refused is not None:
+                report.refused.append(refused)
 
     async def _ask(self, text: str) -> str:
         request = ModelRequest(

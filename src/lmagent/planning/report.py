@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
@@ -20,8 +20,8 @@ from lmagent.store.files import make_private, replace_whole
 
 FOLDER = (".lmagent", "reports")
 
-MOST_COMMANDS, MOST_FILES = 200, 500
-LONGEST = 300  # characters of a command and of its result line
+MOST_FILES = 500
+LONGEST = 300  # characters of a line
 
 
 class Gathered(Struct):
@@ -30,7 +30,6 @@ class Gathered(Struct):
     began: float = 0.0
     seq: int = 0
     ended: float = 0.0
-    commands: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     compactions: int = 0
     last: ev.TurnFinished | None = None
 
@@ -50,16 +49,12 @@ def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent
 
 
 def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
-    found, called = Gathered(), dict[str, str]()
+    found = Gathered()
     for event in events:
         found.ended = event.ts or found.ended
         match event:
             case ev.WorkChanged() if event.mode == "plan" or not found.began:
                 found = Gathered(began=event.ts, seq=event.seq, ended=event.ts)
-            case ev.ToolStarted() if event.effect in ("exec", "net"):
-                called[event.call_id] = event.summary or event.tool
-            case ev.ToolFinished() if event.call_id in called:
-                found.commands.append((called.pop(event.call_id), _outcome(event)))
             case ev.CompactionDone():
                 found.compactions += 1
             case ev.TurnFinished():
@@ -67,13 +62,6 @@ def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
             case _:
                 pass
     return found
-
-
-def _outcome(event: ev.ToolFinished) -> str:
-    if event.status != "ok":
-        return f"{event.status}: {_line(event.content)}"
-    code = event.data.get("exit_code")
-    return "done" if code is None else f"exit {code}"
 
 
 def text(state: SessionState, found: Gathered) -> str:
@@ -98,7 +86,6 @@ def text(state: SessionState, found: Gathered) -> str:
     parts += ["## The last message", "", (last.answer if last else "") or "(nothing)", ""]
     parts += ["## Tasks", "", *_tasks(tuple(work.tasks.values())), ""]
     parts += ["## Files changed", "", *_files(state, found.seq), ""]
-    parts += ["## Commands", "", *_commands(found), ""]
     return "\n".join(parts)
 
 
@@ -119,12 +106,6 @@ def _files(state: SessionState, since: int) -> list[str]:
             changed.update([change.path for change in event.changes] or [many])
     rows = [f"- `{_line(path)}`{f' ({count} times)' if count > 1 else ''}" for path, count in changed.items()]
     return (rows[:MOST_FILES] + [f"- and {len(rows) - MOST_FILES} more"] * (len(rows) > MOST_FILES)) or ["none"]
-
-
-def _commands(found: Gathered) -> list[str]:
-    rows = [f"- `{_line(command).replace('`', chr(39))}` → {outcome}" for command, outcome in found.commands]
-    left_out = len(rows) - MOST_COMMANDS
-    return ([f"- {left_out} earlier ones"] if left_out > 0 else []) + rows[-MOST_COMMANDS:] or ["none"]
 
 
 def _of(spent: int | None, limit: int | None) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,20 +10,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from lmagent.core.errors import SessionBusy, ToolError
+from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.ports import Clock
 from lmagent.projects.record import PAUSED, NotAProject, Project, encode, move, parse
-from lmagent.store.files import OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
-from lmagent.store.lock import hold
+from lmagent.store.lock import locked
 from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import difference_of, load_if_there, sha256
 
 PROJECT, NOTEBOOK = "project.json", "lab_notebook.md"
 LARGEST = 1 << 20  # bytes of project.json
-TAIL = 1 << 16  # bytes of the notebook's end that are read
+LARGEST_NOTEBOOK = 4 << 20
 LONGEST = 4000  # characters of a note
 PATIENCE = 2.0  # seconds to wait for another process that changes the files
 
+MISSING = f"there is no project here: no {PROJECT}"
 DAMAGED, FOREIGN = "damaged", "foreign"  # codes of errors of project.json; another program's concerns no user
 
 
@@ -46,11 +43,6 @@ class ProjectFiles:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def stamp(self) -> tuple[object, ...]:
-        """Return a value that differs once a file has changed; empty without project.json."""
-        found = [_stamp(self.workspace / name) for name in (PROJECT, NOTEBOOK)]
-        return tuple(found) if found[0] else ()
-
     def read(self) -> Project | None:
         """Return the project; None without project.json."""
         found = self._load()
@@ -58,13 +50,14 @@ class ProjectFiles:
 
     def need(self) -> Project:
         if (project := self.read()) is None:
-            raise ToolError(f"there is no project here: no {PROJECT}")
+            raise ToolError(MISSING)
         return project
 
     def entries(self, count: int) -> list[str]:
         """Return the last entries of the notebook, each on its first line."""
-        lines = [line[2:] for line in self._notebook().splitlines() if line.startswith("- ")]
-        return lines[-count:]
+        found = self._notebook()
+        text = "" if found is None else found.data.decode("utf-8", "replace")
+        return [line[2:] for line in text.splitlines() if line.startswith("- ")][-count:]
 
     def _load(self) -> LoadedFile | None:
         with Beneath(self.workspace) as files:
@@ -79,20 +72,9 @@ class ProjectFiles:
             text = f"{PROJECT} is {what}: {why}. It stays as it is."
             raise ToolError(text, data={"code": DAMAGED if ours else FOREIGN}) from None
 
-    def _notebook(self) -> str:
-        """Return the end of the notebook; empty without one."""
-        try:
-            descriptor = os.open(self.workspace / NOTEBOOK, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS)
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise ToolError(f"{NOTEBOOK} cannot be read: {error.strerror}") from None
-        try:
-            _require_own(descriptor)
-            size = os.fstat(descriptor).st_size
-            return os.pread(descriptor, TAIL, max(0, size - TAIL)).decode("utf-8", "replace")
-        finally:
-            os.close(descriptor)
+    def _notebook(self) -> LoadedFile | None:
+        with Beneath(self.workspace) as files:
+            return load_if_there(files, NOTEBOOK, LARGEST_NOTEBOOK)
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
@@ -112,7 +94,7 @@ class ProjectFiles:
 
         def build(project: Project | None) -> Project:
             if project is None:
-                raise ToolError(f"there is no project here: no {PROJECT}")
+                raise ToolError(MISSING)
             wanted = to.strip().lower()
             if not wanted and project.state != PAUSED:
                 raise ToolError(f"The project is {project.state}; it is not paused. Nothing was changed.")
@@ -149,52 +131,22 @@ class ProjectFiles:
         return entry.splitlines()[0][2:]
 
     def _append(self, date: str, entry: str) -> None:
-        before = self._notebook()
+        old = self._notebook()
+        before = "" if old is None else old.data.decode("utf-8", "surrogateescape")
         dates = [line[3:] for line in before.splitlines() if line.startswith("## ")]
         head = "" if before else "# Lab notebook\n"
         head += "" if dates[-1:] == [date] else f"\n## {date}\n\n"
         torn = "\n" if before and not before.endswith("\n") else ""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | OPEN_FLAGS
-        descriptor = os.open(self.workspace / NOTEBOOK, flags, 0o666)
-        try:
-            _require_own(descriptor)
-            write_whole(descriptor, f"{torn}{head}{entry}\n".encode("utf-8", "surrogatepass"))
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-        if not before:
-            sync_folder(self.workspace)
+        content = f"{before}{torn}{head}".encode("utf-8", "surrogateescape")
+        content += f"{entry}\n".encode("utf-8", "surrogatepass")
+        with Beneath(self.workspace) as files:
+            files.write_atomic(NOTEBOOK, content, over=None if old is None else old.stamp)
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        folder, until = self.workspace / ".lmagent", time.monotonic() + PATIENCE
+        lock = self.workspace / ".lmagent" / "project.lock"
         try:
-            make_private(folder)
-            while True:
-                try:
-                    lock = hold(folder / "project.lock", "project")
-                    break
-                except SessionBusy:
-                    if time.monotonic() > until:
-                        raise ToolError("Another process changes the project. Try again.") from None
-                    time.sleep(0.01)
-            try:
+            with locked(lock, "another process changes the project", patience=PATIENCE):
                 yield
-            finally:
-                lock.release()
-        except OSError as error:
-            raise ToolError(f"the project cannot be written: {error.strerror}") from error
-
-
-def _require_own(descriptor: int) -> None:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # its other name may be outside
-        raise ToolError(f"{NOTEBOOK} is a special file or has a second name; it is neither read nor written.")
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return ()
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
+        except StoreError as error:
+            raise ToolError(f"{error.message}. Nothing was changed.") from None

@@ -7,9 +7,10 @@ twice runs once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar, cast
 
 import anyio
@@ -31,6 +32,8 @@ from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, What
 from lmagent.schedule.port import JobSession, Sessions
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart
 from lmagent.schedule.turns import input_of, turn_of, unattended, wake
+from lmagent.store.files import make_private, store_error
+from lmagent.store.lock import hold
 
 KINDS = ("wait", "inbox", "cron")  # the kinds of origins whose turns are jobs
 BUSY = 1.0  # seconds after which a session that another process has open is tried again
@@ -50,6 +53,7 @@ class JobRunner:
     def __init__(
         self,
         sessions: Sessions,
+        home: Path,
         inbox: Inbox,
         ledger: Ledger,
         submit: Callable[[DispatchJob], Awaitable[None]],
@@ -59,6 +63,7 @@ class JobRunner:
         self._sessions = sessions
         self._host = sessions.host
         self._say = sessions.say
+        self._locks = home / "cron"
         self._inbox = inbox
         self._ledger = ledger
         self._ledger_lock = anyio.Lock()
@@ -91,9 +96,11 @@ class JobRunner:
         async with self._ledger_lock:
             return await anyio.to_thread.run_sync(locked)
 
-    async def note(self, job: str, what: What, at: int, session: str = "", outcome: str = "") -> None:
+    async def note(
+        self, job: str, what: What, at: int, session: str = "", outcome: str = "", *, delivers: bool = False
+    ) -> None:
         async with self._ledger_lock:
-            self._ledger.note(job, what, at, session=session, outcome=outcome)
+            self._ledger.note(job, what, at, session=session, outcome=outcome, delivers=delivers)
 
     # --- the three kinds --------------------------------------------------------------------------------------------
 
@@ -122,12 +129,15 @@ class JobRunner:
             self._say(f"{job.id}: no task of the inbox; left alone")
             return
         try:
-            text, rights = taken_apart(self._inbox.read(claimed) or "")
+            whole = self._inbox.read(claimed)
+            text, rights = taken_apart(whole or "")
         except StoreError as refusal:
             self._say(str(refusal))
-            text, rights = "", NO_RIGHTS
+            whole, text, rights = "", "", NO_RIGHTS
         if not text and not self.has(claimed.session, job.id):
-            return  # done by another process, or no task
+            return  # no task
+        if whole is None and turn_of(self._host.store, claimed.session, InputOrigin.of(job.id)) != "open":
+            return  # done by another process
         async with self._opened(claimed.session) as known:
             await _entitle(known.session, rights, "inbox")
             if InputOrigin.of(job.id) not in known.session.state.work.origins:
@@ -136,13 +146,33 @@ class JobRunner:
             await self._to_its_end(known, job.id)
             self._inbox.done(claimed)  # a free session can be deleted: then no other record shows that the task is done
 
+    @contextmanager
+    def alone(self, name: str) -> Generator[None]:
+        """Work on a cron job while no other process does. Raise Postponed while another one does."""
+        try:
+            make_private(self._locks)
+            lock = hold(self._locks / f"{name}.lock", f"cron {name}")
+        except SessionBusy:
+            raise Postponed(BUSY) from None
+        except OSError as error:
+            raise store_error(error, "the lock of a job could not be taken", self._locks) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     async def _cron(self, job: DispatchJob) -> None:
         name, _, at = job.id.removeprefix("cron:").rpartition(":")
+        with self.alone(name):
+            await self._run_cron(job, name, at)
+
+    async def _run_cron(self, job: DispatchJob, name: str, at: str) -> None:
         history = await self.history(name)
         run = history.runs.get(int(at)) if at.isdigit() else None
         cron = read_jobs(self._host.workspace).jobs.get(name)
-        if run is None or run.stage in ("missed", "delivered"):
+        if run is None or run not in history.unfinished:
             return
+        again, delivers = run.stage == "delivering", cron is not None and bool(cron.command or cron.webhook)
         target = run.session or occurrence_session(name, run.at)
         has_input = self.has(target, job.id)
         if cron is None and not has_input:
@@ -151,8 +181,8 @@ class JobRunner:
             self._say(f"cron {name}: is in no file any more, so it does not run")
             await self.note(name, "ran", run.at, "", "removed")
             return
-        if run.stage != "claimed" and not has_input:
-            return  # it was taken back before it began, or its session was deleted
+        if again and not (delivers and has_input):
+            return  # its session was deleted, or the delivery taken out of the file
         async with self._opened(target, f"cron {name}") as known:
             if cron is not None:
                 await _entitle(known.session, cron.rights, f"cron:{name}")
@@ -160,17 +190,16 @@ class JobRunner:
                     await known.session.send(Submit(message=user(cron.prompt), by=f"cron:{name}", origin=origin))
                     self._say(f"cron {name}: due {local(run.at)}, runs in {target}")
             finished = await self._to_its_end(known, job.id)
-            if run.stage == "claimed":
-                await self.note(name, "ran", run.at, target, finished.ending if finished else "withdrawn")
-        if finished is not None and cron is not None and (cron.command or cron.webhook):
-            await self._deliver(cron, job, run, finished, target)  # may take minutes: the session is free for others
+            delivers = delivers and finished is not None
+            if not again:
+                outcome = finished.ending if finished else "withdrawn"
+                await self.note(name, "ran", run.at, target, outcome, delivers=delivers)
+        if delivers and finished is not None and cron is not None:
+            await self._deliver(cron, job, run, finished, target, again=again)  # may take minutes: the session is free
 
     async def _deliver(
-        self, cron: CronJob, job: DispatchJob, run: CronRun, finished: ev.TurnFinished, session: str
+        self, cron: CronJob, job: DispatchJob, run: CronRun, finished: ev.TurnFinished, session: str, *, again: bool
     ) -> None:
-        again = run.stage == "delivering"
-        if not again:
-            await self.note(cron.id, "delivering", run.at)
         result = DeliveredResult(cron.id, job.id, run.at, session, finished.ending, finished.reason, finished.answer)
         came = await deliver(self._host, cron, result, again=again)
         await self.note(cron.id, "delivered", run.at, "", came)

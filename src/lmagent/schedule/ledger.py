@@ -1,14 +1,13 @@
 """The ledger: the result of each time at which a job was due. All schedulers of a workspace share it.
 
-A time is decided on under the lock of the file and recorded before anything acts on it. So it runs at most once, even
-if the table of jobs is lost, and unfinished decisions are found again. The file only grows until it is large; then a
-shorter one with the same meaning replaces it, under the same lock.
+A time is decided on under the lock of the file and recorded before anything acts on it. So it runs at most once, and
+unfinished decisions are found again. The file only grows until it is large; then a shorter one with the same meaning
+replaces it, under the same lock.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,15 +17,13 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import StoreError
-from lmagent.store.files import OPEN_FLAGS, append_lines, replace_whole, store_error
+from lmagent.store.files import append_lines, read_regular, replace_whole, store_error
 from lmagent.store.lock import locked
 
 HISTORY = 500  # times of a job that are remembered; older ones are covered by the horizon
 WRONG_CLOCK = 600.0  # seconds a horizon may lie in the future; beyond that the clock must have been wrong
 LATEST = 253402300799  # the last second of the year 9999; no ledger has later times
-LARGE = 2 << 20  # bytes of the file after which it is shortened, if that at least halves it
-HEAD = 128  # bytes of the beginning that identify a file
+LARGE = 1 << 19  # bytes of the file after which it is shortened, if that at least halves it
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered", "history"]
 
@@ -53,10 +50,10 @@ class JobHistory(Struct):
     horizon: float = 0.0
     runs: dict[int, CronRun] = field(default_factory=dict[int, CronRun])
 
-    def unfinished(self, *, delivers: bool) -> list[CronRun]:
-        """Return the runs that have not ended; if results are delivered, also those without a delivery."""
-        stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
-        return [run for run in self.runs.values() if run.stage in stages]
+    @property
+    def unfinished(self) -> list[CronRun]:
+        """The runs that have not ended, or whose result is being delivered."""
+        return [run for run in self.runs.values() if run.stage in ("claimed", "delivering")]
 
     @property
     def busy(self) -> bool:
@@ -114,16 +111,11 @@ class Ledger:
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         self.path = home / "cron-history.jsonl"
-        self.damaged = 0  # lines that could not be read
+        self.stamp: tuple[int, ...] = ()  # differs once the file has changed
         self._lock = home / "cron-history.lock"
         self._now = now
         self._held = False
         self._jobs: dict[str, JobHistory] = {}
-        self._unread: list[bytes] = []
-        self._read_to = 0
-        self._head = b""
-        self._large = LARGE
-        self._file: tuple[int, int] | None = None
 
     def history(self, job: str) -> JobHistory:
         return self._jobs.setdefault(job, JobHistory())
@@ -132,29 +124,20 @@ class Ledger:
         return list(self._jobs)
 
     def read(self) -> None:
-        """Fold in the entries that any process has appended since the last read."""
+        """Read the file again if any process has changed it since the last time."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+            found = os.lstat(self.path)
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+            lines = [] if stamp == self.stamp else read_regular(self.path).splitlines()
         except FileNotFoundError:
-            self._begin_anew(None)
-            return
+            stamp, lines = (0,), []
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be read", self.path) from error
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(fd)
-            raise StoreError(f"{self.path} is no regular file", fix="move it away")
-        with os.fdopen(fd, "rb") as file:
-            same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._read_to
-            if not same or file.read(len(self._head)) != self._head:
-                self._begin_anew((found.st_dev, found.st_ino))
-            file.seek(self._read_to)
-            for line in file:
-                if line.endswith(b"\n"):
-                    self._fold(line)
-                    self._read_to += len(line)
-            file.seek(0)
-            self._head = file.read(min(HEAD, self._read_to))
+        if stamp != self.stamp:
+            self.stamp = stamp
+            self._jobs.clear()
+            for line in lines:
+                self._fold(line)
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -175,9 +158,13 @@ class Ledger:
             with self.locked():  # else the file could be replaced between opening it and writing to it
                 self._write(entries)
 
-    def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
-        """Append the result of a claimed time."""
-        self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
+    def note(
+        self, job: str, what: What, at: int, *, session: str = "", outcome: str = "", delivers: bool = False
+    ) -> None:
+        """Append the result of a claimed time, and in one step that its delivery begins."""
+        now = self._now()
+        entries = [LedgerEntry(now, job, what, at, session=session, outcome=outcome)]
+        self.append(*entries, *([LedgerEntry(now, job, "delivering", at)] if delivers else []))
 
     def _write(self, entries: Sequence[LedgerEntry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
@@ -186,41 +173,27 @@ class Ledger:
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be written", self.path) from error
         self.read()
-        if self._read_to > self._large:
+        if self.stamp[1:] and self.stamp[1] > LARGE:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Replace the file by a shorter one with the same meaning; if that fails, it stays unchanged.
-
-        The random text makes its beginning one that no ledger had before: a system may reuse a file's number.
-        """
-        facts = [
-            LedgerEntry(self._now(), job, "history", by=os.urandom(8).hex(), history=history)
-            for job, history in self._jobs.items()
-        ]
-        content = b"".join([*(msgspec.json.encode(fact) + b"\n" for fact in facts), *self._unread])
-        self._large = max(LARGE, 2 * len(content))
-        if facts and self._read_to > self._large:
+        """Replace the file by one of at most half its size with the same meaning; if that fails, it stays unchanged."""
+        facts = [LedgerEntry(self._now(), job, "history", history=history) for job, history in self._jobs.items()]
+        content = b"".join(msgspec.json.encode(fact) + b"\n" for fact in facts)
+        if 2 * len(content) <= self.stamp[1]:
             with suppress(OSError):
                 replace_whole(self.path, self.path.with_suffix(".new"), content)
             self.read()
 
-    def _begin_anew(self, file: tuple[int, int] | None) -> None:
-        self._jobs.clear()
-        self._unread.clear()
-        self._read_to, self._file, self._head, self.damaged = 0, file, b"", 0
-
     def _fold(self, line: bytes) -> None:
-        if not line.strip():
-            return
+        """Fold in an entry; a torn line, or one of a later version, is passed over."""
         try:
             entry = decode_json(line, LedgerEntry)
         except ValueError:
-            entry = None
-        if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
-            self.damaged += 1
-            self._unread.append(line)
-        elif entry.history is not None:
+            return
+        if not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
+            return
+        if entry.history is not None:
             self._jobs[entry.job] = entry.history
         else:
             self.history(entry.job).apply(entry)

@@ -1,7 +1,8 @@
 """The scheduler runs the work of a workspace when it is due: sessions that wait, tasks of the inbox, cron jobs.
 
-Several processes may do this for one workspace. Files and logs define the work; the table of jobs assigns it to a
-process. Work that is found again is submitted again: a known job is not taken twice.
+Several processes may do this for one workspace. Files and logs define the work, and each process finds all of it; the
+lock of a session, and that of a cron job, let one of them do it. Work that is found again is submitted again: a known
+job is not taken twice.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
 from lmagent.core.ids import InputOrigin
 from lmagent.core.plurals import plural
 from lmagent.core.ports import DispatchJob, Postponed
-from lmagent.dispatch.embedded import EmbeddedDispatcher
-from lmagent.dispatch.table import JobTable
+from lmagent.dispatch.embedded import REST, EmbeddedDispatcher
 from lmagent.schedule.due import decide, next_due
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.job_runner import KINDS, JobRunner, occurrence_session
@@ -31,14 +30,11 @@ from lmagent.schedule.ledger import CronRun, Ledger, LedgerEntry
 from lmagent.schedule.port import Sessions
 from lmagent.schedule.rights import TRUST, WAIT, may_run_jobs, waiting_for_trust
 from lmagent.schedule.turns import turn_of, unattended
-from lmagent.store.database import open_database
 from lmagent.store.files import make_private, store_error
 from lmagent.store.index import Unattended
-from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
+from lmagent.store.lock import Lock, hold
 
-NOTHING = "nothing"  # the id of an empty job
 TICK = 0.5  # longest pause between two looks at the wall clock, in seconds: the clock may have been set
-REVIVAL = 900.0  # seconds after which jobs that were given up get another chance: a full disk may have room again
 
 # Seconds for which the files must be unchanged before a job that is in none of them counts as removed: some programs
 # write a file by emptying or removing it first.
@@ -61,21 +57,18 @@ class Scheduler:
         self._told: set[str] = set()
         self._trusted = False
         self._stamps: object = None
+        self._submitted: object = None  # the stamp of the ledger whose unfinished runs were submitted
         self._changed = float("inf")
         self._jobs = JobList({})
         self._looked = float("-inf")
-        self._revived = host.clock.monotonic()
         self._due: dict[str, int | None] = {}
         self._presence: Lock | None = None
         self.home = _home(host.workspace)
         self.ledger = Ledger(self.home, host.clock.now)
         self.inbox = Inbox(self.home)
-        path = self.home / "state.db"
-        owner = msgspec.json.encode(this_process()).decode()
-        self.table = JobTable(lambda: open_database(path), path, owner, _is_alive, only=NOTHING if single else "")
         lanes = host.settings.scheduler_lanes
-        self.dispatcher = EmbeddedDispatcher(self.table, host.clock, lanes=lanes, given_up=self._given_up)
-        self._work = JobRunner(sessions, self.inbox, self.ledger, self.dispatcher.submit, patient=not single)
+        self.dispatcher = EmbeddedDispatcher(host.clock, lanes=lanes, given_up=self._given_up)
+        self._work = JobRunner(sessions, self.home, self.inbox, self.ledger, self.dispatcher.submit, patient=not single)
 
     async def run(self) -> None:
         """Run due work until cancelled. The next scheduler continues the work that is cut off by that."""
@@ -90,7 +83,6 @@ class Scheduler:
         finally:
             if self._presence is not None:
                 self._presence.release()
-            self.table.close()
 
     async def look(self) -> None:
         if self._single:
@@ -106,12 +98,6 @@ class Scheduler:
                 self._is_first()
         if self._trusted:
             await self._guarded(self._look_at_jobs)
-        if self._clock.monotonic() - self._revived >= REVIVAL:
-            self._revived = self._clock.monotonic()
-            await self._guarded(self._revive)
-
-    async def _revive(self) -> None:
-        self.table.revive(self._clock.now())
 
     # --- a job that the user starts ---------------------------------------------------------------------------------
 
@@ -120,9 +106,7 @@ class Scheduler:
         job = find_job(self._host.workspace, id)
         if not may_run_jobs(self._host.settings, self._host.workspace):
             raise ConfigError(WAIT, fix=f"look at them, then: {TRUST}")
-        made = _job_of(job, await self._work.decided(partial(self._claim_now, job, by)))
-        if self._single:
-            self.table.only = made.id
+        made = _job_of(id, await self._work.decided(partial(self._claim_now, job, by)), job)
         await self.dispatcher.submit(made)
         return made
 
@@ -150,8 +134,6 @@ class Scheduler:
                 with anyio.CancelScope(shield=True):
                     await self._let_go(id, job)
             raise
-        finally:
-            self.table.close()
         found = turn_of(self._host.store, session, InputOrigin.of(job.id)) if session else None
         return found if isinstance(found, TurnFinished) else None
 
@@ -163,13 +145,15 @@ class Scheduler:
 
         A run that another scheduler has taken over is left to that.
         """
-        if not self.table.remove(job.id):
+        try:
+            with self._work.alone(id):
+                run = await self._run_of(id, job)
+                begun = self._work.has(run.session, job.id)
+                found = turn_of(self._host.store, run.session, InputOrigin.of(job.id)) if begun else None
+                if run.stage == "claimed" and not isinstance(found, str):
+                    await self._work.note(id, "ran", run.at, run.session, found.ending if found else "withdrawn")
+        except Postponed:
             return
-        run = await self._run_of(id, job)
-        begun = self._work.has(run.session, job.id)
-        found = turn_of(self._host.store, run.session, InputOrigin.of(job.id)) if begun else None
-        if run.stage == "claimed" and not isinstance(found, str):
-            await self._work.note(id, "ran", run.at, run.session, found.ending if found else "withdrawn")
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -196,6 +180,7 @@ class Scheduler:
     async def _look_at_jobs(self) -> None:
         await self._read_files()
         now = self._clock.now()
+        await self._submit_unfinished()
         for job in self._jobs.jobs.values():
             due = self._due.get(job.id, 0)
             if due is None or due > now:
@@ -208,10 +193,20 @@ class Scheduler:
                             f"cron {job.id}: missed {plural(entry.count, 'time')} while no scheduler ran"
                         )
                 history = self.ledger.history(job.id)
-            for run in history.unfinished(delivers=bool(job.command or job.webhook)):
-                await self.dispatcher.submit(_job_of(job, run.at))
             busy = history.busy and job.schedule.kind != "startup"
             self._due[job.id] = int(now) + 1 if busy else next_due(job, history, now)
+        await self._submit_unfinished()
+
+    async def _submit_unfinished(self) -> None:
+        """Submit the runs that any process has claimed, and that have not ended."""
+        await self._work.history("")
+        if self._submitted == self.ledger.stamp:
+            return
+        self._submitted = self.ledger.stamp
+        for id in self.ledger.jobs():
+            job = self._jobs.jobs.get(id)
+            for run in self.ledger.history(id).unfinished:
+                await self.dispatcher.submit(_job_of(id, run.at, job))
 
     def _decide(self, job: CronJob) -> list[LedgerEntry]:
         entries = [
@@ -275,7 +270,7 @@ class Scheduler:
             raise failure from error
 
     def _given_up(self, job: DispatchJob, error: LmagentError) -> None:
-        self._tell(f"{job.id}: failed several times, and is tried again in {REVIVAL / 60:g} minutes: {error}")
+        self._tell(f"{job.id}: failed several times, and is tried again in {REST / 60:g} minutes: {error}")
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Report a failure once, and try again at the next look."""
@@ -307,9 +302,9 @@ def _session_of(job: CronJob, at: int) -> str:
     return job.session_id or occurrence_session(job.id, at)
 
 
-def _job_of(job: CronJob, at: int) -> DispatchJob:
+def _job_of(id: str, at: int, job: CronJob | None) -> DispatchJob:
     """Return the job of a run. Runs in sessions of their own share a lane: a job does not overlap itself."""
-    return DispatchJob(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
+    return DispatchJob(f"cron:{id}:{at}", (job.session_id if job is not None else "") or f"cron:{id}")
 
 
 def _lane_of(row: Unattended) -> str:
@@ -321,9 +316,3 @@ def _lane_of(row: Unattended) -> str:
 def _is_over(run: CronRun, job: CronJob | None) -> bool:
     delivers = job is not None and bool(job.command or job.webhook)
     return run.stage == "delivered" or (run.stage == "ran" and not delivers)
-
-
-def _is_alive(owner: str) -> bool:
-    with suppress(ValueError):
-        return is_alive(decode_json(owner, Owner))
-    return False

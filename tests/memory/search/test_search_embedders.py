@@ -254,23 +254,6 @@ def test_minilm_gives_a_text_the_same_vector_alone_and_in_a_batch() -> None:
         assert MiniLM().embed([text])[0] @ whole[place] == pytest.approx(1, abs=1e-5)
 
 
-def test_minilm_learns_the_weights_of_tokens_from_the_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "_LEARN_FROM", 3)
-    index, notices = opened(tmp_path, "minilm")
-    index.index([*TALK, *said("Cid: My flight lands in the morning", session="c")])
-    assert index.wait_embedded(60)
-    before = index.search("which pet", 1)[0]
-    index.maintain()
-    assert index.wait_embedded(60)
-    after = index.search("which pet", 1)[0]
-    assert before.id == after.id == "a1"
-    assert before.score != after.score
-    index.close()
-    again, _ = opened(tmp_path, "minilm")
-    assert again.search("which pet", 1)[0].id == "a1"
-    assert notices == []
-
-
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         opened(tmp_path, "http://")

@@ -86,11 +86,7 @@ async def run_job(call: Call) -> JobChanged:
     from lmagent.schedule.scheduler import Scheduler
 
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
-    scheduler = Scheduler(call.gateway.runner)
-    try:
-        job = await scheduler.run_now(call.path["id"], call.caller)
-    finally:
-        scheduler.table.close()
+    job = await Scheduler(call.gateway.runner).run_now(call.path["id"], call.caller)
     return JobChanged(True, call.path["id"], job=job.id)
 
 

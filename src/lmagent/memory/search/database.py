@@ -16,11 +16,8 @@ from lmagent.store.files import make_private
 
 T = TypeVar("T")
 
-_APPLICATION = 1819108717  # as in 0001_items.sql
-
-
-class _UnusableError(Exception):
-    """A file is damaged, or no index of this version."""
+_SCHEMA = "lmagent.memory.search.migrations"
+_APPLICATION = 1819108718  # as in 0001_items.sql
 
 
 class IndexDatabase:
@@ -66,14 +63,12 @@ class IndexDatabase:
     def _open(self) -> tuple[sqlite3.Connection, int]:
         try:
             make_private(self.path.parent)
-            try:
-                connection = _connect(self.path)
-            except _UnusableError as error:
-                self._set_aside(str(error))
-                connection = _connect(self.path)
+            if reason := _unusable(self.path):
+                self._set_aside(reason)
+            connection = connect(self.path, _SCHEMA, threads=True)
             connection.execute("PRAGMA secure_delete = ON")
             return connection, os.stat(self.path).st_ino
-        except (sqlite3.Error, OSError, _UnusableError) as error:
+        except (sqlite3.Error, OSError) as error:
             raise self._failure(error) from error
 
     def _replace(self, reason: str) -> None:
@@ -94,21 +89,24 @@ class IndexDatabase:
         return StoreError(f"the memory index {self.path} cannot be used: {error}")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _unusable(path: Path) -> str:
+    """Return why an existing file cannot be the index; empty if it can."""
+    if not path.exists():
+        return ""
     try:
-        if path.exists():
-            with closing(sqlite3.connect(path)) as connection:
-                (application,) = connection.execute("PRAGMA application_id").fetchone()
-                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if tables and application != _APPLICATION:
-                raise _UnusableError("it belongs to another program")
-        return connect(path, "lmagent.memory.search.migrations", threads=True)
-    except NewerSchemaError as error:
-        raise _UnusableError("it belongs to a newer version of lmagent") from error
+        with closing(sqlite3.connect(path)) as connection:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables and application != _APPLICATION:
+            return "it belongs to another program"
+        connect(path, _SCHEMA, threads=True).close()
+    except NewerSchemaError:
+        return "it belongs to a newer version of lmagent"
     except sqlite3.DatabaseError as error:
-        if is_damage(error):
-            raise _UnusableError(str(error)) from error
-        raise
+        if not is_damage(error):
+            raise
+        return str(error)
+    return ""
 
 
 def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.memory.search.database import IndexDatabase
@@ -29,12 +29,6 @@ CACHED = 256
 _GIVE_UP = 6
 """Failures in a row that end a pass: more than the halvings that isolate one bad text of a batch."""
 
-_ROUNDS = 3
-"""Rounds until the items count as embedded although vectors were made in the last one."""
-
-_LEARN_FROM = 200
-"""Items below which the weights of tokens are left as they come with the model."""
-
 
 class Embedder(Protocol):
     """Turns texts into vectors.
@@ -48,19 +42,6 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return a vector for each text, all of the same length. Raise ConfigError if it can never work."""
-        ...
-
-
-@runtime_checkable
-class LearningEmbedder(Embedder, Protocol):
-    """An embedder that weighs tokens, and can learn the weights from the texts of an index."""
-
-    def learn(self, texts: Iterable[str]) -> bytes:
-        """Return the weights that fit the texts."""
-        ...
-
-    def embed_with(self, texts: Sequence[str], weights: bytes) -> Sequence[Sequence[float]]:
-        """Return vectors made with such weights."""
         ...
 
 
@@ -80,14 +61,11 @@ class Filler:
         self._database = database
         self._notice = notice
         self._vectors: Vectors | None = None
-        self._failures = self._made = 0
+        self._failures = 0
         self._queries: dict[str, Any] = {}
-        self._pooling: tuple[int, str, bytes] = (0, "", b"")  # number of the row, name, weights
         self._state = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._woken = self._again = False
-        self._hopeless = False
-        self._closed = False
+        self._woken = self._hopeless = self._closed = False
         self._rest_until = 0.0
 
     @property
@@ -102,11 +80,6 @@ class Filler:
             self._vectors = Vectors(self._database)
         return self._vectors
 
-    @property
-    def loaded(self) -> Vectors | None:
-        """Return the vectors if they have been used in this process."""
-        return self._vectors
-
     def wake_once(self) -> None:
         """Begin to embed the items that earlier processes left without a vector."""
         if not self._woken:
@@ -116,7 +89,6 @@ class Filler:
         """Begin to embed the items that have no vector."""
         with self._state:
             self._woken = True
-            self._again = True
             if self._thread is None and not self._hopeless and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="memory-embedding", daemon=True)
                 self._thread.start()
@@ -137,10 +109,8 @@ class Filler:
 
     def query_vector(self, query: str) -> Any:
         """Return the vector of a query, as an array; None if the embedder is at rest or fails."""
-        vectors = self.vectors
-        if vectors is None or self._hopeless or time.monotonic() < self._rest_until or not query.strip():
+        if self.vectors is None or self._hopeless or time.monotonic() < self._rest_until or not query.strip():
             return None
-        self._current_pooling()  # forgets the vectors of queries if another process has learned a new one
         if (known := self._queries.get(query)) is not None:
             return known
         made = self._embed([query])
@@ -153,80 +123,39 @@ class Filler:
             self._queries[query] = made[0]
         return made[0]
 
-    def learn(self) -> bool:
-        """Learn the weights of tokens anew if the index has grown by half since; return whether they changed."""
-        embedder = self.embedder
-        if not isinstance(embedder, LearningEmbedder) or self._hopeless:
-            return False
-
-        def texts(connection: sqlite3.Connection) -> list[str]:
-            (count,) = connection.execute("SELECT count(*) FROM item").fetchone()
-            latest = "SELECT items FROM pooling WHERE model = ? ORDER BY number DESC LIMIT 1"
-            known = connection.execute(latest, (embedder.name,)).fetchone()
-            if count < max(_LEARN_FROM, known[0] * 1.5 if known else 0):
-                return []
-            return [text for (text,) in connection.execute("SELECT text FROM item")]
-
-        if not (found := self._database.read(texts)):
-            return False
-        try:
-            weights = embedder.learn(found)
-        except ConfigError as error:
-            self._failed(error)
-            return False
-
-        def store(connection: sqlite3.Connection) -> None:
-            row = (embedder.name, f"learned-{int(time.time())}", len(found), weights)
-            add = "INSERT INTO pooling (model, name, items, weights) VALUES (?, ?, ?, ?)"
-            new = connection.execute(add, row).lastrowid
-            connection.execute("DELETE FROM pooling WHERE model = ? AND number < ?", (embedder.name, new))
-
-        self._database.write(store)
-        self.wake()
-        return True
-
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause, rounds = SOONEST, 0
+        pause = SOONEST
         while True:
-            self._again, self._made, rounds = False, 0, rounds + 1
-            try:
-                whole = self._pass()
-            except StoreError as error:  # closed meanwhile, or a full disk
-                self._failed(error)
-                whole = False
-            with self._state:
-                # A server that changed its model in the middle makes earlier vectors old: they get a second round.
-                done = not self._made or rounds >= _ROUNDS
-                if self._closed or self._hopeless or (whole and done and not self._again):
+            whole = self._pass()
+            with self._state:  # an item that is written after the last look wakes a new thread
+                if self._closed or self._hopeless or (whole and not self._pending(0)):
                     self._thread = None
                     self._state.notify_all()
                     return
-                if whole:
-                    continue
+                # A server may also have changed its model in the middle, which makes earlier vectors old.
                 self._state.wait_for(lambda: self._closed, pause)
-                pause = min(pause * 2, LATEST)
+            pause = min(pause * 2, LATEST)
 
     def _pass(self) -> bool:
         """Embed each item without a vector once; return whether all succeeded."""
         whole, cursor, self._failures = True, 0, 0
-        while not self._closed and self.vectors is not None:
-            batch = self._pending(cursor)
-            if not batch:
-                break
+        while self._goes_on and (batch := self._pending(cursor)):
             cursor = batch[-1][0]
             whole = self._fill(batch) and whole
-            if self._failures >= _GIVE_UP:
-                return False
         return whole
 
+    @property
+    def _goes_on(self) -> bool:
+        return self.vectors is not None and not self._closed and not self._hopeless and self._failures < _GIVE_UP
+
     def _pending(self, cursor: int) -> list[tuple[int, str]]:
-        model, pooling = self.embedder.name, self._current_pooling()[0]
+        """Return the next items without a vector of the newest space; none if the database cannot be read."""
 
         def find(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-            newest = "SELECT max(number) FROM space WHERE model = ? AND pooling = ?"
-            space = connection.execute(newest, (model, pooling)).fetchone()[0] or -1
+            newest = "SELECT max(number) FROM space WHERE model = ?"
+            space = connection.execute(newest, (self.embedder.name,)).fetchone()[0] or -1
             counts = "SELECT (SELECT count(*) FROM item) = (SELECT count(*) FROM vector WHERE space = ?)"
             if connection.execute(counts, (space,)).fetchone()[0]:  # far quicker than looking at each item
                 return []
@@ -236,22 +165,26 @@ class Filler:
                 (cursor, space, BATCH),
             ).fetchall()
 
-        return self._database.read(find)
+        try:
+            return self._database.read(find)
+        except StoreError as error:  # closed meanwhile
+            self._failed(error)
+            return []
 
     def _fill(self, batch: Sequence[tuple[int, str]]) -> bool:
         """Embed and store a batch; if it fails, each of its halves."""
-        if self._closed or self._failures >= _GIVE_UP:
+        if not self._goes_on or self._vectors is None:
             return False
-        pooling = self._current_pooling()[0]
         made = self._embed([text for _, text in batch])
-        if made is not None:
-            assert self._vectors is not None
-            self._vectors.store(batch, made, self.embedder.name, pooling)
-            self._failures = 0
-            self._made += len(batch)
-            return True
+        try:
+            if made is not None:
+                self._vectors.store(batch, made, self.embedder.name)
+                self._failures = 0
+                return True
+        except StoreError as error:  # a full disk
+            self._failed(error)
         self._failures += 1
-        if self._hopeless or len(batch) == 1:
+        if len(batch) == 1:
             return False
         middle = len(batch) // 2
         return all([self._fill(batch[:middle]), self._fill(batch[middle:])])
@@ -260,32 +193,13 @@ class Filler:
         """Return arrays of length 1, or None after any failure."""
         from lmagent.memory.search.vectors import unit_rows
 
-        embedder, weights = self.embedder, self._current_pooling()[1]
         try:
-            if weights and isinstance(embedder, LearningEmbedder):
-                rows = unit_rows(embedder.embed_with(texts, weights), len(texts))
-            else:
-                rows = unit_rows(embedder.embed(texts), len(texts))
+            rows = unit_rows(self.embedder.embed(texts), len(texts))
         except Exception as error:  # noqa: BLE001 - an embedder is foreign code: no write is lost by its errors
             self._failed(error)
             return None
         self.fault = ""
         return rows
-
-    def _current_pooling(self) -> tuple[str, bytes]:
-        """Return the name of the weights of tokens and, if they were learned, the weights."""
-
-        def newest(connection: sqlite3.Connection) -> tuple[int, str, bytes]:
-            latest = "SELECT max(number) FROM pooling WHERE model = ?"
-            (number,) = connection.execute(latest, (self.embedder.name,)).fetchone()
-            if (number or 0) == self._pooling[0]:
-                return self._pooling
-            self._queries.clear()
-            row = connection.execute("SELECT number, name, weights FROM pooling WHERE number = ?", (number,)).fetchone()
-            return row or (0, "", b"")
-
-        self._pooling = self._database.read(newest)
-        return self._pooling[1], self._pooling[2]
 
     def _failed(self, error: Exception) -> None:
         fault = f"{self.embedder.name}: {error}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct
 
@@ -15,14 +13,8 @@ from lmagent.core.errors import ProviderError
 from lmagent.providers.transport import json_headers
 from lmagent.providers.urls import api_root, authority, proxy_for
 
-if TYPE_CHECKING:
-    import httpcore
-
 _LONGEST = 8000
 """Characters of a text that are sent: most embedding models read 512 tokens, and some servers refuse more."""
-
-_LARGEST = 1 << 26
-"""Bytes of an answer that are read."""
 
 
 class _Row(Struct):
@@ -53,7 +45,6 @@ class EndpointEmbedder:
         self._model = model
         self._key = key
         self._timeout = timeout
-        self._pool: httpcore.ConnectionPool | None = None
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text. Raise ProviderError if the server does not answer with as many in time."""
@@ -79,23 +70,10 @@ class EndpointEmbedder:
     def _post(self, body: bytes, seconds: float) -> tuple[int, bytes]:
         import httpcore
 
-        if self._pool is None:
-            proxy = proxy_for(self._url, os.environ)
-            # No idle connections: the pool has no end at which they would be closed.
-            if proxy:
-                self._pool = httpcore.HTTPProxy(proxy, max_keepalive_connections=0)
-            else:
-                self._pool = httpcore.ConnectionPool(max_keepalive_connections=0)
         named = {"Host": authority(self._url), "Content-Length": str(len(body)), **json_headers(self._key)}
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
         patience = {"connect": min(seconds, 5.0), "read": seconds, "write": seconds, "pool": seconds}
-        end = time.monotonic() + seconds
-        content = bytearray()
-        with self._pool.stream(
-            "POST", self._url, headers=headers, content=body, extensions={"timeout": patience}
-        ) as answer:
-            for piece in answer.iter_stream():
-                content += piece
-                if time.monotonic() > end or len(content) > _LARGEST:
-                    raise httpcore.ReadTimeout("the answer takes too long")
-            return answer.status, bytes(content)
+        proxy = proxy_for(self._url, os.environ)
+        with httpcore.HTTPProxy(proxy) if proxy else httpcore.ConnectionPool() as pool:
+            answer = pool.request("POST", self._url, headers=headers, content=body, extensions={"timeout": patience})
+            return answer.status, answer.content

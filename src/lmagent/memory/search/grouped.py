@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from graphlib import TopologicalSorter
-from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -29,59 +27,36 @@ def grouped(hits: Sequence[Hit], neighbours: Mapping[str, Sequence[MemoryItem]],
         budget_tokens: how long the text may be, counting 4 bytes as a token.
     """
     room = budget_tokens * BYTES_PER_TOKEN
-    chosen: dict[str, MemoryItem] = {}
-    for hit in hits:
-        item = _cut(hit, room) if not chosen and room < _cost(hit, hit.id) else hit
-        room = _take(item, hit.id, chosen, room)
-    marked = set(chosen)
-    for hit in hits:
-        if hit.id in marked:
-            for item in neighbours.get(hit.id, ()):
-                room = _take(item, "", chosen, room)
-    return _text([hit for hit in hits if hit.id in marked], neighbours, chosen)
+    lines = dict[str, dict[str, tuple[float, str]]]()
 
+    def add(item: MemoryItem, mark: str) -> bool:
+        """Add an item if there is room for it, and for its session's head."""
+        nonlocal room
+        line, known = _line(item, mark), lines.get(item.session, {})
+        cost = _size(line) + (0 if known else _size(_head(item.session)))
+        if item.id in known or cost > room:
+            return item.id in known
+        room -= cost
+        lines.setdefault(item.session, {})[item.id] = (item.ts, line)
+        return True
 
-def _text(hits: Sequence[Hit], neighbours: Mapping[str, Sequence[MemoryItem]], chosen: Mapping[str, MemoryItem]) -> str:
-    marked = {hit.id for hit in hits}
-    order = _order(neighbours.values())
-    lines: list[str] = []
-    for session in dict.fromkeys(hit.session for hit in hits):
-        items = [item for item in chosen.values() if item.session == session]
-        items.sort(key=lambda item: (item.ts, order.get(item.id, 0)))
-        lines.append(_head(session))
-        lines += [_line(item, item.id if item.id in marked else "") for item in items]
-    return "\n".join(lines)
-
-
-def _order(runs: Iterable[Sequence[MemoryItem]]) -> dict[str, int]:
-    """Return the places of items of which runs are known, for those that have the same time."""
-    later: TopologicalSorter[str] = TopologicalSorter()
-    for run in runs:
-        for before, after in pairwise(run):
-            later.add(after.id, before.id)
-    return {id: place for place, id in enumerate(later.static_order())}
-
-
-def _take(item: MemoryItem, mark: str, chosen: dict[str, MemoryItem], room: int) -> int:
-    """Choose an item if there is room for it, and for its session's head; return the room that is left."""
-    cost = _cost(item, mark)
-    if any(other.session == item.session for other in chosen.values()):
-        cost -= _size(_head(item.session))
-    if item.id in chosen or cost > room:
-        return room
-    chosen[item.id] = item
-    return room - cost
-
-
-def _cost(item: MemoryItem, mark: str) -> int:
-    return _size(_line(item, mark)) + _size(_head(item.session))
+    shown = [hit for place, hit in enumerate(hits) if add(hit if place else _cut(hit, room), hit.id)]
+    for hit in shown:
+        for item in neighbours.get(hit.id, ()):
+            add(item, "")
+    place = {item.id: number for number, item in enumerate(item for run in neighbours.values() for item in run)}
+    text = list[str]()
+    for session, found in lines.items():
+        order = sorted(found, key=lambda id: (found[id][0], place.get(id, 0)))
+        text += [_head(session), *(found[id][1] for id in order)]
+    return "\n".join(text)
 
 
 def _cut(item: MemoryItem, room: int) -> MemoryItem:
-    """Return an item with the beginning of its text that fits."""
-    rest = max(_LEAST, room - _cost(replace(item, text="…"), item.id))
-    text = item.text.encode()[:rest].decode(errors="ignore")
-    return replace(item, text=f"{text}…")
+    """Return an item, with the beginning of its text if not all of it fits."""
+    rest = max(_LEAST, room - _size(_line(replace(item, text="…"), item.id)) - _size(_head(item.session)))
+    text = item.text.encode()
+    return item if len(text) <= rest else replace(item, text=f"{text[:rest].decode(errors='ignore')}…")
 
 
 def _head(session: str) -> str:

@@ -67,15 +67,13 @@ class SqliteMemoryIndex:
         read = [as_item(item) for item in items]
         for start in range(0, len(read), _CHUNK):
             chunk = read[start : start + _CHUNK]
-            self._forget(self._database.write(lambda connection, chunk=chunk: rows.upsert(connection, chunk)))
+            self._database.write(lambda connection, chunk=chunk: rows.upsert(connection, chunk))
         if self._filler and read:
             self._filler.wake()
 
     def remove(self, ids: Iterable[str]) -> int:
         wanted = list(ids)
-        numbers = self._database.write(lambda connection: rows.delete(connection, wanted))
-        self._forget(numbers)
-        return len(numbers)
+        return self._database.write(lambda connection: rows.delete(connection, wanted))
 
     def purge(self, ids: Iterable[str]) -> int:
         """Remove items so that no byte of their text is left in the file, its log, or files that were set aside.
@@ -99,13 +97,8 @@ class SqliteMemoryIndex:
         return removed
 
     def maintain(self) -> None:
-        """Learn the weights of words from the items, if the embedder can and the index has grown, and tidy the file.
-
-        Changed weights make new vectors for all items, in the background; until then the old ones are used.
-        """
+        """Tidy the file: merge the parts of the index of words."""
         self._database.read(lambda connection: connection.execute("INSERT INTO word (word) VALUES ('optimize')"))
-        if self._filler:
-            self._filler.learn()
 
     def wait_embedded(self, timeout: float) -> bool:
         """Wait until each item has a vector; False if one has none after so many seconds, or no embedder was given."""
@@ -113,10 +106,6 @@ class SqliteMemoryIndex:
             return False
         self._filler.wake()
         return self._filler.wait(timeout)
-
-    def _forget(self, numbers: Sequence[int]) -> None:
-        if self._filler and (vectors := self._filler.loaded):
-            self._database.read(lambda _: vectors.drop(numbers))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -149,8 +138,7 @@ class SqliteMemoryIndex:
     ) -> list[Hit]:
         pool = max(POOL, k)
         matched = rows.matches(connection, words, pool, times)
-        vectors = self._filler.loaded if self._filler else None
-        if vectors is None or self._filler is None or vector is None:
+        if self._filler is None or vector is None or (vectors := self._filler.vectors) is None:
             cosines = None
             found = rows.candidates(connection, matched, frozenset(words))
         else:

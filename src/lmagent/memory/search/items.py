@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
+
+from lmagent.core.decoding import convert
 from lmagent.core.memory import MemoryItem
 
 Loose = MemoryItem | Mapping[str, Any]
@@ -15,30 +19,30 @@ Loose = MemoryItem | Mapping[str, Any]
 
 def as_item(given: Loose) -> MemoryItem:
     """Return the item with text that SQLite can store. Raise ValueError if it has no id or no readable time."""
-    if isinstance(given, MemoryItem):
-        given = {"id": given.id, "text": given.text, "ts": given.ts, "session": given.session, "speaker": given.speaker}
-    if unknown := given.keys() - set(MemoryItem.__struct_fields__):
+    fields = asdict(given) if isinstance(given, MemoryItem) else {k: v for k, v in given.items() if v is not None}
+    if unknown := fields.keys() - set(MemoryItem.__struct_fields__):
         raise ValueError(f"an item has no field {sorted(unknown)[0]!r}, only id, text, ts, session and speaker")
-    texts = {name: given.get(name) for name in ("id", "text", "session", "speaker")}
-    for name, value in texts.items():
-        if not (isinstance(value, str) or (value is None and name in ("session", "speaker"))):
-            raise ValueError(f"the {name} of an item is a text, not {value!r}")
-    if not texts["id"]:
-        raise ValueError("an item needs an id that is not empty")
     # A lone surrogate is no text for SQLite.
-    clean = {name: (value or "").encode("utf-8", "replace").decode() for name, value in texts.items()}
-    return MemoryItem(**clean, ts=unix_time(given.get("ts")))
+    clean = {
+        name: value.encode(errors="replace").decode() if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+    try:
+        item = convert({**clean, "ts": unix_time(fields.get("ts"))}, MemoryItem)
+    except msgspec.ValidationError as wrong:
+        raise ValueError(f"an item has an id and a text: {wrong}") from None
+    if not item.id:
+        raise ValueError("an item needs an id that is not empty")
+    return item
 
 
 def unix_time(given: Any) -> float:
     """Return Unix seconds of a number or an ISO 8601 text (UTC unless it says otherwise); 0 for None or no text."""
-    if given is None or given == "":
-        return 0.0
     try:
-        if isinstance(given, str):
+        if isinstance(given, str) and given:
             when = datetime.fromisoformat(given)
             return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-        seconds = float(given)
+        seconds = float(given or 0)
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not math.isfinite(seconds):

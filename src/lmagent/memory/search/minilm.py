@@ -5,8 +5,7 @@ Tokens are weighted by how rare they are instead of equally: in search this find
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,35 +39,13 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> Any:
         """Return the vectors as an array. Raise ConfigError if NumPy or the model's files are not installed."""
-        return self._embed(texts, b"")
-
-    def embed_with(self, texts: Sequence[str], weights: bytes) -> Any:
-        """Return the vectors, with the weights of tokens that `learn` returned."""
-        return self._embed(texts, weights)
-
-    def learn(self, texts: Iterable[str]) -> bytes:
-        """Return weights of tokens (16-bit floats): the rarer in the texts, the higher (inverse document frequency)."""
-        model, tokenizer = loaded_model(self._folder or package_folder())
-        import numpy as np
-
-        count, holding = 0, Counter[int]()
-        for text in texts:
-            count += 1
-            holding.update(set(tokenizer.tokens(text, _MOST_TOKENS)))
-        frequency = np.zeros(model.vocabulary, np.float32)
-        frequency[list(holding)] = list(holding.values())
-        return np.log((count + 1) / (frequency + 0.5)).clip(0).astype(np.float16).tobytes()
-
-    def _embed(self, texts: Sequence[str], learned: bytes) -> Any:
         model, tokenizer = loaded_model(self._folder or package_folder())
         import numpy as np
 
         from lmagent.memory.search.bert import batches, pooled
 
-        if learned:
-            weights = np.frombuffer(learned, np.float16).astype(np.float32)
-        else:  # by Zipf's law the rank in the vocabulary says how rare a token is
-            weights = np.log1p(np.maximum(np.arange(model.vocabulary, dtype=np.float32) - (_COMMON - 1), 0.1))
+        # By Zipf's law the rank in the vocabulary says how rare a token is.
+        weights = np.log1p(np.maximum(np.arange(model.vocabulary, dtype=np.float32) - (_COMMON - 1), 0.1))
         weights[[0, tokenizer.first, tokenizer.last]] = 0
         tokens = [[tokenizer.first, *tokenizer.tokens(text, _MOST_TOKENS), tokenizer.last] for text in texts]
         vectors = np.zeros((len(texts), 384), np.float32)

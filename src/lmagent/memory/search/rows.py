@@ -23,9 +23,8 @@ _FOUND = (
 )
 
 
-def upsert(connection: sqlite3.Connection, items: Sequence[MemoryItem]) -> list[int]:
-    """Add or replace items; return the numbers of those whose text has changed."""
-    changed: list[int] = []
+def upsert(connection: sqlite3.Connection, items: Sequence[MemoryItem]) -> None:
+    """Add or replace items; a changed text loses its vector."""
     for item in items:
         old = connection.execute("SELECT number, text FROM item WHERE id = ?", (item.id,)).fetchone()
         row = (item.text, item.ts, item.session, item.speaker, asks(item.text), item.id)
@@ -38,25 +37,20 @@ def upsert(connection: sqlite3.Connection, items: Sequence[MemoryItem]) -> list[
         if text != item.text:
             _remove_words(connection, number, text)
             _add_words(connection, number, item.text)
-            changed.append(number)
-    if changed:
-        connection.execute("UPDATE counter SET stamp = stamp + 1")
-        empty = "space = 0, data = x'', signs = x'', stamp = (SELECT stamp FROM counter)"
-        connection.execute(f"UPDATE vector SET {empty} WHERE number IN {in_list(changed)}")
-    return changed
+            _remove_vector(connection, number)
 
 
-def delete(connection: sqlite3.Connection, ids: Iterable[str]) -> list[int]:
-    """Delete items and return their numbers."""
-    numbers: list[int] = []
+def delete(connection: sqlite3.Connection, ids: Iterable[str]) -> int:
+    """Delete items and return how many there were."""
+    count = 0
     for id in ids:
         found = connection.execute("SELECT number, text FROM item WHERE id = ?", (_clean(id),)).fetchone()
         if found:
             _remove_words(connection, *found)
+            _remove_vector(connection, found[0])
             connection.execute("DELETE FROM item WHERE number = ?", found[:1])
-            connection.execute("DELETE FROM vector WHERE number = ?", found[:1])
-            numbers.append(found[0])
-    return numbers
+            count += 1
+    return count
 
 
 def matches(connection: sqlite3.Connection, words: list[str], limit: int, times: Times | None) -> dict[int, float]:
@@ -154,6 +148,11 @@ def _add_words(connection: sqlite3.Connection, number: int | None, text: str) ->
 def _remove_words(connection: sqlite3.Connection, number: int, text: str) -> None:
     """Remove the words of a text: FTS5 has to be given the text as it was."""
     connection.execute("INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)", (number, text))
+
+
+def _remove_vector(connection: sqlite3.Connection, number: int) -> None:
+    if connection.execute("DELETE FROM vector WHERE number = ?", (number,)).rowcount:
+        connection.execute("UPDATE counter SET stamp = stamp + 1")
 
 
 def _clean(id: str) -> str:

@@ -50,8 +50,7 @@ class SourcedIndex(SqliteMemoryIndex):
         """
         if self._filler is None:
             return ""
-        vector = self._filler.query_vector(text)
-        vectors = self._filler.loaded
+        vector, vectors = self._filler.query_vector(text), self._filler.vectors
         if vector is None or vectors is None:
             return ""
         name = self._filler.embedder.name

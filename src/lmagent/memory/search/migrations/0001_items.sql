@@ -1,4 +1,4 @@
-PRAGMA application_id = 1819108717;  -- "lmem"
+PRAGMA application_id = 1819108718;
 
 -- Numbers are never used twice: the vectors that a process has loaded are known by them.
 CREATE TABLE item (
@@ -23,36 +23,31 @@ CREATE VIRTUAL TABLE word USING fts5 (
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
 
--- How vectors were made. Those of one model and dimension can be compared, best with the same pooling.
--- The newest row of a model and pooling is the one that new vectors belong to.
+-- How vectors were made. Those of one space can be compared; the newest one of a model gets the new vectors.
 CREATE TABLE space (
     number    INTEGER PRIMARY KEY,
     model     TEXT NOT NULL,
-    pooling   TEXT NOT NULL,
     dimension INTEGER NOT NULL,
     centre    BLOB NOT NULL DEFAULT x''  -- mean of the first vectors, 32-bit floats; empty while there are few
 );
 
--- The weights of tokens that a model learned from the items; the newest row of a model counts.
-CREATE TABLE pooling (
-    number  INTEGER PRIMARY KEY,
-    model   TEXT NOT NULL,
-    name    TEXT NOT NULL,
-    items   INTEGER NOT NULL,  -- how many it was learned from
-    weights BLOB NOT NULL
-);
-
--- Vectors of 16-bit floats, of length 1. That of a text that changed is empty, and in the space 0.
+-- Vectors of 16-bit floats, of length 1.
 CREATE TABLE vector (
     number INTEGER PRIMARY KEY,
     space  INTEGER NOT NULL,
-    stamp  INTEGER NOT NULL,  -- grows with each write, so that a process sees the changes of another one
-    signs  BLOB NOT NULL,     -- a bit for each number: whether it is above the centre's; empty without a centre
+    signs  BLOB NOT NULL,  -- a bit for each number: whether it is above the centre's; empty without a centre
     data   BLOB NOT NULL
 );
 
-CREATE INDEX vector_stamp ON vector (stamp);
 -- Holds the signs, so that reading those of all vectors does not read the vectors.
 CREATE INDEX vector_signs ON vector (space, number, signs);
+
+-- Grows with each change of the vectors, so that a process sees the changes of another one.
 CREATE TABLE counter (stamp INTEGER NOT NULL);
 INSERT INTO counter VALUES (0);
+
+-- How far each source has been read: a file or a session, whose items have its name as their session.
+CREATE TABLE source (
+    name TEXT PRIMARY KEY,
+    mark TEXT NOT NULL
+) WITHOUT ROWID;
