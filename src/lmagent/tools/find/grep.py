@@ -19,7 +19,7 @@ from lmagent.tools.page import BYTES, LINES, fitting, paged, size
 from lmagent.tools.paths import lexical, parse
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
+from lmagent.tools.textfile import decode
 from lmagent.tools.walk import Walk, missing, withheld
 
 BUDGET = 5.0
@@ -73,7 +73,7 @@ class _Search:
         self._filter = _filter(arguments.glob, ctx) if arguments.glob else None
         self._deadline = time.monotonic() + BUDGET
         self._report = _Report(max(0, min(arguments.context, 20)))
-        self._searched = self._binary = self._large = self._ignored = self._withheld = 0
+        self._searched = self._skipped = self._ignored = self._withheld = 0
         self._late = ""
 
     def run(self, files: Beneath) -> None:
@@ -120,20 +120,14 @@ class _Search:
                 raise
             return  # gone, or unreadable: the search continues without it
         self._searched += 1
-        if len(data) > LARGEST:
-            self._large += 1
-            return
-        if kind_of_binary(data[:SNIFF]) is not None:
-            self._binary += 1
-            return
         plain = not self._arguments.regex and self._arguments.pattern.isascii() and not data.startswith(_MARKS)
-        if plain and self._arguments.pattern.encode() not in data:
+        if plain and len(data) <= LARGEST and self._arguments.pattern.encode() not in data:
             return
-        decoded = decode(data)
+        decoded = decode(data) if len(data) <= LARGEST else None
         if decoded is None:
-            self._binary += 1
+            self._skipped += 1
             return
-        hits: Hits = self._matcher.find(decoded[0])
+        hits = self._matcher.find(decoded[0])
         if hits.total:
             self._report.add(path, decoded[0], hits)
 
@@ -166,10 +160,8 @@ class _Search:
                 f"(Stopped after {BUDGET:.0f} s at {one_line(self._late)}: later files were not searched. "
                 "Narrow paths or glob, or use a simpler pattern.)"
             )
-        if self._binary:
-            notes.append(f"Binary files skipped: {self._binary}.")
-        if self._large:
-            notes.append(f"Files larger than {LARGEST >> 20} MB skipped: {self._large}.")
+        if self._skipped:
+            notes.append(f"Skipped, since binary or larger than {LARGEST >> 20} MB: {self._skipped}.")
         if self._ignored:
             notes.append(f"Left out by .gitignore: {self._ignored}; name them in paths to search them.")
         if self._withheld:
