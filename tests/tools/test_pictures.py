@@ -11,7 +11,7 @@ from lmagent.core.tool import ToolContext
 from lmagent.gateway.api.files import image_of, judged
 from lmagent.gateway.http.errors import Refusal
 from lmagent.tools.pictures import Picture, media_type_of, picture_of
-from lmagent.tools.textfile import kind_of_binary
+from lmagent.tools.textfile import is_binary
 from lmagent.tools.vision import load_image
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 3, 2) + b"\x08\x02\0\0\0\0\0\0\0"
@@ -26,7 +26,7 @@ IMAGES = {"image/png": PNG, "image/gif": GIF, "image/jpeg": JPEG, "image/webp": 
 @pytest.mark.parametrize(("kind", "data"), [*IMAGES.items(), ("image/bmp", OLD_BMP)])
 def test_every_reader_of_images_agrees_on_what_one_is(tmp_path, kind, data):
     assert picture_of(data) == Picture(kind, 3, 2)
-    assert kind_of_binary(data) in ("PNG image", "GIF image", "JPEG image", "WebP image", "BMP image")
+    assert is_binary(data)
     (tmp_path / "a").write_bytes(data)
     assert load_image(ToolContext("s", "c", tmp_path, {}, lambda _: None), "a").media_type == kind
 
@@ -43,7 +43,7 @@ def test_what_browsers_and_servers_do_not_all_know_is_not_uploaded(data):
     "text", [b"GIF89a was the format of its time", b"BM is short for bench mark", b"RIFF and WEBP"]
 )
 def test_a_text_that_begins_like_an_image_is_text(text):
-    assert kind_of_binary(text) is None
+    assert not is_binary(text)
     assert picture_of(text) is None
 
 

@@ -145,19 +145,19 @@ def test_encodings_are_read_and_told(
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    "stored",
     [
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG image"),
-        (b"%PDF-1.7\n", "PDF document"),
-        (b"\x7fELF\x02\x01\x01\0", "ELF"),
-        (b"text\0more", "unknown type"),
-        (bytes(range(1, 32)) * 10, "unknown type"),
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"%PDF-1.7\n",
+        b"\x7fELF\x02\x01\x01\0",
+        b"text\0more",
+        bytes(range(1, 32)) * 10,
     ],
 )
-def test_a_binary_file_is_described_and_not_dumped(hands, workspace: Path, stored: bytes, said: str) -> None:
+def test_a_binary_file_is_described_and_not_dumped(hands, workspace: Path, stored: bytes) -> None:
     (workspace / "f").write_bytes(stored)
     output = hands("read", path="f")
-    assert said in output.content
+    assert "binary file" in output.content
     assert f"{len(stored)} bytes" in output.content
     assert stored[:4].hex(" ") in output.content
     assert "sha256" not in output.data  # what was not shown has not been read

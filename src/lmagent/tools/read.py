@@ -18,7 +18,7 @@ from lmagent.tools.beneath import Beneath
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.textfile import SNIFF, Encoding, describe_binary, kind_of_binary, sniff
+from lmagent.tools.textfile import SNIFF, Encoding, describe_binary, is_binary, sniff
 from lmagent.tools.walk import missing
 
 AT_ONCE = 4 << 20
@@ -118,7 +118,7 @@ def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
     head = os.pread(descriptor, SNIFF, 0)
     wanted = min(arguments.limit, WINDOW) if arguments.limit > 0 else WINDOW
     label = one_line(name, 300)
-    if kind_of_binary(head):
+    if is_binary(head):
         return ToolOutput(f"{label}: {describe_binary(head, size)}. It is not shown.", {"path": name, "binary": True})
     found = _window(descriptor, size, arguments.offset, wanted)
     facts = {"path": name, "sha256": found.sha256, "lines": found.total}

@@ -28,7 +28,7 @@ from lmagent.gateway.http.route import Call, Routes
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
 from lmagent.tools.pictures import MAX_PIXELS, Picture, picture_of
-from lmagent.tools.textfile import SNIFF, Encoding, kind_of_binary, sniff
+from lmagent.tools.textfile import SNIFF, Encoding, is_binary, sniff
 from lmagent.tools.walk import Walk
 from lmagent.tools.write import LIMIT
 
@@ -226,7 +226,7 @@ def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
     with _opened(files, path) as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(HEAD)
         name = shown(files.locate(path))
-        if kind_of_binary(head[:SNIFF]) is not None:
+        if is_binary(head[:SNIFF]):
             kind = "image" if image_of(head) is not None else "binary"
             return TextPiece(name, "", 0, 0, size, False, True, kind)
         data = os.pread(file.fileno(), limit, offset)
@@ -281,7 +281,7 @@ async def show_page(call: Call, query: FileQuery) -> Response:
 def _served_as(head: bytes) -> tuple[str, str]:
     if (image := image_of(head)) is not None:
         return image.media_type, "inline"
-    if kind_of_binary(head[:SNIFF]) is None:
+    if not is_binary(head[:SNIFF]):
         codec = sniff(head[:SNIFF], whole=len(head) < SNIFF).codec
         return f"text/plain; charset={codec.removesuffix('-le').removesuffix('-be')}", "inline"
     return "application/octet-stream", "attachment"
