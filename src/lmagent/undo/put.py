@@ -82,16 +82,6 @@ def set_meta(folder: int, name: str, want: PathState) -> str:
     return " and ".join(missing)
 
 
-def is_owned(found: os.stat_result, have: PathState, want: PathState | None) -> bool:
-    """Return whether a path belongs to one of the two sides; ids that this user may not set are not compared."""
-    sides = [have] if want is None else [have, want]
-    root, groups = os.geteuid() == 0, {os.getegid(), *os.getgroups()}
-    users, owning = {side.uid for side in sides}, {side.gid for side in sides}
-    if root and -1 not in users and found.st_uid not in users:
-        return False
-    return -1 in owning or found.st_gid in owning or not (root or owning <= groups)
-
-
 def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
     """Look once more. Between this and the rename is an instant that no file system closes."""
     try:

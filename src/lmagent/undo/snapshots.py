@@ -18,7 +18,7 @@ from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits
 from lmagent.undo.lock import StoreLock
 from lmagent.undo.objects import CHANGED, NOT_KEPT, Objects
-from lmagent.undo.reach import Reach
+from lmagent.undo.reach import open_workspace
 from lmagent.undo.records import WIDTH, Record, Tree, content_id, escaped, size_of
 from lmagent.undo.restore import Restore
 from lmagent.undo.scan import Scan
@@ -112,7 +112,7 @@ class WorkspaceSnapshots:
         with self._busy:
             self._lock.enter()
             resolved, outside = self._resolve(paths)
-            state, refusals = self._take(resolved, None)
+            state, refusals = self._take(resolved, first=True)
             if call:
                 self._files.keep(call, state, self._mark if resolved is None else None)
             self._states[paths, call] = state
@@ -131,7 +131,7 @@ class WorkspaceSnapshots:
             return [] if before is None else self._changed(before)
 
     def _changed(self, before: State) -> Sequence[Change]:
-        return differences(before, self._take(before.paths, before)[0], self._loss)
+        return differences(before, self._take(before.paths, first=False)[0], self._loss)
 
     def _forget(self, call: str) -> None:
         with self._busy:
@@ -150,11 +150,11 @@ class WorkspaceSnapshots:
             self._lock.enter()
             wanted_states, refused = net(changes, to, self._hidden)
             with self._lock.alone():
-                reach = Reach(self._workspace)
+                root = open_workspace(self._workspace)
                 try:
-                    restored = Restore(reach, self._objects).run(wanted_states)
+                    restored = Restore(root, self._objects).run(wanted_states)
                 finally:
-                    reach.close()
+                    os.close(root)
             every = sorted([*restored.refused, *refused], key=lambda refusal: refusal.path)
             return Restored(restored.paths, tuple(every))
 
@@ -169,14 +169,13 @@ class WorkspaceSnapshots:
                 held = {content for tree in trees for content in _contents(tree)}
                 return self._objects.collect(keep | held)
 
-    def _take(self, paths: _Paths, before: State | None) -> tuple[State, Sequence[UndoRefusal]]:
-        """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
-        first = before is None
+    def _take(self, paths: _Paths, *, first: bool) -> tuple[State, Sequence[UndoRefusal]]:
+        """Walk and remember the result; `first` is the walk before a call."""
         if paths is None:
             self._load()
         keeper = Keeper(self._objects, self._limits, strict=first)
-        shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
-        scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, shut, breathe)
+        breathe = anyio.from_thread.check_cancelled if first else _nothing
+        scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, breathe)
         state = scan.run(paths)
         if paths is None:
             self._save(state, strict=first)
