@@ -49,7 +49,6 @@ OUT_OF_THE_WAY = 900
 CUT_OFF = 70
 """Exit status after the channel is lost; the host reads it."""
 
-_COROUTINE = 0x80  # inspect.CO_COROUTINE
 _LIBRARY = os.path.dirname(os.__file__)
 
 
@@ -72,7 +71,6 @@ class CellRunner:
         self._pid = os.getpid()
         self._main = threading.get_ident()
         self._cells: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._loop: Any = None
         self._current = self._wanted = 0
         self._running = False
         self._interrupted = False
@@ -161,38 +159,17 @@ class CellRunner:
         # Half a character cannot be compiled; written as an escape it means the same in a string.
         code = code.encode("utf-8", "backslashreplace").decode()
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree: Any = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree: Any = compile(code, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = ast.Expression(tree.body.pop().value)
-        if tree.body:
-            self._evaluate(compile(tree, name, "exec", flags, dont_inherit=True))
+        exec(compile(tree, name, "exec", dont_inherit=True), self._module.__dict__)
         if last is None:
             return None
-        value = self._evaluate(compile(last, name, "eval", flags, dont_inherit=True))
+        value = eval(compile(last, name, "eval", dont_inherit=True), self._module.__dict__)
         if value is None or code.rstrip().endswith(";"):
             return None
         return _bounded(repr(value), LONGEST)
-
-    def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self._module.__dict__)
-        return self._await(value) if code.co_flags & _COROUTINE else value
-
-    def _await(self, coroutine: Any) -> Any:
-        import asyncio  # 30 ms, for cells that await
-
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
-        task = self._loop.create_task(coroutine)
-        try:
-            return self._loop.run_until_complete(task)
-        except KeyboardInterrupt:
-            task.cancel()
-            try:
-                return self._loop.run_until_complete(task)
-            except asyncio.CancelledError as cancelled:  # it has the cell's traceback, unlike the interrupt
-                raise KeyboardInterrupt().with_traceback(cancelled.__traceback__) from None
 
     def _prepare(self) -> None:
         """Restore the state that earlier cells may have changed: descriptors, streams, the signal's handler."""
