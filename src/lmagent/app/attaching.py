@@ -16,7 +16,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.titles import ATTACHED
 from lmagent.engine.session import Session
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.pictures import FORMATS, MAX_PIXELS, picture_of
+from lmagent.tools.pictures import MAX_PIXELS, picture_of
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, is_binary
 
@@ -45,7 +45,7 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
             data = await to_thread.run_sync(_load, path, name, host.workspace)
             if (picture := picture_of(data)) is not None and is_binary(data):
                 images.append(await _image(data, host, session))
-                what = f"{FORMATS[picture.media_type]}, {picture.width} × {picture.height}"
+                what = f"{picture.media_type.removeprefix('image/').upper()}, {picture.width} × {picture.height}"
             else:
                 part, what = _text(name, data, room)
                 text, room = text + part, room - len(part)

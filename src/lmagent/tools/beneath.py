@@ -62,11 +62,6 @@ class Beneath:
     """
 
     def __init__(self, root: Path) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise WorkspaceError(
-                "this system has no directory descriptors, so paths cannot be confined to the workspace",
-                fix="use Linux, macOS or WSL2",
-            )
         self.root = root
         self.own = tuple(place.parts for place in own_places(root, os.environ))
         try:

@@ -7,6 +7,7 @@ renamed over it. That name is made from its own, so that the next attempt finds 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat as modes
 import time
@@ -14,7 +15,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from lmagent.core.changes import PathState
-from lmagent.undo.objects import hashing
 from lmagent.undo.reach import set_mode
 from lmagent.undo.records import kind_of
 
@@ -103,7 +103,7 @@ def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
 @contextmanager
 def _beside(folder: int, name: str, make: Callable[[str], None]) -> Generator[str]:
     """Make a path under a name beside another one, which may be left over from a crash; remove it after an error."""
-    temporary = TEMPORARY + hashing(os.fsencode(name)).hexdigest()[:24]
+    temporary = TEMPORARY + hashlib.sha256(os.fsencode(name)).hexdigest()[:24]
     try:
         try:
             make(temporary)

@@ -12,7 +12,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from lmagent.core.changes import Change, Restored, UndoRefusal
-from lmagent.core.errors import StoreError, WorkspaceError
+from lmagent.core.errors import StoreError
 from lmagent.undo.changes import differences, net, same_tree
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits
@@ -49,11 +49,6 @@ class WorkspaceSnapshots:
     def __init__(
         self, workspace: Path, folder: Path, limits: UndoLimits = _DEFAULT, *, exclude: Sequence[Path] = ()
     ) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise WorkspaceError(
-                "this system has no directory descriptors, so undo cannot be confined to the workspace",
-                fix="use Linux, macOS or WSL2",
-            )
         self._workspace = os.path.abspath(workspace)
         self._limits = limits
         self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]

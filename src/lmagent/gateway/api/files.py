@@ -54,9 +54,6 @@ PREVIEW = "; ".join(
     ("sandbox", "default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "frame-ancestors 'self'")
 )
 
-# Formats that browsers and model servers support.
-_SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-
 _STATUSES = {
     "missing": (404, "not_found"),
     "path": (403, "outside"),
@@ -290,13 +287,13 @@ def _served_as(head: bytes) -> tuple[str, str]:
 def image_of(data: bytes) -> Picture | None:
     """Return the image that begins with these bytes; None if it is of another format or too large."""
     found = picture_of(data)
-    return found if found is not None and found.media_type in _SHOWN and not found.is_too_large else None
+    return found if found is not None and not found.is_too_large else None
 
 
 def judged(data: bytes) -> Picture:
     """Return the image that these bytes are."""
     found = picture_of(data)
-    if found is None or found.media_type not in _SHOWN:
+    if found is None:
         raise Refusal(415, "no_image", "this is no PNG, JPEG, GIF or WebP image", fix="save it as one of these")
     if found.is_too_large:
         size = f"{found.width:,} x {found.height:,}"
