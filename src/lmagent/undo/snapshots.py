@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from lmagent.core.changes import Change, Restored, UndoRefusal
 from lmagent.core.errors import StoreError
+from lmagent.policy.paths import located
 from lmagent.undo.changes import differences, net, same_tree
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits
@@ -51,7 +52,8 @@ class WorkspaceSnapshots:
     ) -> None:
         self._workspace = os.path.abspath(workspace)
         self._limits = limits
-        self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
+        ours = {place for each in (folder, *exclude) for place in self._places(os.fspath(each))} - {"."}
+        self._hidden = [_OURS, *sorted(ours)]
         self._objects = Objects(folder, limits.total_max)
         self._files = StateFiles(folder)
         self._lock = StoreLock(folder)
@@ -203,25 +205,18 @@ class WorkspaceSnapshots:
             return None, []
         found, outside = set[str](), list[UndoRefusal]()
         for path in paths:
-            whole = os.path.join(self._workspace, path.replace("\0", ""))
-            places = {self._inside(whole), self._inside(os.path.realpath(whole))} - {None}
-            if not places or "\0" in path:
+            places = set[str]() if "\0" in path else self._places(path)
+            if not places:
                 outside.append(UndoRefusal(escaped(path), "it is not in the workspace"))
-            found |= {place for place in places if place is not None}
-        if "" in found:
+            found |= places
+        if "." in found:
             return None, outside
         tops = [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
         return tuple(sorted(tops)), outside
 
-    def _inside(self, path: str) -> str | None:
-        """Return a path relative to the workspace, escaped; None if it is outside."""
-        whole = os.path.abspath(path)
-        for root in (self._workspace, os.path.realpath(self._workspace)):
-            if whole == root:
-                return ""
-            if whole.startswith(root.rstrip("/") + "/"):
-                return escaped(whole[len(root.rstrip("/")) + 1 :])
-        return None
+    def _places(self, path: str) -> set[str]:
+        """Return a path relative to the workspace, as named and with links resolved, escaped; empty if outside."""
+        return {escaped(place) for place in located(self._workspace, [path]) if not f"{place}/".startswith("../")}
 
 
 def _key(paths: Sequence[str] | None) -> _Paths:
