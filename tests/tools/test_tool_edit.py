@@ -112,14 +112,3 @@ def test_a_long_replacement_that_was_bridged_is_shown_in_part(hands, workspace: 
     assert "in indentation and runs of blanks" in output.content
     assert "\n+    x = 0\n" in output.content
     assert output.content.endswith("… 34 more lines of diff")
-
-
-def test_a_diff_is_not_cut_for_the_sake_of_a_few_lines(hands, workspace: Path) -> None:
-    (workspace / "n").write_text("".join(f"{number}\n" for number in range(60)))
-
-    def told(first: int, stop: int) -> str:
-        old, new = ("".join(f"{number}{mark}\n" for number in range(first, stop)) for mark in ("", "x"))
-        return hands("edit", path="n", search=old, replace=new).content
-
-    assert told(10, 19).endswith(" 21")
-    assert told(30, 40).endswith("… 7 more lines of diff")

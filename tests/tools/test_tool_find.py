@@ -157,8 +157,9 @@ def test_grep_passes_over_binaries_ignored_files_and_links(hands, workspace: Pat
     assert hands("grep", pattern="secret", paths=["out"]).data["files"] == 1
     for path in ("link", "dir", "../outside", "/etc"):
         hands.refused("grep", pattern="secret", paths=[path])
+    nothing = hands("grep", pattern="nothing|cret.", regex=True, paths=["bin"]).content
+    assert "binary or larger than 32 MB: 1." in nothing
     nothing = hands("grep", pattern="nothing").content
-    assert "Binary files skipped: 1." in nothing
     assert ".gitignore" in nothing
 
 

@@ -70,7 +70,7 @@ def test_a_deep_listing_names_what_is_ignored_and_does_not_look_into_it(hands, w
     output = hands("ls", depth=5)
     assert output.content.split("\n") == [
         ".git/", "node_modules/", "src/", "  cache/", "  a.py  0", ".gitignore  20",
-        "(3 directories not looked into: .git, or named by .gitignore.)",
+        "(3 entries left out, as .gitignore says or in .git; name the directory to look into it.)",
     ]  # fmt: skip
     assert hands("ls", path="node_modules", depth=2).content.split("\n") == ["a/", "  index.js  0"]
 
@@ -86,7 +86,7 @@ def test_a_file_name_cannot_speak_to_the_terminal_nor_break_the_list(hands, work
 
 def test_ls_of_what_is_no_directory(hands, workspace: Path, outside: Path) -> None:
     (workspace / "f").write_text("abc")
-    assert hands("ls", path="f").content == "f is a file of 3 bytes, not a directory. Use read."
+    assert "a file, not a directory" in hands.refused("ls", path="f").message
     assert "There is no g" in hands.refused("ls", path="g").message
     (workspace / "out").symlink_to(outside)
     assert "leads out" in hands.refused("ls", path="out").message

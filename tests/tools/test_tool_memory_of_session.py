@@ -29,7 +29,7 @@ def test_the_pages_of_an_artifact_make_up_the_whole():
     offset, whole = 1, ""
     while offset:
         head, _, body = read(id="artifact:abcdef123456", offset=offset).partition("\n")
-        whole += body
+        whole += f"{body}\n"
         offset = int(head.rsplit("=", 1)[1].rstrip("]")) if "offset=" in head else 0
     assert whole == TEXT
 
@@ -38,7 +38,7 @@ def test_a_page_stays_within_the_room_that_there_is():
     output = anyio.run(read_artifact_tool(get_blob).run, ReadArtifact("abcdef123456"), CONTEXT)
     assert output.fit is not None
     for room in (300, 1000, 8000):
-        head, _, body = output.fit(room).content.partition("\n")
+        head, _, body = f"{output.fit(room).content}\n".partition("\n")
         assert room - 120 < len(head) + len(body) < room
         assert head.startswith(f"[lines 1-{body.count(chr(10))} of 2000; continue with offset=")
     assert anyio.run(read_artifact_tool(get_blob).run, ReadArtifact("abcdef123456", 5), CONTEXT).content.startswith(

@@ -159,13 +159,3 @@ def test_input_is_at_its_end_at_once(cells: Cells) -> None:
     assert "exit()" in exited
     assert asked.startswith("name? ")
     assert asked.endswith("EOFError: EOF when reading a line")
-
-
-def test_await_works_at_the_top(cells: Cells) -> None:
-    code = "import asyncio\nasync def f(): return 4\nt = asyncio.ensure_future(f())\nawait asyncio.sleep(0)\nawait t"
-    waits = {"code": "async def g():\n    await asyncio.sleep(600)\nawait g()", "timeout": 2}
-    value, late, again = cells(code, waits, "await f() + 1")
-    assert value == "=> 4"
-    assert 'File "<cell 2>", line 2, in g' in late
-    assert "KeyboardInterrupt" in late
-    assert again == "=> 5"

@@ -55,11 +55,6 @@ def test_what_does_not_stop_at_an_interrupt_is_killed(workspace: Path) -> None:
         ("import ctypes; ctypes.string_at(0)", "[Python died of SIGSEGV; all variables are gone]"),
         ("import os; os.kill(os.getpid(), 9)", "[Python died of SIGKILL; all variables are gone]"),
         ("import os; os.closerange(0, 5000)", "[Python ended: the code closed its channel; all variables are gone]"),
-        (
-            "import os\nfor n in range(900, 910):\n    try: os.write(n, b'\\xff' * 9)\n    except OSError: pass\n"
-            "import time; time.sleep(60)",
-            "[Python was killed: it wrote something else to its channel; all variables are gone]",
-        ),
     ],
 )
 def test_python_that_died_is_told_and_started_anew(cells: Cells, code: str, told: str) -> None:
@@ -68,6 +63,16 @@ def test_python_that_died_is_told_and_started_anew(cells: Cells, code: str, told
     assert "<lmagent>" not in died
     assert fresh == "[a new Python: the earlier variables are gone]\n=> False"
     assert after == "=> 1"
+
+
+def test_code_that_forges_an_answer_ends_python(cells: Cells) -> None:
+    code = (
+        "import os, sys, time\nframe = sys._getframe()\nwhile 'request' not in frame.f_locals: frame = frame.f_back\n"
+        "os.write(1, (frame.f_locals['request']['mark'] * 2 + 'no\\n').encode()); time.sleep(60)"
+    )
+    forged, after = cells(code, "1")
+    assert forged == "[Python was killed; all variables are gone]"
+    assert after.endswith("=> 1")
 
 
 def test_python_that_dies_between_two_calls_is_started_anew(cells: Cells) -> None:

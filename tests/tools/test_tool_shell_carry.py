@@ -295,15 +295,13 @@ def test_rules_see_a_command_with_crlf_as_it_is_run(bench):
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        ("export A='it''s\n\"$' B=2; cd sub; echo out", 0),
-        ("export A='it''s\n\"$' B=2; cd sub; exit 3", 3),
-        ("export A='it''s\n\"$' B=2; cd sub; (exit 3)", 3),
-        ("set -eu; export A='it''s\n\"$' B=2; cd sub; false", 1),
-        ("IFS=3; trap 'echo bye' EXIT; export A='it''s\n\"$' B=2; cd sub; (exit 3)", 3),
-        ("pwd() { echo no; }; command() { echo no; }; export A='it''s\n\"$' B=2; cd sub; (exit 3)", 3),
+        ("cd sub; echo out", 0),
+        ("cd sub; exit 3", 3),
+        ("set -eu; cd sub; false", 1),
+        ("IFS=3; trap 'echo bye' EXIT; (exit 3)", 3),
     ],
 )
-def test_a_shell_that_is_no_bash_runs_the_command_and_reports_if_it_can(bench, command, code):
+def test_a_shell_that_is_no_bash_runs_the_command_and_carries_nothing(bench, command, code):
     (bench.workspace / "sub").mkdir()
     tools = bench.workspace / "tools"
     tools.mkdir()
@@ -315,17 +313,11 @@ def test_a_shell_that_is_no_bash_runs_the_command_and_reports_if_it_can(bench, c
         def take(stream: str, piece: bytes) -> None:
             heard[stream] += piece
 
-        line = command_line(f'echo "${{BASH_VERSION-none}}$GIVEN" "$#"; {command}', {"GIVEN": "a  b"})
+        line = command_line(f'echo "${{BASH_VERSION-none}}" "$#"; {command}', {"GIVEN": "a  b"})
         running = await sandbox.start(Exec(line, env={"PATH": str(tools)}, channel=True, merge=True), take)
         assert (await running.wait()).code == code
-        assert heard["stdout"].startswith(b"nonea  b 0\n")
+        assert heard["stdout"].startswith(b"none 0\n")
         assert (b"bye" in heard["stdout"]) == ("trap" in command)
-        state = ShellState()
-        learned = learn(state, heard["channel"], sandbox.root, sandbox.environment)
-        if learned.heard:  # dash cannot use the channel
-            assert state.cwd == "sub"
-            assert state.exports == {"A": 'its\n"$', "B": "2", "GIVEN": "a  b", "PATH": str(tools)}
-        else:
-            assert state == ShellState()
+        assert not learn(ShellState(), heard["channel"], sandbox.root, sandbox.environment).heard
 
     during(bench, act)

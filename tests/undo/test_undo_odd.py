@@ -256,10 +256,8 @@ def as_nobody(act: Callable[[Lab], None], limits: UndoLimits | None = None) -> N
 
 
 FORBIDDEN = {
-    "read-only folder emptied": "chmod 755 ro; rm ro/a; chmod 555 ro",
-    "folder closed afterwards": "rm open/a; echo > open/b; chmod 000 open",
     "read-only folder removed": "chmod -R 755 ro; rm -r ro",
-    "nested read-only folders": "chmod -R u+w ro; rm -rf ro/deep; echo > ro/x; chmod 500 ro",
+    "nested read-only folders": "chmod -R u+w ro; rm -rf ro/deep; echo > ro/x; chmod 501 ro",
     "file closed": "chmod 000 open/a",
     "file written and closed": "echo more >> open/a; chmod 000 open/a",
     "closed file removed": "rm -f closed",
@@ -312,6 +310,16 @@ def test_a_folder_that_cannot_be_read_is_said_and_what_is_in_it_left_alone(lab: 
         assert lab.after() == []
         (lab.workspace / "shut").chmod(0o700)
         assert [change.path for change in lab.after()] == ["shut"]
+
+    as_nobody(act)
+
+
+def test_a_folder_that_a_call_closed_is_opened_again_and_its_unseen_changes_are_told(lab: Lab) -> None:
+    def act(lab: Lab) -> None:
+        lab.write("d/a", "one")
+        restored = lab.restore(lab.call("rm d/a; chmod 000 d"))
+        assert "its contents were not kept" in reasons_of(restored)["d"]
+        assert (lab.workspace / "d").stat().st_mode & 0o777 == 0o755
 
     as_nobody(act)
 

@@ -54,15 +54,6 @@ def test_owners_come_back_and_go_again(tmp_path: Path, name: str) -> None:
         assert (lab.picture(), owners(lab)) == (second, then)
 
 
-@needs_root
-def test_a_file_that_somebody_gave_to_another_user_since_is_kept(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.write("a", "one")
-    changes = lab.call("echo two > a")
-    os.chown(lab.workspace / "a", 12, 13)
-    assert "by you or another program" in reasons_of(lab.restore(changes))["a"]
-
-
 def test_who_may_not_give_files_away_gets_them_back_and_is_told() -> None:
     def act(lab: Lab) -> None:
         lab.write("mine", "one")

@@ -16,9 +16,9 @@ from lmagent.core.plurals import plural
 from lmagent.core.titles import ATTACHED
 from lmagent.engine.session import Session
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.pictures import FORMATS, MAX_PIXELS, picture_of
+from lmagent.tools.pictures import MAX_PIXELS, picture_of
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.textfile import decode, kind_of_binary
+from lmagent.tools.textfile import decode, is_binary
 
 # Characters that the files of one message may have together; at most one for each free token of the window, which is
 # about a quarter of its room.
@@ -43,9 +43,9 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
     for path, name in files.items():
         try:
             data = await to_thread.run_sync(_load, path, name, host.workspace)
-            if (picture := picture_of(data)) is not None and kind_of_binary(data) is not None:
+            if (picture := picture_of(data)) is not None and is_binary(data):
                 images.append(await _image(data, host, session))
-                what = f"{FORMATS[picture.media_type]}, {picture.width} × {picture.height}"
+                what = f"{picture.media_type.removeprefix('image/').upper()}, {picture.width} × {picture.height}"
             else:
                 part, what = _text(name, data, room)
                 text, room = text + part, room - len(part)
@@ -104,7 +104,7 @@ def _text(name: str, data: bytes, room: int) -> tuple[str, str]:
     """Return the text, cut to `room`, and a note about the cut. Raise ToolError if it is no text, or does not fit."""
     decoded = decode(data)
     if decoded is None:
-        raise ToolError(f"it is no text ({kind_of_binary(data) or 'binary file'})")
+        raise ToolError("it is no text")
     lines = decoded[0].splitlines()
     total, kept, size = len(lines), 0, 0
     while kept < total and size + len(lines[kept]) < room:

@@ -142,7 +142,7 @@ def _normalised(pattern: str, root: str) -> str:
     """Return the pattern relative to the workspace, with its braces expanded."""
     if not pattern:
         raise ValueError("it names no path")
-    plain = [_plain(reading, root) for reading in _alternatives(pattern)]
+    plain = [_plain(reading, root) for reading in alternatives(pattern)]
     return plain[0] if len(plain) == 1 else f"{{{','.join(plain)}}}"
 
 
@@ -167,7 +167,7 @@ def _plain(pattern: str, root: str) -> str:
     return f"./{once[0]}" if anchored and len(once) == 1 and once[0] != "**" else "/".join(once)
 
 
-def _alternatives(pattern: str) -> list[str]:
+def alternatives(pattern: str) -> list[str]:
     """Return each alternative of the braces; a brace without its partner or a comma is literal."""
     done, pending = list[str](), [pattern]
     while pending:
@@ -185,7 +185,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str, below: bool) -> re.Pattern[str]:
-    return re.compile("|".join(_expression(plain, below) for plain in _alternatives(pattern)), re.DOTALL)
+    return re.compile("|".join(_expression(plain, below) for plain in alternatives(pattern)), re.DOTALL)
 
 
 def _expression(pattern: str, below: bool) -> str:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from lmagent.config.paths import own_places
 from lmagent.core.errors import ToolError, WorkspaceError
+from lmagent.policy.paths import inside
 from lmagent.tools import paths
 from lmagent.tools.paths import Parts
 from lmagent.tools.sanitize import one_line
@@ -36,7 +37,6 @@ _ATTEMPTS = 8
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
 _LIST = os.O_RDONLY | os.O_DIRECTORY
 _STEP = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HOPS = 40  # links in one path, as in the kernel
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -62,11 +62,6 @@ class Beneath:
     """
 
     def __init__(self, root: Path) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise WorkspaceError(
-                "this system has no directory descriptors, so paths cannot be confined to the workspace",
-                fix="use Linux, macOS or WSL2",
-            )
         self.root = root
         self.own = tuple(place.parts for place in own_places(root, os.environ))
         try:
@@ -163,7 +158,7 @@ class Beneath:
                 except OSError as error:
                     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                         raise
-                    settled = _without_links(self._root, parts, self.root)
+                    settled = _without_links(parts, self.root)
                     if settled == parts and settled_before:  # once may be a link that was there for a moment
                         raise
                     settled_before = settled == parts
@@ -205,10 +200,9 @@ def _told(path: str) -> Generator[None]:
     name = one_line(path)
     try:
         yield
-    except LeadsOut as out:
+    except _LeadsOut:
         raise ToolError(
-            f"{name} is refused: the symbolic link {one_line(str(out.args[0]))} leads out of the workspace. "
-            "Work on files in the workspace.",
+            f"{name} is refused: a symbolic link in it leads out of the workspace. Work on files in the workspace.",
             data={"code": "path"},
         ) from None
     except OSError as error:
@@ -268,61 +262,22 @@ def _make_directory(root: int, parts: Parts) -> tuple[int, bool]:
     return current, made
 
 
-class LeadsOut(Exception):
-    """A symbolic link leads out of the root; `args[0]` is the path of the link."""
+class _LeadsOut(Exception):
+    """A symbolic link leads out of the workspace."""
 
 
-def _without_links(root: int, parts: Parts, where: Path) -> Parts:
-    """Return the same place with every symbolic link replaced by its target.
+def _without_links(parts: Parts, root: Path) -> Parts:
+    """Return the same place with its links resolved: only a candidate, since opening it refuses links again.
 
-    The result is only a candidate: opening it refuses links again. `root` is the descriptor of the root, `where` its
-    path, for links with an absolute target inside it. Raises LeadsOut or OSError.
+    Raises _LeadsOut.
     """
-    pending, done, hops = list(reversed(parts)), list[str](), 0
-    link = ""
-    while pending:
-        name = pending.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            if not done:
-                raise LeadsOut(link)
-            done.pop()
-            continue
-        target = _read_link(root, tuple(done), name)
-        if target is None:
-            done.append(name)
-            continue
-        hops, link = hops + 1, "/".join((*done, name))
-        if hops > _HOPS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if target.startswith("/"):
-            target = _relative(target, where, link)
-            done.clear()
-        pending.extend(reversed(target.split("/")))
-    return tuple(done)
-
-
-def _read_link(root: int, parent: Parts, name: str) -> str | None:
     try:
-        directory = open_by_walking(root, parent, _STEP)
-    except FileNotFoundError:
-        return None
-    try:
-        return os.readlink(name, dir_fd=directory)
-    except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link; not there
-            return None
-        raise
-    finally:
-        os.close(directory)
-
-
-def _relative(target: str, where: Path, link: str) -> str:
-    for root in (str(where), os.path.realpath(where)):
-        if target == root or target.startswith(root.rstrip("/") + "/"):
-            return target[len(root) :]
-    raise LeadsOut(link)
+        found = inside(os.path.realpath(os.path.join(root, *parts)), str(root))
+    except OSError:  # a link that was swapped during the look
+        return parts
+    if found is None:
+        raise _LeadsOut
+    return tuple(found.split("/")) if found else ()
 
 
 def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["any"] | None) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
-from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath, Entry
@@ -15,7 +14,7 @@ from lmagent.tools.page import LINES, fitting, paged, size
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.walk import Walk, missing, withheld
+from lmagent.tools.walk import Walk, suggesting
 
 _REST = 80
 """Bytes that a line about further entries may take."""
@@ -47,14 +46,10 @@ class Mkdir(Struct, frozen=True):
 
 
 class _Tree(Struct, frozen=True):
-    """The entries beneath a directory, each with its level from 1, directories before their contents.
-
-    `levels` is the deepest level that was looked at; `whole` means that no entry is deeper.
-    """
+    """The entries beneath a directory down to `levels`, each with its level, directories before their contents."""
 
     entries: list[tuple[int, Entry]]
     levels: int
-    whole: bool
     notes: list[str]
 
 
@@ -65,30 +60,22 @@ async def _ls(arguments: Ls, ctx: ToolContext) -> ToolOutput:
 
 
 def _list(arguments: Ls, ctx: ToolContext) -> ToolOutput:
-    path = arguments.path or "."
+    path, depth = arguments.path or ".", min(arguments.depth, LEVELS)
     if arguments.depth < 1:
         raise ToolError("depth is the number of levels to list, from 1.", data={"code": "invalid_arguments"})
     with Beneath(ctx.workspace) as files:
         name = files.locate(path)
-        try:
-            tree = _look(files, path, arguments.depth, ctx.hidden)
-        except ToolError as error:
-            if error.data.get("code") == "missing":
-                raise missing(files, path, ctx.hidden) from None
-            if error.data.get("code") != "kind":
-                raise
-            size = files.stat(path).st_size
-            return ToolOutput(f"{one_line(name, 300)} is a file of {size:,} bytes, not a directory. Use read.")
+        with suggesting(files, path, ctx.hidden):
+            tree = _look(files, path, depth, ctx.hidden)
     if not tree.entries:
         label = one_line(name, 300)
         text = f"{label} holds nothing else. {' '.join(tree.notes)}" if tree.notes else f"{label} is empty."
         return ToolOutput(text, {"count": 0, "truncated": False})
-    return paged(lambda room: _page(tree, arguments.depth, room))
+    return paged(lambda room: _page(tree, depth, room))
 
 
 def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) -> _Tree:
     """Look deeper, level by level, until the entries may not fit a page: no directory crowds out its neighbours."""
-    depth = min(depth, LEVELS)
     base = len(paths.parse(path, files.root))
     found, level = list[tuple[int, Entry]](), 1
     walk = Walk(
@@ -104,30 +91,15 @@ def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) 
         found.append((level, entry))
         if level > 1 and len(found) > LINES:
             break
-    cut = len(found) > LINES
-    levels = max(1, level - 1) if cut else depth
+    levels = max(1, level - 1) if len(found) > LINES else depth
     entries = sorted((each for each in found if each[0] <= levels), key=lambda each: _order(each[1]))
-    deeper = any(level == levels and entry.kind == "dir" for level, entry in entries)
-    return _Tree(entries, levels, not cut and not deeper, _notes(walk))
+    return _Tree(entries, levels, walk.notes)
 
 
 def _order(entry: Entry) -> list[tuple[bool, str]]:
     """Sort the directories first in each directory, then by name."""
     *above, name = entry.path.split("/")
     return [*((False, part) for part in above), (entry.kind != "dir", name)]
-
-
-def _notes(walk: Walk) -> list[str]:
-    notes = [withheld(walk.withheld)] if walk.withheld else []
-    if walk.ignored:
-        notes.append(f"{_directories(walk.ignored)} not looked into: .git, or named by .gitignore.")
-    if walk.unreadable:
-        notes.append(f"{_directories(walk.unreadable)} could not be read.")
-    return notes
-
-
-def _directories(count: int) -> str:
-    return plural(count, "directory", "directories")
 
 
 def _page(tree: _Tree, depth: int, room: int) -> ToolOutput:
@@ -143,10 +115,9 @@ def _page(tree: _Tree, depth: int, room: int) -> ToolOutput:
     count = len(rows) + rest
     if rest:
         rows.append(f"… and {rest} more; glob with a pattern finds them")
-    short = level < depth and not (tree.whole and level == tree.levels)
-    if short:
+    if level < depth:
         rows.append(f"… {level} of {depth} levels shown; ls a directory by its path to see more of it")
-    return ToolOutput("\n".join([*rows, *told]), {"count": count, "truncated": rest > 0 or short})
+    return ToolOutput("\n".join([*rows, *told]), {"count": count, "truncated": rest > 0 or level < depth})
 
 
 def _row(level: int, entry: Entry) -> str:

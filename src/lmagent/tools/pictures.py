@@ -1,7 +1,7 @@
 """Detects image formats and sizes by the bytes of a file. A name or a declared type proves nothing; SVG is no image.
 
 Only headers are read, so that a decoder's memory use is known before an image is decoded. Formats: PNG (W3C), JPEG (ITU
-T.81), GIF89a, WebP (RFC 9649), BMP (Microsoft, "Bitmap Header Types").
+T.81), GIF89a, WebP (RFC 9649).
 """
 
 from __future__ import annotations
@@ -20,20 +20,9 @@ MOST_PIECES = 10_000
 """Pieces of a file that are searched for its size: a colour profile has 255 at most, and a file with millions of them
 is an attack."""
 
-FORMATS = {
-    "image/png": "PNG",
-    "image/jpeg": "JPEG",
-    "image/gif": "GIF",
-    "image/webp": "WebP",
-    "image/bmp": "BMP",
-}
-"""The supported formats, by media type."""
-
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _GIF = (b"GIF87a", b"GIF89a")
-_BMP_CORE = 12
-_BMP_INFO = 40
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _SCAN, _END = 0xDA, 0xD9
@@ -63,8 +52,6 @@ def media_type_of(head: bytes) -> str | None:
         return "image/gif"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    if head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in (_BMP_CORE, *range(_BMP_INFO, 125)):
-        return "image/bmp"
     return None
 
 
@@ -136,20 +123,9 @@ def _jpeg(data: bytes) -> Size | None:
     return None
 
 
-def _bmp(data: bytes) -> Size | None:
-    """A negative height means rows from top to bottom."""
-    if len(data) < 26:
-        return None
-    if int.from_bytes(data[14:18], "little") == _BMP_CORE:
-        return int.from_bytes(data[18:20], "little"), int.from_bytes(data[20:22], "little")
-    width, height = (int.from_bytes(data[at : at + 4], "little", signed=True) for at in (18, 22))
-    return width, abs(height)
-
-
 _SIZES: dict[str, Callable[[bytes], Size | None]] = {
     "image/png": _png,
     "image/jpeg": _jpeg,
     "image/gif": _gif,
     "image/webp": _webp,
-    "image/bmp": _bmp,
 }

@@ -33,9 +33,6 @@ HITS = 8
 PASSAGE = 500
 """Approximate characters of a passage: whole lines if they are shorter."""
 
-OVERLAP = 100
-"""Characters of a very long line that its next piece repeats."""
-
 LARGEST = 4 << 20
 """Bytes of an artifact that are searched."""
 
@@ -60,12 +57,12 @@ class Recall(Struct):
 
 
 class Passage(Struct, frozen=True):
-    """A piece of the record: `seq` of its event, `who` is its source, `words` counts each word."""
+    """A piece of the record: `seq` of its event, `who` is its source, `words` are the words of the query in it."""
 
     seq: int
     who: str
     text: str
-    words: Counter[str]
+    words: set[str]
 
 
 def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Tool:
@@ -76,7 +73,7 @@ def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Too
 
         def search() -> list[str]:
             pieces = _pieces(read_events(context.session), lambda handle: _blob(get_blob, context.session, handle))
-            return _best(_passages(pieces, wanted), wanted, arguments.query.strip().lower())
+            return _best(_passages(pieces, wanted), arguments.query.strip().lower())
 
         rows = await anyio.to_thread.run_sync(search)
         if not rows:
@@ -136,54 +133,37 @@ def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Itera
                 pass
 
 
-def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> list[Passage]:
-    found = list[Passage]()
+def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> Iterator[Passage]:
     for seq, who, text, handle in pieces:
         for line, passage in _cut(text):
-            words = Counter(_words(passage))
-            if not wanted.isdisjoint(words):
+            if words := wanted.intersection(_words(passage)):
                 place = f"{who} (artifact {handle}, line {line})" if handle else who
-                found.append(Passage(seq, place, passage.strip("\n").rstrip(), words))
-    return found
+                yield Passage(seq, place, passage.strip("\n").rstrip(), words)
 
 
-def _best(passages: list[Passage], wanted: set[str], query: str) -> list[str]:
+def _best(passages: Iterable[Passage], query: str) -> list[str]:
     """Return the best passages, as rows: those with the whole query, then those with more of its words."""
-    weight = {
-        word: math.log(1 + len(passages) / (1 + sum(word in passage.words for passage in passages))) + 0.1
-        for word in wanted
-    }
+    found = list({passage.text: passage for passage in passages}.values())  # read twice, found once
+    frequent = Counter(word for passage in found for word in passage.words)
 
-    def score(passage: Passage) -> float:
-        return sum(weight[word] * (1 + min(passage.words[word], 5) / 50) for word in wanted if passage.words[word])
+    def rank(passage: Passage) -> tuple[bool, float, int]:
+        weights = (math.log(1 + len(found) / (1 + frequent[word])) + 0.1 for word in passage.words)
+        return query not in passage.text.lower(), -sum(weights), -passage.seq
 
-    rows, size, told = list[str](), 0, set[str]()
-    for passage in sorted(passages, key=lambda one: (query not in one.text.lower(), -score(one), -one.seq)):
-        if passage.text in told:
-            continue  # read twice, found once
-        row = f"[#{passage.seq} {passage.who}]\n{passage.text}"
-        size += len(row)
-        if len(rows) >= HITS or (rows and size > PAGE):
-            break
-        told.add(passage.text)
-        rows.append(row)
-    return rows
+    rows = [f"[#{passage.seq} {passage.who}]\n{passage.text}" for passage in sorted(found, key=rank)[:HITS]]
+    return fitting(rows, PAGE)
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:
     """Yield the text in passages, each with the number of its first line, from 1."""
     first, size, lines = 1, 0, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
-        if lines and size + len(line) > PASSAGE:
-            yield first, "\n".join(lines)
-            first, size, lines = number, 0, []
-        if len(line) > PASSAGE:
-            for at in range(0, len(line), PASSAGE - OVERLAP):
-                yield number, line[at : at + PASSAGE]
-            first = number + 1
-            continue
-        lines.append(line)
-        size += len(line) + 1
+        for at in range(0, len(line) or 1, PASSAGE):  # a very long line is several
+            if lines and size + len(line) > PASSAGE:
+                yield first, "\n".join(lines)
+                first, size, lines = number, 0, []
+            lines.append(line[at : at + PASSAGE])
+            size += len(line) + 1
     if lines:
         yield first, "\n".join(lines)
 
@@ -231,22 +211,19 @@ def page(text: str, offset: int, room: int) -> str:
     Raises:
         ToolError: the offset is after the end.
     """
-    lines = [f"{line}\n" for line in text.split("\n")]
-    last_line = lines.pop().removesuffix("\n")
-    if last_line or not lines:
-        lines.append(last_line)
+    lines = text.removesuffix("\n").split("\n")
     first = max(offset, 1) - 1
     if first >= len(lines):
         raise ToolError(f"offset {offset} is after the end: it has {plural(len(lines), 'line')}")
-    room, size = room - _ABOVE, 0
-    taken: list[str] = []
-    for line in lines[first : first + LINES]:
-        raw = line.encode("utf-8", "replace")
-        size += len(raw)
-        if taken and size > room:
-            break
-        start = raw[: max(40, room - _ABOVE)].decode("utf-8", "ignore")
-        taken.append(line if len(raw) <= room else f"{start}… [line cut: {len(line)} characters]\n")
+    room -= _ABOVE
+    taken = fitting([_shortened(line, room) for line in lines[first : first + LINES]], room)
     last = first + len(taken)
     rest = f"; continue with offset={last + 1}" if last < len(lines) else ""
-    return f"[lines {first + 1}-{last} of {len(lines)}{rest}]\n{''.join(taken)}"
+    return "\n".join([f"[lines {first + 1}-{last} of {len(lines)}{rest}]", *taken])
+
+
+def _shortened(line: str, room: int) -> str:
+    raw = line.encode("utf-8", "replace")
+    if len(raw) < room:
+        return line
+    return f"{raw[: max(40, room - _ABOVE)].decode('utf-8', 'ignore')}… [line cut: {len(line)} characters]"

@@ -1,11 +1,11 @@
-"""Bytes to text and back without loss: the encoding of a text file, and the format of a binary one."""
+"""Bytes to text and back without loss: the encoding of a text file."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
-from lmagent.tools.pictures import FORMATS, media_type_of
+from lmagent.tools.pictures import media_type_of
 
 SNIFF = 8192
 """Bytes from the start of a file that decide its kind."""
@@ -16,25 +16,6 @@ _BOMS = (  # UTF-32 LE begins with the mark of UTF-16 LE
     (b"\x00\x00\xfe\xff", "utf-32-be"),
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
-)
-_MAGIC = (  # the first bytes of common formats, after file(1)
-    (b"%PDF-", "PDF document"),
-    (b"PK\x03\x04", "ZIP archive, or a document or package in one"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ\x00", "xz data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
-    (b"\x7fELF", "ELF program or library"),
-    (b"SQLite format 3\x00", "SQLite database"),
-    (b"GGUF", "GGUF model"),
-    (b"\x00asm", "WebAssembly module"),
-    (b"\xca\xfe\xba\xbe", "Java class or Mach-O binary"),
-    (b"\xcf\xfa\xed\xfe", "Mach-O binary"),
-    (b"PAR1", "Parquet table"),
-    (b"RIFF", "RIFF media"),
-    (b"OggS", "Ogg media"),
-    (b"ID3", "MP3 audio"),
 )
 _ODD = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f\b\x1b")
 _ODD_SHARE = 0.1
@@ -54,19 +35,13 @@ class Encoding(Struct, frozen=True):
         return "not UTF-8, read as Latin-1" if self.codec == "latin-1" else self.codec.upper()
 
 
-def kind_of_binary(head: bytes) -> str | None:
-    """Return the format of a binary file, by its first bytes; None for text."""
-    image = media_type_of(head)
-    if image is not None and (b"\0" in head or image == "image/jpeg"):  # a text may begin with "GIF89a"
-        return f"{FORMATS[image]} image"
-    for magic, kind in _MAGIC:
-        if head.startswith(magic) and (b"\0" in head or magic[-1] > 0x7F or kind == "PDF document"):
-            return kind
+def is_binary(head: bytes) -> bool:
+    """Return whether a file that begins with these bytes is no text."""
     if any(head.startswith(mark) for mark, _ in _BOMS):
-        return None
-    if b"\0" in head or len(head) - len(head.translate(None, _ODD)) > len(head) * _ODD_SHARE:
-        return "unknown type"
-    return None
+        return False
+    # A text may begin with "GIF89a", but not with the first bytes of a JPEG.
+    known = head.startswith(b"%PDF-") or media_type_of(head) == "image/jpeg"
+    return known or b"\0" in head or len(head) - len(head.translate(None, _ODD)) > len(head) * _ODD_SHARE
 
 
 def sniff(head: bytes, *, whole: bool) -> Encoding:
@@ -87,7 +62,7 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
 
     Latin-1 is used for every unknown encoding: it maps bytes to characters one to one.
     """
-    if kind_of_binary(data[:SNIFF]) is not None:
+    if is_binary(data[:SNIFF]):
         return None
     encoding = sniff(data, whole=True)
     try:
@@ -110,4 +85,4 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 def describe_binary(head: bytes, size: int) -> str:
     first = " ".join(f"{byte:02x}" for byte in head[:16])
-    return f"binary file ({kind_of_binary(head)}), {size:,} bytes, begins {first}"
+    return f"binary file, {size:,} bytes, begins {first}"

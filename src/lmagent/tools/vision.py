@@ -62,7 +62,7 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
 
     return Tool(
         name="vision",
-        description="Ask about an image in the workspace (png, jpeg, gif, webp, bmp).",
+        description="Ask about an image in the workspace (png, jpeg, gif, webp).",
         arguments=Vision,
         effect="read",
         run=run,
@@ -85,7 +85,7 @@ def load_image(context: ToolContext, path: str) -> Image:
         loaded = files.load(path, LARGEST + 1)
     found = picture_of(loaded.data)
     if found is None:
-        raise ToolError(f"{one_line(path)} is no image: it is neither png, jpeg, gif, webp nor bmp.")
+        raise ToolError(f"{one_line(path)} is no image: it is neither png, jpeg, gif nor webp.")
     if len(loaded.data) > LARGEST:
         raise ToolError(f"{one_line(path)} is larger than {LARGEST >> 20} MB. Make a smaller copy first.")
     if found.is_too_large:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -73,6 +74,17 @@ class Walk:
         self._enter = enter
         self._hidden = hidden
         self._listing = listing
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes for the model on the entries that were left out so far."""
+        notes = [withheld(self.withheld)] if self.withheld else []
+        if self.ignored:
+            left = plural(self.ignored, "entry", "entries")
+            notes.append(f"{left} left out, as .gitignore says or in .git; name the directory to look into it.")
+        if self.unreadable:
+            notes.append(f"{plural(self.unreadable, 'directory', 'directories')} could not be read.")
+        return notes
 
     def _is_own(self, entry: Entry) -> bool:
         own = self._files.own
@@ -148,6 +160,17 @@ def missing(files: Beneath, path: str, hidden: Callable[[str], bool]) -> ToolErr
     near = [one_line(path) for path in _near(files, wanted, hidden)]  # a name may have bytes that are no UTF-8
     hint = f" Did you mean {', '.join(near)}?" if near else " Use ls or glob to see what there is."
     return ToolError(f"There is no {one_line(wanted)}.{hint}", data={"code": "missing", "near": near})
+
+
+@contextmanager
+def suggesting(files: Beneath, path: str, hidden: Callable[[str], bool]) -> Generator[None]:
+    """Add the closest names to the error for a missing path."""
+    try:
+        yield
+    except ToolError as error:
+        if error.data.get("code") == "missing":
+            raise missing(files, path, hidden) from None
+        raise
 
 
 def _near(files: Beneath, wanted: str, hidden: Callable[[str], bool]) -> list[str]:

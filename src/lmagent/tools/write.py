@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -14,7 +14,7 @@ from lmagent.tools.change import difference_of, load_if_there, require_no_mask, 
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS, TEXT, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.textfile import SNIFF, decode, encode, kind_of_binary
+from lmagent.tools.textfile import Encoding, decode, encode
 
 LIMIT = 64 << 20
 """Bytes of a file that may be replaced: it is read before, for the diff."""
@@ -25,18 +25,18 @@ class Write(Struct, frozen=True):
 
     path: str
     content: str | UnsetType = UNSET
-    mode: Annotated[str, Meta(extra_json_schema={"enum": ["overwrite", "append"]})] = "overwrite"
+    mode: Literal["overwrite", "append"] = "overwrite"
     confirm: Annotated[bool, Meta(description="write the text of a refused call, without content")] = False
 
 
 class _Plan(Struct, frozen=True):
-    """The effect of a call: write `new` over `old` (None: no such file)."""
+    """The effect of a call: write `new` over `old` (None: no such file), which holds the text `before`."""
 
     name: str
     text: str
     old: LoadedFile | None
+    before: str
     new: bytes
-    appends: bool
 
     @property
     def changes(self) -> bool:
@@ -56,46 +56,41 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
     if not plan.changes:
         return ToolOutput(plan.unchanged, {"path": plan.name, "sha256": sha256(plan.new)})
     facts = await store(ctx, arguments.path, plan.new, plan.old)
-    size = f"{len(plan.text.encode('utf-8', 'surrogatepass')):,} bytes, {_lines(plan.text)}"
+    size = f"{len(plan.text.encode()):,} bytes, {_lines(plan.text)}"
     if plan.old is None:
         return ToolOutput(f"Created {plan.label} ({size}).", facts)
-    if plan.appends:
-        joins = " It had no line end at its end: the text continues its last line." if _is_open(plan.old) else ""
+    if arguments.mode == "append":
+        is_open = plan.before and not plan.before.endswith(("\n", "\r"))
+        joins = " It had no line end at its end: the text continues its last line." if is_open else ""
         return ToolOutput(f"Appended to {plan.label} ({size}).{joins}", facts)
-    ends = ""
-    if b"\r\n" in plan.old.data and b"\r\n" not in plan.new:
-        ends = " Its line ends were CRLF and are LF now."
+    ends = " Its line ends were CRLF and are LF now." if "\r\n" in plan.before and b"\r\n" not in plan.new else ""
     return ToolOutput(f"Replaced {plan.label} ({size}, {tally(facts['diff'])}).{ends}", facts)
 
 
 def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
-    """Return the effect of a call; raises ToolError."""
-    appends = _appends(arguments.mode)
+    """Return the effect of a call; appended text takes the file's encoding and line ends. Raises ToolError."""
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
         old = load_if_there(files, arguments.path, LIMIT)
-    text = _content(arguments, ctx, name)
-    plan = _Plan(name, text, old, _joined(name, old, text, appends=appends), appends)
-    if not plan.changes:
-        return plan
-    if old is not None:
-        _require_text(plan.label, old.data)
-        if not appends:
+    text, new = _content(arguments, ctx, name), b""
+    decoded = decode(old.data if old else b"")
+    if decoded is None:
+        raise ToolError(
+            f"{one_line(name, 300)} is a binary file; it is not replaced by text. Write to another path.",
+            data={"code": "binary"},
+        )
+    before, encoding = decoded
+    if arguments.mode == "append":
+        crlf = "\r\n" in before and before.count("\r\n") == before.count("\n")
+        new = encode(before + (text.replace("\r\n", "\n").replace("\n", "\r\n") if crlf else text), encoding)
+    else:
+        new = encode(text, Encoding("utf-8"))
+    plan = _Plan(name, text, old, before, new)
+    if plan.changes:
+        if old is not None and arguments.mode != "append":
             require_seen(ctx, name, old.data, text, confirmed=arguments.confirm)
-    require_no_mask(name, _text(old), _text(old) + text if appends else text)
+        require_no_mask(name, before, before + text if arguments.mode == "append" else text)
     return plan
-
-
-def _appends(mode: str) -> bool:
-    """Return whether the text is appended; raises ToolError."""
-    if mode.lower() in ("append", "a"):
-        return True
-    if mode.lower() in ("overwrite", "write", "replace", "rewrite", "w", ""):
-        return False
-    raise ToolError(
-        f"write has no mode {one_line(mode)!r}: it is overwrite or append. Nothing was written.",
-        data={"code": "invalid_arguments"},
-    )
 
 
 def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
@@ -111,36 +106,6 @@ def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
     return kept.text
 
 
-def _joined(name: str, old: LoadedFile | None, text: str, *, appends: bool) -> bytes:
-    """Return the new content of the file; appended text takes its encoding and its line ends."""
-    if old is None or not appends:
-        return text.encode("utf-8", "surrogatepass")
-    _require_text(one_line(name, 300), old.data)
-    decoded = decode(old.data)
-    if decoded is None or not old.data:
-        return old.data + text.encode("utf-8", "surrogatepass")
-    before, encoding = decoded
-    if "\r\n" in before and before.count("\r\n") == before.count("\n"):
-        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
-    return encode(before + text, encoding)
-
-
-def _is_open(old: LoadedFile) -> bool:
-    return bool(old.data) and not _text(old).endswith(("\n", "\r"))
-
-
-def _text(old: LoadedFile | None) -> str:
-    decoded = None if old is None else decode(old.data)
-    return "" if decoded is None else decoded[0]
-
-
-def _require_text(label: str, data: bytes) -> None:
-    if kind_of_binary(data[:SNIFF]) is not None:
-        raise ToolError(
-            f"{label} is a binary file; it is not replaced by text. Write to another path.", data={"code": "binary"}
-        )
-
-
 def _preview(arguments: Write, ctx: ToolContext) -> str:
     plan = _planned(arguments, ctx)
     if not plan.changes:
@@ -152,7 +117,7 @@ def _summary(arguments: Write) -> str:
     path = one_line(lexical(arguments.path))
     if isinstance(arguments.content, UnsetType):
         return f"write {path} (the text that was kept)"
-    verb = "append to" if arguments.mode.lower() in ("append", "a") else "write"
+    verb = "append to" if arguments.mode == "append" else "write"
     return f"{verb} {path} ({_lines(arguments.content)})"
 
 

@@ -45,8 +45,7 @@ def differences(before: State, after: State, loss: Loss) -> list[Change]:
         for name in old.keys() | new.keys():
             was, now = old.get(name), new.get(name)
             if was != now and (change := _change(join(folder, name), was, now, loss)) is not None:
-                unseen = before.blind.get(change.path)
-                if unseen and (change.after is None or change.after.kind != "folder"):
+                if unseen := before.blind.get(change.path) or after.blind.get(change.path):
                     change = replace(change, lost=f"its contents were not kept: {unseen}")
                 found.append(change)
     return sorted(found, key=lambda change: change.path)

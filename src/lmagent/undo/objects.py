@@ -19,12 +19,13 @@ hash when it is used.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from lmagent.core.errors import StoreError
 from lmagent.undo.records import link_id
@@ -119,7 +120,8 @@ class Objects:
                 data = file.read(limit + 1)
         except (Damaged, OSError):
             return None
-        whole = self.has(content, len(data)) if content.startswith("link:") else hashing(data).hexdigest() == content
+        is_link = content.startswith("link:")
+        whole = self.has(content, len(data)) and (is_link or hashlib.sha256(data).hexdigest() == content)
         return data if whole and len(data) <= limit else None
 
     def write_to(self, content: str, folder: int, name: str) -> None:
@@ -276,7 +278,7 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result:
 
 def copy_descriptor(source: int, target: int | None) -> str:
     """Copy an open file from its beginning, or only read it; return its SHA-256. Raises Unreadable or OSError."""
-    digest = hashing()
+    digest = hashlib.sha256()
     for piece in _pieces(source):
         digest.update(piece)
         if target is not None:
@@ -297,21 +299,6 @@ def write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-
-
-class Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-    def hexdigest(self) -> str: ...
-
-
-def hashing(data: bytes = b"") -> Digest:
-    """Return a SHA-256 of `data` that can be continued."""
-    import hashlib  # loads OpenSSL, 2 ms that a run without writes does not pay
-
-    return hashlib.sha256(data)
 
 
 def store_error(error: OSError, folder: Path | str) -> StoreError:

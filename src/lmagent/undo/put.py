@@ -7,6 +7,7 @@ renamed over it. That name is made from its own, so that the next attempt finds 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat as modes
 import time
@@ -14,7 +15,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from lmagent.core.changes import PathState
-from lmagent.undo.objects import hashing
 from lmagent.undo.reach import set_mode
 from lmagent.undo.records import kind_of
 
@@ -82,16 +82,6 @@ def set_meta(folder: int, name: str, want: PathState) -> str:
     return " and ".join(missing)
 
 
-def is_owned(found: os.stat_result, have: PathState, want: PathState | None) -> bool:
-    """Return whether a path belongs to one of the two sides; ids that this user may not set are not compared."""
-    sides = [have] if want is None else [have, want]
-    root, groups = os.geteuid() == 0, {os.getegid(), *os.getgroups()}
-    users, owning = {side.uid for side in sides}, {side.gid for side in sides}
-    if root and -1 not in users and found.st_uid not in users:
-        return False
-    return -1 in owning or found.st_gid in owning or not (root or owning <= groups)
-
-
 def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
     """Look once more. Between this and the rename is an instant that no file system closes."""
     try:
@@ -113,7 +103,7 @@ def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
 @contextmanager
 def _beside(folder: int, name: str, make: Callable[[str], None]) -> Generator[str]:
     """Make a path under a name beside another one, which may be left over from a crash; remove it after an error."""
-    temporary = TEMPORARY + hashing(os.fsencode(name)).hexdigest()[:24]
+    temporary = TEMPORARY + hashlib.sha256(os.fsencode(name)).hexdigest()[:24]
     try:
         try:
             make(temporary)

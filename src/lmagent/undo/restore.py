@@ -19,8 +19,8 @@ from msgspec import Struct
 from lmagent.core.changes import PathState, Restored, UndoRefusal
 from lmagent.undo.changes import CHANGED_SINCE, WantedState
 from lmagent.undo.objects import GONE, NOT_KEPT, Damaged, Objects
-from lmagent.undo.put import PathChanged, is_owned, make_folder, put, remove, set_meta
-from lmagent.undo.reach import Reach
+from lmagent.undo.put import PathChanged, make_folder, put, remove, set_meta
+from lmagent.undo.reach import reach, set_mode
 from lmagent.undo.records import escaped, kind_of, link_id, same_content, unescaped
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -47,8 +47,10 @@ class _Step(Struct):
 
 
 class Restore:
-    def __init__(self, reach: Reach, objects: Objects) -> None:
-        self._reach = reach
+    """One restore in the open workspace `root`."""
+
+    def __init__(self, root: int, objects: Objects) -> None:
+        self._root = root
         self._objects = objects
         self._done = list[str]()
         self._refused = list[UndoRefusal]()
@@ -105,12 +107,14 @@ class Restore:
             if have is not None and (have.kind == "folder") == (want.kind == "folder"):
                 raise _Refused(CHANGED_SINCE)
             return self._able(_Step(goal, None))
-        if have is not None and self._is(goal.path, found, have, want):
+        if have is not None and self._is(goal.path, found, have):
+            if have.kind == "folder" and not _is_open(found):  # its contents are looked at next
+                reach(self._root, goal.path, lambda folder, name: set_mode(folder, name, have.mode | _OWN))
             same = want is not None and have.kind == want.kind == "file" and same_content(have, want)
             return self._able(_Step(goal, found, not same))
-        if want is None or not self._is(goal.path, found, want, have):
+        if want is None or not self._is(goal.path, found, want):
             raise _Refused(CHANGED_SINCE)
-        if want.kind == "folder" and self._reach.mode(goal.path, found) != want.mode:  # of a restore that was cut off
+        if want.kind == "folder" and modes.S_IMODE(found.st_mode) != want.mode:  # of a restore that was cut off
             return _Step(goal, found)
         self._tell_of_folder(goal)
         return None
@@ -123,20 +127,20 @@ class Restore:
 
     def _look(self, path: str) -> os.stat_result | None:
         try:
-            return self._reach.at(path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
+            return reach(self._root, path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 raise
             return None
 
-    def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
-        """Return whether a path is in a state, by content if possible; its owner, set first, may be either's."""
-        if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
+    def _is(self, path: str, found: os.stat_result, state: PathState) -> bool:
+        """Return whether a path is in a state, by content if possible, whoever owns it."""
+        if kind_of(found.st_mode) != state.kind:
             return False
         if state.kind == "link":
-            target = self._reach.at(path, lambda folder, name: os.readlink(name, dir_fd=folder))
+            target = reach(self._root, path, lambda folder, name: os.readlink(name, dir_fd=folder))
             return escaped(target) == state.target
-        mode = self._reach.mode(path, found)
+        mode = modes.S_IMODE(found.st_mode)
         if state.kind == "folder":
             return mode in (state.mode, state.mode | _OWN)  # the second: opened up by a restore that was cut off
         return mode == state.mode and found.st_size == state.size and self._has_content(path, found, state)
@@ -148,7 +152,7 @@ class Restore:
         if state.sha256 == link_id(found):
             return True
         try:
-            descriptor = self._reach.at(path, lambda folder, name: os.open(name, _READ, dir_fd=folder))
+            descriptor = reach(self._root, path, lambda folder, name: os.open(name, _READ, dir_fd=folder))
         except PermissionError:
             return timely
         try:
@@ -163,7 +167,7 @@ class Restore:
         want, found = step.goal.want, step.found
         if found is None or (want is not None and (want.kind == "folder") == modes.S_ISDIR(found.st_mode)):
             return
-        self._reach.at(step.goal.path, lambda folder, name: remove(folder, name, found))
+        reach(self._root, step.goal.path, lambda folder, name: remove(folder, name, found))
         step.found = None
 
     def _put(self, step: _Step) -> None:
@@ -172,7 +176,7 @@ class Restore:
             return
         if want.kind == "folder":
             if found is None:
-                self._reach.at(step.goal.path, lambda folder, name: make_folder(folder, name, want))
+                reach(self._root, step.goal.path, lambda folder, name: make_folder(folder, name, want))
             return
 
         def act(folder: int, name: str) -> str:
@@ -183,7 +187,7 @@ class Restore:
                 return set_meta(folder, name, want)
             return put(folder, name, want, found, lambda new: self._objects.write_to(want.sha256, folder, new))
 
-        self._tell_of_owner(step.goal, self._reach.at(step.goal.path, act))
+        self._tell_of_owner(step.goal, reach(self._root, step.goal.path, act))
 
     def _may_be_set_in_place(self, found: os.stat_result, want: PathState) -> bool:
         """Return whether mode and time of a file have no effect on another name of it, the store's link apart."""
@@ -195,8 +199,7 @@ class Restore:
         path, want = step.goal.path, step.goal.want
         if want is None or want.kind != "folder":
             return
-        self._reach.opened.pop(path, None)
-        self._tell_of_owner(step.goal, self._reach.at(path, lambda folder, name: set_meta(folder, name, want)))
+        self._tell_of_owner(step.goal, reach(self._root, path, lambda folder, name: set_meta(folder, name, want)))
         self._tell_of_folder(step.goal)
 
     def _tell_of_owner(self, goal: WantedState, missing: str) -> None:
@@ -206,3 +209,7 @@ class Restore:
     def _tell_of_folder(self, goal: WantedState) -> None:
         if goal.lost and goal.want is not None and goal.want.kind == "folder":
             self._refuse(goal, goal.lost)
+
+
+def _is_open(found: os.stat_result) -> bool:
+    return modes.S_IMODE(found.st_mode) & _OWN == _OWN

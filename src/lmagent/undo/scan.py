@@ -11,12 +11,11 @@ import errno
 import os
 import stat as modes
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from lmagent.core.changes import UndoRefusal
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits, is_bulky
-from lmagent.undo.reach import open_workspace, set_mode
+from lmagent.undo.reach import open_workspace
 from lmagent.undo.records import (
     LINKED,
     WIDTH,
@@ -44,8 +43,6 @@ class Scan:
     Args:
         known: records of an earlier walk.
         hidden: paths that are passed over, with everything below them.
-        shut: folders that stay closed, since a call may have closed them; other folders that the user may not look into
-            are made accessible for the walk. With None, no folder is.
         breathe: called at every folder; raises to give up.
     """
 
@@ -56,7 +53,6 @@ class Scan:
         known: Tree,
         limits: UndoLimits,
         hidden: Collection[str] = (),
-        shut: Collection[str] | None = None,
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
         self._keeper = keeper
@@ -66,7 +62,6 @@ class Scan:
         for path in hidden:
             parent, name = split(path)
             self._hidden.setdefault(parent, set()).add(unescaped(name))
-        self._shut = shut
         self._breathe = breathe
         self._left = limits.entries_max
         self._tree: Tree = {}
@@ -169,9 +164,9 @@ class Scan:
         return record
 
     def _enter(self, parent: int, name: str, path: str, depth: int, *, bulky: bool) -> bool:
-        """Walk a folder, made readable for that time if necessary; return False if it is gone."""
+        """Walk a folder; return False if it is gone."""
         try:
-            descriptor, mode = self._open(parent, name, path)
+            descriptor = os.open(name, FOLDER, dir_fd=parent)
         except OSError as error:
             if error.errno in _GONE:
                 return False
@@ -181,26 +176,7 @@ class Scan:
             self._walk(descriptor, path, depth, bulky=bulky)
         finally:
             os.close(descriptor)
-            if mode is not None:
-                with suppress(OSError):
-                    set_mode(parent, name, mode)
         return True
-
-    def _open(self, parent: int, name: str, path: str) -> tuple[int, int | None]:
-        """Return the descriptor of a folder, and its mode if that was changed to open it."""
-        try:
-            return os.open(name, FOLDER, dir_fd=parent), None
-        except PermissionError:
-            if self._shut is None or path in self._shut:
-                raise
-        mode = modes.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-        set_mode(parent, name, mode | 0o500)
-        try:
-            return os.open(name, FOLDER, dir_fd=parent), mode
-        except OSError:
-            with suppress(OSError):
-                set_mode(parent, name, mode)
-            raise
 
     def _refuse(self, path: str, error: OSError) -> None:
         self._blind(path, f"the folder cannot be read: {error.strerror}")

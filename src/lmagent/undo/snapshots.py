@@ -12,13 +12,14 @@ import anyio.from_thread
 import anyio.to_thread
 
 from lmagent.core.changes import Change, Restored, UndoRefusal
-from lmagent.core.errors import StoreError, WorkspaceError
+from lmagent.core.errors import StoreError
+from lmagent.policy.paths import located
 from lmagent.undo.changes import differences, net, same_tree
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import UndoLimits
 from lmagent.undo.lock import StoreLock
 from lmagent.undo.objects import CHANGED, NOT_KEPT, Objects
-from lmagent.undo.reach import Reach
+from lmagent.undo.reach import open_workspace
 from lmagent.undo.records import WIDTH, Record, Tree, content_id, escaped, size_of
 from lmagent.undo.restore import Restore
 from lmagent.undo.scan import Scan
@@ -49,14 +50,10 @@ class WorkspaceSnapshots:
     def __init__(
         self, workspace: Path, folder: Path, limits: UndoLimits = _DEFAULT, *, exclude: Sequence[Path] = ()
     ) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise WorkspaceError(
-                "this system has no directory descriptors, so undo cannot be confined to the workspace",
-                fix="use Linux, macOS or WSL2",
-            )
         self._workspace = os.path.abspath(workspace)
         self._limits = limits
-        self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
+        ours = {place for each in (folder, *exclude) for place in self._places(os.fspath(each))} - {"."}
+        self._hidden = [_OURS, *sorted(ours)]
         self._objects = Objects(folder, limits.total_max)
         self._files = StateFiles(folder)
         self._lock = StoreLock(folder)
@@ -112,7 +109,7 @@ class WorkspaceSnapshots:
         with self._busy:
             self._lock.enter()
             resolved, outside = self._resolve(paths)
-            state, refusals = self._take(resolved, None)
+            state, refusals = self._take(resolved, first=True)
             if call:
                 self._files.keep(call, state, self._mark if resolved is None else None)
             self._states[paths, call] = state
@@ -131,7 +128,7 @@ class WorkspaceSnapshots:
             return [] if before is None else self._changed(before)
 
     def _changed(self, before: State) -> Sequence[Change]:
-        return differences(before, self._take(before.paths, before)[0], self._loss)
+        return differences(before, self._take(before.paths, first=False)[0], self._loss)
 
     def _forget(self, call: str) -> None:
         with self._busy:
@@ -150,11 +147,11 @@ class WorkspaceSnapshots:
             self._lock.enter()
             wanted_states, refused = net(changes, to, self._hidden)
             with self._lock.alone():
-                reach = Reach(self._workspace)
+                root = open_workspace(self._workspace)
                 try:
-                    restored = Restore(reach, self._objects).run(wanted_states)
+                    restored = Restore(root, self._objects).run(wanted_states)
                 finally:
-                    reach.close()
+                    os.close(root)
             every = sorted([*restored.refused, *refused], key=lambda refusal: refusal.path)
             return Restored(restored.paths, tuple(every))
 
@@ -169,14 +166,13 @@ class WorkspaceSnapshots:
                 held = {content for tree in trees for content in _contents(tree)}
                 return self._objects.collect(keep | held)
 
-    def _take(self, paths: _Paths, before: State | None) -> tuple[State, Sequence[UndoRefusal]]:
-        """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
-        first = before is None
+    def _take(self, paths: _Paths, *, first: bool) -> tuple[State, Sequence[UndoRefusal]]:
+        """Walk and remember the result; `first` is the walk before a call."""
         if paths is None:
             self._load()
         keeper = Keeper(self._objects, self._limits, strict=first)
-        shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
-        scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, shut, breathe)
+        breathe = anyio.from_thread.check_cancelled if first else _nothing
+        scan = Scan(self._workspace, keeper, self._known.tree, self._limits, self._hidden, breathe)
         state = scan.run(paths)
         if paths is None:
             self._save(state, strict=first)
@@ -209,25 +205,18 @@ class WorkspaceSnapshots:
             return None, []
         found, outside = set[str](), list[UndoRefusal]()
         for path in paths:
-            whole = os.path.join(self._workspace, path.replace("\0", ""))
-            places = {self._inside(whole), self._inside(os.path.realpath(whole))} - {None}
-            if not places or "\0" in path:
+            places = set[str]() if "\0" in path else self._places(path)
+            if not places:
                 outside.append(UndoRefusal(escaped(path), "it is not in the workspace"))
-            found |= {place for place in places if place is not None}
-        if "" in found:
+            found |= places
+        if "." in found:
             return None, outside
         tops = [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
         return tuple(sorted(tops)), outside
 
-    def _inside(self, path: str) -> str | None:
-        """Return a path relative to the workspace, escaped; None if it is outside."""
-        whole = os.path.abspath(path)
-        for root in (self._workspace, os.path.realpath(self._workspace)):
-            if whole == root:
-                return ""
-            if whole.startswith(root.rstrip("/") + "/"):
-                return escaped(whole[len(root.rstrip("/")) + 1 :])
-        return None
+    def _places(self, path: str) -> set[str]:
+        """Return a path relative to the workspace, as named and with links resolved, escaped; empty if outside."""
+        return {escaped(place) for place in located(self._workspace, [path]) if not f"{place}/".startswith("../")}
 
 
 def _key(paths: Sequence[str] | None) -> _Paths:

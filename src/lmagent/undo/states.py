@@ -8,6 +8,7 @@ CRC-32 and the state as MessagePack.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zlib
 from contextlib import suppress
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.decoding import decode_msgpack
-from lmagent.undo.objects import CREATE, hashing, store_error, write_all
+from lmagent.undo.objects import CREATE, store_error, write_all
 from lmagent.undo.records import WIDTH, Record, Tree
 
 VERSION = 4
@@ -101,7 +102,7 @@ class StateFiles:
         return found
 
     def _path(self, call: str) -> Path:
-        return self._folder / hashing(call.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._folder / hashlib.sha256(call.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _mark(path: Path) -> Mark | None:

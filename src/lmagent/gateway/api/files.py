@@ -28,7 +28,7 @@ from lmagent.gateway.http.route import Call, Routes
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
 from lmagent.tools.pictures import MAX_PIXELS, Picture, picture_of
-from lmagent.tools.textfile import SNIFF, Encoding, kind_of_binary, sniff
+from lmagent.tools.textfile import SNIFF, Encoding, is_binary, sniff
 from lmagent.tools.walk import Walk
 from lmagent.tools.write import LIMIT
 
@@ -53,9 +53,6 @@ SANDBOX = {
 PREVIEW = "; ".join(
     ("sandbox", "default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "frame-ancestors 'self'")
 )
-
-# Formats that browsers and model servers support.
-_SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 _STATUSES = {
     "missing": (404, "not_found"),
@@ -226,7 +223,7 @@ def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
     with _opened(files, path) as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(HEAD)
         name = shown(files.locate(path))
-        if kind_of_binary(head[:SNIFF]) is not None:
+        if is_binary(head[:SNIFF]):
             kind = "image" if image_of(head) is not None else "binary"
             return TextPiece(name, "", 0, 0, size, False, True, kind)
         data = os.pread(file.fileno(), limit, offset)
@@ -281,7 +278,7 @@ async def show_page(call: Call, query: FileQuery) -> Response:
 def _served_as(head: bytes) -> tuple[str, str]:
     if (image := image_of(head)) is not None:
         return image.media_type, "inline"
-    if kind_of_binary(head[:SNIFF]) is None:
+    if not is_binary(head[:SNIFF]):
         codec = sniff(head[:SNIFF], whole=len(head) < SNIFF).codec
         return f"text/plain; charset={codec.removesuffix('-le').removesuffix('-be')}", "inline"
     return "application/octet-stream", "attachment"
@@ -290,13 +287,13 @@ def _served_as(head: bytes) -> tuple[str, str]:
 def image_of(data: bytes) -> Picture | None:
     """Return the image that begins with these bytes; None if it is of another format or too large."""
     found = picture_of(data)
-    return found if found is not None and found.media_type in _SHOWN and not found.is_too_large else None
+    return found if found is not None and not found.is_too_large else None
 
 
 def judged(data: bytes) -> Picture:
     """Return the image that these bytes are."""
     found = picture_of(data)
-    if found is None or found.media_type not in _SHOWN:
+    if found is None:
         raise Refusal(415, "no_image", "this is no PNG, JPEG, GIF or WebP image", fix="save it as one of these")
     if found.is_too_large:
         size = f"{found.width:,} x {found.height:,}"

@@ -29,8 +29,6 @@ LIMIT = 16 << 20
 """Bytes up to which a file is edited; a bigger file is data."""
 
 _TOLD = 20  # changed lines that the model is shown
-_SPARED = 5  # up to this many more lines are shown as well: a cut would save almost nothing
-_THREAD_FROM = 256 << 10  # bytes from which looking for a close match takes its time
 
 
 class Edit(Struct, frozen=True):
@@ -47,12 +45,9 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
         name = files.locate(arguments.path)
         old = _load(files, arguments.path, ctx)
     require_unchanged(ctx, name, old.data)
-    if len(old.data) < _THREAD_FROM:
-        new, remark = _edited(arguments, name, old.data)
-    else:
-        from anyio import to_thread
+    from anyio import to_thread
 
-        new, remark = await to_thread.run_sync(_edited, arguments, name, old.data)
+    new, remark = await to_thread.run_sync(_edited, arguments, name, old.data)
     facts = await store(ctx, arguments.path, new, old)
     told = f"Edited {one_line(name, 300)} ({tally(facts['diff'])}).{remark}"
     return ToolOutput(f"{told}\n{_around(facts['diff'])}", facts)
@@ -83,7 +78,7 @@ def _edited(arguments: Edit, name: str, data: bytes) -> tuple[bytes, str]:
 def _around(difference: str) -> str:
     """Return enough of the diff for the model to check the change."""
     rows = difference.split("\n")[2:]
-    if len(rows) > _TOLD + _SPARED:
+    if len(rows) > _TOLD:
         rows = [*rows[:_TOLD], f"… {len(rows) - _TOLD} more lines of diff"]
     return "\n".join(rows)
 

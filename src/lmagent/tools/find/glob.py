@@ -8,7 +8,6 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
-from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath
@@ -55,24 +54,13 @@ def _find(text: str, ctx: ToolContext) -> ToolOutput:
             if error.data.get("code") not in ("missing", "kind"):
                 raise
     stopped = [f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)"] if late else []
-    kept_back = withheld(walk.withheld)
     if found:
-        told = [*stopped, *([f"({kept_back})"] if kept_back else [])]
+        told = [*stopped, *([f"({withheld(walk.withheld)})"] if walk.withheld else [])]
         return paged(lambda room: _page(found, room, told, late=late))
-    notes = [*stopped, *_notes(walk), *([kept_back] if kept_back else [])]
+    notes = [*stopped, *walk.notes]
     if "/" not in name:
         notes.append(f"**/{one_line(name)} looks in deeper directories too.")
     return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes]), {"count": 0, "truncated": late})
-
-
-def _notes(walk: Walk) -> list[str]:
-    notes = list[str]()
-    if walk.ignored:
-        left = plural(walk.ignored, "entry", "entries")
-        notes.append(f"{left} left out by .gitignore; name the directory to look into it.")
-    if walk.unreadable:
-        notes.append(f"{plural(walk.unreadable, 'directory', 'directories')} could not be read.")
-    return notes
 
 
 def _page(found: list[str], room: int, told: list[str], *, late: bool) -> ToolOutput:

@@ -19,8 +19,8 @@ from lmagent.tools.page import BYTES, LINES, fitting, paged, size
 from lmagent.tools.paths import lexical, parse
 from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
-from lmagent.tools.walk import Walk, missing, withheld
+from lmagent.tools.textfile import decode
+from lmagent.tools.walk import Walk, suggesting, withheld
 
 BUDGET = 5.0
 """Seconds of one search."""
@@ -73,44 +73,35 @@ class _Search:
         self._filter = _filter(arguments.glob, ctx) if arguments.glob else None
         self._deadline = time.monotonic() + BUDGET
         self._report = _Report(max(0, min(arguments.context, 20)))
-        self._searched = self._binary = self._large = self._ignored = self._withheld = 0
+        self._searched = self._skipped = self._withheld = 0
+        self._left = list[str]()
         self._late = ""
 
     def run(self, files: Beneath) -> None:
-        path = "the start"
+        path, given = "the start", set[str]()
         try:
             for path in self._files(files):
-                self._one(files, path)
+                if path not in given:
+                    given.add(path)
+                    self._one(files, path)
         except Late:
             self._late = path
 
     def _files(self, files: Beneath) -> Iterator[str]:
-        given = set[str]()
         for start in self._arguments.paths or ["."]:
-            for path in self._beneath(files, start):
+            with suggesting(files, start, self._hidden):
+                is_folder = modes.S_ISDIR(files.stat(start).st_mode)
+            if not is_folder:
+                yield files.locate(start)
+                continue
+            walk = Walk(files, start, hidden=self._hidden)
+            for entry in walk:
                 if time.monotonic() > self._deadline:
                     raise Late
-                if path and path not in given:
-                    given.add(path)
-                    yield path
-
-    def _beneath(self, files: Beneath, start: str) -> Iterator[str]:
-        """Yield paths of files, and empty ones for skipped entries, so that the time limit is checked there too."""
-        try:
-            found = files.stat(start)
-        except ToolError as error:
-            if error.data.get("code") == "missing":
-                raise missing(files, start, self._hidden) from None
-            raise
-        if not modes.S_ISDIR(found.st_mode):
-            yield files.locate(start)
-            return
-        walk = Walk(files, start, hidden=self._hidden)
-        for entry in walk:
-            wanted = entry.kind == "file" and (self._filter is None or self._filter.matches(entry.path))
-            yield entry.path if wanted else ""
-        self._ignored += walk.ignored
-        self._withheld += walk.withheld
+                if entry.kind == "file" and (self._filter is None or self._filter.matches(entry.path)):
+                    yield entry.path
+            self._left += walk.notes
+            self._withheld += walk.withheld
 
     def _one(self, files: Beneath, path: str) -> None:
         try:
@@ -120,20 +111,14 @@ class _Search:
                 raise
             return  # gone, or unreadable: the search continues without it
         self._searched += 1
-        if len(data) > LARGEST:
-            self._large += 1
-            return
-        if kind_of_binary(data[:SNIFF]) is not None:
-            self._binary += 1
-            return
         plain = not self._arguments.regex and self._arguments.pattern.isascii() and not data.startswith(_MARKS)
-        if plain and self._arguments.pattern.encode() not in data:
+        if plain and len(data) <= LARGEST and self._arguments.pattern.encode() not in data:
             return
-        decoded = decode(data)
+        decoded = decode(data) if len(data) <= LARGEST else None
         if decoded is None:
-            self._binary += 1
+            self._skipped += 1
             return
-        hits: Hits = self._matcher.find(decoded[0])
+        hits = self._matcher.find(decoded[0])
         if hits.total:
             self._report.add(path, decoded[0], hits)
 
@@ -166,15 +151,9 @@ class _Search:
                 f"(Stopped after {BUDGET:.0f} s at {one_line(self._late)}: later files were not searched. "
                 "Narrow paths or glob, or use a simpler pattern.)"
             )
-        if self._binary:
-            notes.append(f"Binary files skipped: {self._binary}.")
-        if self._large:
-            notes.append(f"Files larger than {LARGEST >> 20} MB skipped: {self._large}.")
-        if self._ignored:
-            notes.append(f"Left out by .gitignore: {self._ignored}; name them in paths to search them.")
-        if self._withheld:
-            notes.append(withheld(self._withheld))
-        return notes
+        if self._skipped:
+            notes.append(f"Skipped, since binary or larger than {LARGEST >> 20} MB: {self._skipped}.")
+        return notes + self._left
 
 
 WIDTH = 240

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import marshal
 import os
-import struct
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, Self
-
-from msgspec import Struct
+from typing import Any, NamedTuple, Protocol, Self
 
 from lmagent.core.errors import ToolError
-
-KEPT = 500
-"""Matching lines of one text that are returned; further ones are only counted."""
+from lmagent.tools.find.grep_worker import matching_lines
+from lmagent.tools.sanitize import one_line
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some interpreters do not find their own library
 
 
-class LineHit(Struct, frozen=True):
+class LineHit(NamedTuple):
     """A line with a match: its number from 1, and the start and end of its first match, in characters."""
 
     line: int
@@ -26,7 +25,7 @@ class LineHit(Struct, frozen=True):
     end: int
 
 
-class Hits(Struct, frozen=True):
+class Hits(NamedTuple):
     """The first hits of a text, and the number of all lines with a match."""
 
     hits: list[LineHit]
@@ -47,23 +46,11 @@ class Matcher(Protocol):
 
 class Literal:
     def __init__(self, wanted: str) -> None:
-        self._wanted = wanted
+        self._search = re.compile(re.escape(wanted)).search
 
     def find(self, text: str) -> Hits:
-        hits, total, number, begin = list[LineHit](), 0, 1, 0
-        at = text.find(self._wanted)
-        while at >= 0:
-            number += text.count("\n", begin, at)
-            begin = text.rfind("\n", 0, at) + 1
-            total += 1
-            if total <= KEPT:
-                hits.append(LineHit(number, at - begin, at - begin + len(self._wanted)))
-            end = text.find("\n", at)
-            if end < 0:
-                break
-            number, begin = number + 1, end + 1
-            at = text.find(self._wanted, begin)
-        return Hits(hits, total)
+        hits, total = matching_lines(self._search, text)
+        return Hits([LineHit(*hit) for hit in hits], total)
 
     def close(self) -> None:
         """Do nothing: a literal has no process."""
@@ -93,17 +80,13 @@ class Expression:
                 data={"code": "failed"},
             ) from error
         try:
-            answer = self._ask(pattern)
+            fault = self._ask(pattern)
         except Late:
-            answer = "error it took too long, or its process could not run"
-        except BaseException:
-            self.close()
-            raise
-        if answer != "ok":
+            fault = "it took too long, or its process could not run"
+        if fault:
             self.close()
             raise ToolError(
-                f"The regular expression cannot be read: {answer.removeprefix('error ')}. "
-                "Correct it, or use plain text instead.",
+                f"The regular expression cannot be read: {one_line(fault)}. Correct it, or use plain text instead.",
                 data={"code": "pattern"},
             )
 
@@ -114,30 +97,24 @@ class Expression:
         self.close()
 
     def find(self, text: str) -> Hits:
-        *hits, total = self._ask(text).split(" ")
-        return Hits([LineHit(*map(int, hit.split(","))) for hit in hits], int(total[1:]))
+        hits, total = self._ask(text)
+        return Hits([LineHit(*hit) for hit in hits], total)
 
     def close(self) -> None:
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
-            try:
+            with suppress(BrokenPipeError):  # it died with unsent data
                 if pipe is not None:
                     pipe.close()
-            except BrokenPipeError:  # it died with unsent data
-                continue
         self._process.wait()
 
-    def _ask(self, text: str) -> str:
-        data = text.encode("utf-8", "surrogatepass")
+    def _ask(self, text: str) -> Any:
         request, reply = self._process.stdin, self._process.stdout
         assert request is not None
         assert reply is not None
         try:
-            request.write(struct.pack(">I", len(data)) + data)
+            request.write(marshal.dumps(text))
             request.flush()
-        except BrokenPipeError:
+            return marshal.load(reply)
+        except (BrokenPipeError, EOFError):
             raise Late from None
-        answer = reply.readline()
-        if not answer:
-            raise Late
-        return answer.decode("utf-8").rstrip("\n")

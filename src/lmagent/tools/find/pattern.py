@@ -12,9 +12,9 @@ from fnmatch import translate
 from typing import Final
 
 from lmagent.core.errors import ToolError
+from lmagent.policy.rules import alternatives
 from lmagent.tools.sanitize import one_line
 
-_ALTERNATIVES = 200
 _ANY: Final = "**"
 _Piece = re.Pattern[str] | str
 """`**`, or what one name must match."""
@@ -24,7 +24,10 @@ class Pattern:
     """A compiled pattern. Raises ToolError."""
 
     def __init__(self, text: str) -> None:
-        self._chains = [_compile(alternative) for alternative in _expand(text)]
+        try:
+            self._chains = [_compile(alternative) for alternative in alternatives(text)]
+        except ValueError as fault:
+            raise ToolError(f"The pattern {one_line(text)} cannot be read: {fault}.") from None
 
     def matches(self, path: str) -> bool:
         """Return whether the whole path (relative, "/" separated) matches."""
@@ -60,10 +63,7 @@ def _compile(text: str) -> list[_Piece]:
             if not pieces or pieces[-1] != _ANY:
                 pieces.append(_ANY)
         elif name not in ("", "."):
-            try:
-                pieces.append(re.compile(translate(name)))
-            except re.error as error:
-                raise ToolError(f"The pattern {one_line(name)} cannot be read: {error}.") from None
+            pieces.append(re.compile(translate(name)))
     if pieces and pieces[-1] == _ANY:
         pieces.append(re.compile(translate("*")))  # `src/**` matches all paths beneath src
     return pieces
@@ -91,18 +91,3 @@ def _after(chain: Sequence[_Piece], names: Sequence[str]) -> set[int]:
 def _skip(chain: Sequence[_Piece], states: set[int]) -> set[int]:
     """Add the positions after a `**`, which may match no directory at all."""
     return states | {at + 1 for at in states if at < len(chain) and isinstance(chain[at], str)}
-
-
-def _expand(text: str) -> list[str]:
-    """Return every reading of the braces, innermost first; a brace without its partner or a comma is literal."""
-    done, pending = list[str](), [text]
-    while pending:
-        if len(done) + len(pending) > _ALTERNATIVES:
-            raise ToolError(f"The pattern {one_line(text)} has more than {_ALTERNATIVES} alternatives. Use fewer.")
-        current = pending.pop()
-        found = re.search(r"\{([^{}]*,[^{}]*)\}", current)
-        if found is None:
-            done.append(current)
-            continue
-        pending += [current[: found.start()] + choice + current[found.end() :] for choice in found[1].split(",")]
-    return done

@@ -74,37 +74,28 @@ def _output(outcome: Outcome, timeout: float) -> ToolOutput:
 
 def _result(outcome: Outcome) -> str:
     reply = outcome.reply
-    if reply is None:
+    if reply is None or reply.status == "exit" or not reply.result:
         return ""
-    if reply.error is not None:
-        return printable(reply.error).rstrip("\n")
-    return "" if reply.value is None else f"=> {printable(reply.value)}"
+    return printable(reply.result).rstrip("\n") if reply.status == "error" else f"=> {printable(reply.result)}"
 
 
 def _remarks(outcome: Outcome, timeout: float) -> list[str]:
     remarks = list[str]()
     reply, end = outcome.reply, outcome.end
-    if reply is not None and reply.exit is not None:
-        code = "" if reply.exit == "None" else one_line(printable(reply.exit), 300)
+    if reply is not None and reply.status == "exit":
+        code = "" if reply.result == "None" else one_line(printable(reply.result), 300)
         remarks.append(f"[exit({code}) ended this code; the variables are kept]")
-    if outcome.late:
-        remarks.append(f"[timed out after {timeout:g} s: {_how_stopped(outcome)}]")
+    if outcome.late and end is None:
+        remarks.append(f"[timed out after {timeout:g} s: interrupted; the variables are kept]")
+    elif outcome.late:
+        why = "its threads did not stop" if reply and reply.threads else "the interrupt did not stop it"
+        remarks.append(f"[timed out after {timeout:g} s: {why}, so Python was killed; all variables are gone]")
     elif end is not None:
-        remarks.append(f"[Python {_how_ended(outcome, end)}; all variables are gone]")
+        remarks.append(f"[Python {_how_ended(end)}; all variables are gone]")
     return remarks + [f"[{one_line(note, 500)}]" for note in outcome.notes]
 
 
-def _how_stopped(outcome: Outcome) -> str:
-    if outcome.end is None:
-        return "interrupted; the variables are kept"
-    left = outcome.reply.threads if outcome.reply else 0
-    why = "its threads did not stop" if left else "the interrupt did not stop it"
-    return f"{why}, so Python was killed; all variables are gone"
-
-
-def _how_ended(outcome: Outcome, end: Exit) -> str:
-    if outcome.broken:
-        return f"was killed: {outcome.broken}"
+def _how_ended(end: Exit) -> str:
     if end.reason != "exit":
         return f"was killed{': it used more memory than the sandbox allows' if end.reason == 'memory' else ''}"
     if end.code == _CLOSED:
@@ -116,8 +107,4 @@ def _how_ended(outcome: Outcome, end: Exit) -> str:
 def _status(outcome: Outcome) -> str:
     if outcome.late:
         return "timeout"
-    if outcome.end is not None or outcome.reply is None:
-        return "died"
-    if outcome.reply.exit is not None:
-        return "exit"
-    return "ok" if outcome.reply.error is None else "error"
+    return "died" if outcome.end is not None or outcome.reply is None else outcome.reply.status

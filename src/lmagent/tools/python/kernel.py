@@ -1,7 +1,7 @@
 """A Python process in the sandbox that keeps its variables from call to call; one a session.
 
-It talks to `kernel_main` in lines of JSON on the private channel, so that no output of a cell can be taken for an
-answer. The lines from inside are not trusted: an invalid line ends the kernel.
+It gets its cells as lines of JSON on the private channel. Its answers are part of its output, between marks that a cell
+does not know: the cell's output, the mark, the result, the mark again, and a `KernelReply` on one line.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.core.decoding import convert
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
 from lmagent.tools.shell.collect import Collector
@@ -23,25 +24,19 @@ from lmagent.tools.shell.collect import Collector
 GRACE = 1.0
 """Seconds from the interrupt of a cell to the end of its kernel."""
 
-_UP_WITHIN = 60.0  # seconds; it takes 50 ms, but not on a machine that swaps
-_LONGEST_LINE = 4 << 20
-_MARK_WITHIN = 2.0  # seconds; the marker is written before the answer, but arrives by another way
+_LONGEST_ANSWER = 1 << 20  # bytes from the first mark on; the kernel cuts a result far below that
 _BOOT = "import sys; exec(compile(sys.argv.pop(), '<lmagent>', 'exec'))"
-_BROKEN = "it wrote something else to its channel"
 
 
 class KernelReply(Struct, frozen=True):
-    """The end of a cell: the `repr` of its last expression, its traceback, or the argument of its call of `exit`.
+    """The end of a cell; `threads` of it still run, and Python would wait for them.
 
-    `threads` of it still run, and Python would wait for them; `marked` is whether the end of its output is marked.
+    `result` is the `repr` of its last expression, its traceback, or the argument of its call of `exit`.
     """
 
-    id: int
-    value: str | None = None
-    error: str | None = None
-    exit: str | None = None
+    status: Literal["ok", "error", "exit"]
     threads: int = 0
-    marked: bool = True
+    result: str = ""
 
 
 class Outcome(Struct, frozen=True):
@@ -52,7 +47,6 @@ class Outcome(Struct, frozen=True):
         late: it exceeded its time and was interrupted.
         fresh: the kernel is a new one, and the variables of an earlier one are gone.
         end: the end of the kernel, if it ended.
-        broken: why the kernel had to be ended, if it broke the protocol.
     """
 
     output: Collector
@@ -60,19 +54,17 @@ class Outcome(Struct, frozen=True):
     late: bool = False
     fresh: bool = False
     end: Exit | None = None
-    broken: str = ""
     notes: tuple[str, ...] = ()
 
 
 class _Call:
-    def __init__(self, id: int) -> None:
-        self.id = id
-        # Unknown to a cell, so no output of a cell can be taken for its end.
-        self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
-        self.output: Collector | None = None
+    def __init__(self, output: Collector) -> None:
+        self.mark = f"\0lmagent {os.urandom(16).hex()}\0".encode()
+        self.output = output
+        self.held = b""  # the beginning of a mark, perhaps, or of the answer
+        self.answers = False  # after the first mark
         self.reply: KernelReply | None = None
-        self.replied = anyio.Event()
-        self.seen = anyio.Event()
+        self.over = anyio.Event()
 
 
 class Kernel:
@@ -81,29 +73,21 @@ class Kernel:
     def __init__(self, sandbox: Sandbox, spill: Path, grace: float) -> None:
         self.sandbox = sandbox
         self._spill = spill
-        self.ready = anyio.Event()
         self.fresh = False
         self.ended = anyio.Event()
         self._grace = grace
-        self._up = False
         self._end: Exit | None = None
         self._failure: SandboxError | None = None
-        self._broken = ""
         self._emit = _nowhere
         self._output = self._collector()
-        self._held = b""  # output that may be the beginning of the marker
         self._call: _Call | None = None
         self._calls = 0
-        self._line = bytearray()
         self._running: Running
         self._task: asyncio.Task[None]
 
     @classmethod
     async def start(cls, sandbox: Sandbox, spill: Path, grace: float, session: str) -> Kernel:
-        """Start a kernel, and wait until it is up or has ended; it shares /tmp and home of the session.
-
-        Raises SandboxError or, without Python, ToolError.
-        """
+        """Start a kernel that shares /tmp and home of the session. Raises SandboxError."""
         kernel = cls(sandbox, spill, grace)
         source = Path(__file__).with_name("kernel_main.py").read_text(encoding="utf-8")
         argv = ("python3", "-I", "-c", _BOOT, source)
@@ -112,45 +96,36 @@ class Kernel:
         # A plain task: a kernel outlives the call that starts it, so no task group of the call can hold it, and the
         # tool has none of its own. `Kernels` ends it; if that fails, the end of the loop cancels it, which kills.
         kernel._task = asyncio.get_running_loop().create_task(kernel._live())
-        try:
-            with anyio.move_on_after(_UP_WITHIN):
-                await kernel.ready.wait()
-        finally:
-            if not kernel._up:
-                await kernel.kill()
-        if not kernel._up:
-            raise kernel._failure or _no_python(kernel._end, kernel._output)
         return kernel
 
     async def run(self, code: str, timeout: float, emit: Callable[[str], None]) -> Outcome:
         """Run a cell until `timeout` seconds have passed, when it is interrupted. Cancelled, it leaves none of its
-        processes. Raises SandboxError.
+        processes. Raises SandboxError, or ToolError where there is no Python.
         """
         self._calls += 1
         self._running.mark()
-        call = self._call = _Call(self._calls)
+        call = self._call = _Call(self._output)
         self._emit = emit
         try:
             with anyio.move_on_after(timeout):
-                await self._send({"id": call.id, "code": code, "marker": call.marker.decode()})
-                await call.replied.wait()
-            late = not call.replied.is_set()
+                await self._send({"id": self._calls, "code": code, "mark": call.mark.decode()})
+                await call.over.wait()
+            late = not call.over.is_set()
             if late:
                 await self._stop(call)
-            with anyio.move_on_after(_MARK_WITHIN):
-                await call.seen.wait()
         except BaseException:
             await self._stop(call)
-            self._taken(call).discard()
+            self._end_output(call)
+            call.output.discard()
             raise
         finally:
-            output = self._taken(call)
             self._call, self._emit = None, _nowhere
-        if self._failure is not None:
-            output.discard()
-            raise self._failure
+            self._end_output(call)
+        if self._failure is not None or (self._end is not None and self._end.code == 127):
+            call.output.discard()
+            raise self._failure or ToolError("There is no python3 where commands run, so nothing was run. Use shell.")
         notes = self._end.notes if self._end is not None else self._running.inspect()
-        return Outcome(output, call.reply, late, end=self._end, broken=self._broken, notes=notes)
+        return Outcome(call.output, call.reply, late, end=self._end, notes=notes)
 
     async def kill(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -170,19 +145,17 @@ class Kernel:
             self._failure = SandboxError(f"Python was lost: {type(bug).__name__}: {bug}")
         finally:
             self.ended.set()
-            self.ready.set()
             if self._call is not None:
-                self._call.replied.set()
-                self._call.seen.set()
+                self._call.over.set()
 
     async def _stop(self, call: _Call) -> None:
         """Interrupt the cell; end the kernel if that does not help, or if a thread or process of the cell continues."""
-        if call.replied.is_set():
+        if call.over.is_set():
             return
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(self._grace):
-                await self._send({"id": call.id, "interrupt": True})
-                await call.replied.wait()
+                await self._send({"id": self._calls, "interrupt": True})
+                await call.over.wait()
             if call.reply is None or call.reply.threads:
                 await self.kill()
 
@@ -195,66 +168,52 @@ class Kernel:
             self._running.kill()
 
     def _take(self, stream: Stream, piece: bytes) -> None:
+        call = self._call
         if stream == "channel":
-            self._take_lines(piece)
             return
-        call, piece = self._call, self._held + piece
-        if call is None or call.seen.is_set():  # a thread or a process that an earlier cell left
+        if call is None or call.reply is not None:  # a thread or a process that an earlier cell left
             self._output.feed(piece)
             return
-        before, marker, after = piece.partition(call.marker)
-        if marker:
-            self._output.feed(before)
-            self._held = b""
-            self._taken(call)
+        piece, call.held = call.held + piece, b""
+        if not call.answers:
+            before, mark, after = piece.partition(call.mark)
+            if not mark:
+                at = before.find(b"\0", max(0, len(before) - len(call.mark)))
+                at = len(before) if at < 0 else at
+                call.output.feed(before[:at])
+                call.held = before[at:]
+                return
+            call.output.feed(before)
+            self._end_output(call)
+            call.answers, piece = True, after
+        result, mark, rest = piece.partition(call.mark)
+        line, end, after = rest.partition(b"\n")
+        if end:
+            self._answer(call, result, line)
             self._output.feed(after)
-            call.seen.set()
-            return
-        at = before.find(b"\0", max(0, len(before) - len(call.marker)))
-        at = len(before) if at < 0 else at
-        self._held = before[at:]
-        self._output.feed(before[:at])
+        elif len(piece) > _LONGEST_ANSWER:
+            self._running.kill()
+        else:
+            call.held = piece
 
-    def _taken(self, call: _Call) -> Collector:
-        """Return the output of a call, which ends here if it has not ended."""
-        if call.output is None:
-            self._output.feed(self._held)
-            self._output.close()
-            self._held = b""
-            call.output, self._output = self._output, self._collector()
-        return call.output
+    def _answer(self, call: _Call, result: bytes, line: bytes) -> None:
+        try:
+            reply = decode_json(line, KernelReply)
+        except ValueError:  # the cell has found the mark, and answers itself
+            self._running.kill()
+            return
+        call.reply = replace(reply, result=result.decode("utf-8", "replace"))
+        call.over.set()
+
+    def _end_output(self, call: _Call) -> None:
+        """End the output of a call, unless it has ended."""
+        if call.output is self._output:
+            call.output.feed(call.held)
+            call.output.close()
+            call.held, self._output = b"", self._collector()
 
     def _collector(self) -> Collector:
         return Collector(self._spill, lambda text: self._emit(text))
-
-    def _take_lines(self, piece: bytes) -> None:
-        import json  # see _send
-
-        if self._broken:
-            return
-        *lines, rest = (self._line + piece).split(b"\n")
-        self._line = rest
-        try:
-            for line in lines:
-                self._answer(json.loads(line))
-        except (ValueError, RecursionError):  # a ValidationError is a ValueError
-            self._broken = _BROKEN
-        if self._broken or len(rest) > _LONGEST_LINE or (rest and not rest.startswith(b"{")):
-            self._broken = _BROKEN
-            self._running.kill()
-
-    def _answer(self, message: object) -> None:
-        if message == {"ready": True}:
-            self._up = True
-            self.ready.set()
-            return
-        reply, call = convert(message, KernelReply), self._call
-        if call is None or reply.id != call.id or call.reply is not None:
-            return
-        call.reply = reply
-        if not reply.marked:
-            call.seen.set()
-        call.replied.set()
 
 
 class Kernels:
@@ -298,11 +257,3 @@ class Kernels:
 
 def _nowhere(_: str) -> None:
     """Show nothing: no call is running."""
-
-
-def _no_python(end: Exit | None, output: Collector) -> ToolError:
-    code = end.code if end else 0
-    if code == 127:
-        return ToolError("There is no python3 where commands run, so nothing was run. Use shell.")
-    printed = output.text().strip()[-500:]
-    return ToolError(f"Python did not start (exit code {code}), so nothing was run: {printed}")

@@ -1,15 +1,14 @@
 """The kernel inside the sandbox: runs cells and keeps their variables. Its text is sent to a bare `python3`, 3.8 or
 newer.
 
-Lines of JSON on the private channel, both ways:
+Lines of JSON arrive on the private channel:
 
-  in   {"id": 1, "code": "…", "marker": "…"}                 run a cell
-       {"id": 1, "interrupt": true}                          raise KeyboardInterrupt in it
-  out  {"ready": true}
-       {"id": 1, "value": "…", "error": "…", "exit": "…", "threads": 0, "marked": true}
+  {"id": 1, "code": "…", "mark": "…"}     run a cell
+  {"id": 1, "interrupt": true}            raise KeyboardInterrupt in it
 
-Cells print to the process's own output, as do their children and C code. When a cell is over, the marker is written
-there too: it marks the end of the cell's output for the host.
+Cells print to the process's own output, as do their children and C code. When a cell is over, the mark, its result, the
+mark again and a line such as {"status": "ok", "threads": 0} follow there. Other processes may print into a long result,
+but not into the marks and the line.
 
 The main thread runs the cells, a second one reads the channel: that is how an interrupt gets in.
 """
@@ -38,15 +37,18 @@ from typing import Any
 OWN = "<lmagent>"
 """File name that the host compiles this text under; frames of it are never shown."""
 
-LONGEST_VALUE = 100_000
-LONGEST_ERROR = 50_000
+LONGEST = 100_000
+"""Characters of a result."""
+
+AT_ONCE = 4096
+"""Bytes of a write that no other process can print into: PIPE_BUF of Linux."""
+
 OUT_OF_THE_WAY = 900
 """Lowest number of our own descriptors: code that closes or reuses small numbers does not hit them."""
 
 CUT_OFF = 70
 """Exit status after the channel is lost; the host reads it."""
 
-_COROUTINE = 0x80  # inspect.CO_COROUTINE
 _LIBRARY = os.path.dirname(os.__file__)
 
 
@@ -69,7 +71,6 @@ class CellRunner:
         self._pid = os.getpid()
         self._main = threading.get_ident()
         self._cells: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._loop: Any = None
         self._current = self._wanted = 0
         self._running = False
         self._interrupted = False
@@ -83,15 +84,17 @@ class CellRunner:
         # Python 3.12 warns at every fork of a process with a second thread. Ours is no danger: it holds no lock.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         _thread.start_new_thread(self._listen, ())
-        self._send({"ready": True})
         while True:
             request = self._cells.get()
-            reply = self._cell(request)
+            result, reply = self._cell(request)
+            mark = request["mark"].encode()
+            pieces = [mark, result.encode(), mark + json.dumps(reply).encode() + b"\n"]
+            short = sum(map(len, pieces)) <= AT_ONCE
             try:
-                write_all(self._stdout, request["marker"].encode())
-            except OSError:
-                reply["marked"] = False
-            self._send(reply)
+                for data in [b"".join(pieces)] if short else pieces:
+                    write_all(self._stdout, data)
+            except OSError:  # the cell has closed our output: no answer could arrive
+                os._exit(CUT_OFF)
 
     def _listen(self) -> None:
         try:
@@ -108,43 +111,34 @@ class CellRunner:
         finally:  # the host is gone, or the cell has closed the channel
             os._exit(CUT_OFF)
 
-    def _send(self, reply: dict[str, Any]) -> None:
-        try:
-            write_all(self._channel, json.dumps(reply).encode() + b"\n")
-        except OSError:  # the cell has closed the channel: no answer could arrive
-            os._exit(CUT_OFF)
-
     def _on_interrupt(self, *_: object) -> None:
         if self._running:  # once a cell, and never in our own code
             self._running = False
             self._interrupted = True
             raise KeyboardInterrupt
 
-    def _cell(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _cell(self, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Run a cell; return its result, and the status with the number of its threads that still run."""
         self._prepare()
-        reply: dict[str, Any] = {"id": request["id"]}
         threads, children = set(threading.enumerate()), _descendants()
         self._interrupted = False
         self._current = request["id"]
         value, error = self._attempt(self._execute, request["code"], f"<cell {request['id']}>")
         self._leave_if_forked(error)
+        status = "error" if error is not None else "ok"
         if isinstance(error, SystemExit):
-            code, _ = self._attempt(str, error.code)
-            reply["exit"] = _bounded(code or "None", LONGEST_VALUE)
+            status, (value, _) = "exit", self._attempt(str, error.code)
         elif error is not None:
             text, _ = self._attempt(explain, error)
-            reply["error"] = text or f"{type(error).__name__} (its text cannot be made)"
-        elif value is not None:
-            reply["value"] = value
+            value = text or f"{type(error).__name__} (its text cannot be made)"
         self._current = 0
         if self._interrupted:  # no process or thread of the cell may continue, least of all in the workspace
             for pid in _descendants() - children:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
         started = [one for one in threading.enumerate() if one not in threads and not one.daemon]
-        reply["threads"] = len(started)
         self._flush()
-        return reply
+        return _bounded(value or "", LONGEST), {"status": status, "threads": len(started)}
 
     def _attempt(self, function: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
         """Call a function that may run the user's code; return its result and its exception. Interrupts reach it."""
@@ -165,38 +159,17 @@ class CellRunner:
         # Half a character cannot be compiled; written as an escape it means the same in a string.
         code = code.encode("utf-8", "backslashreplace").decode()
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree: Any = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree: Any = compile(code, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = ast.Expression(tree.body.pop().value)
-        if tree.body:
-            self._evaluate(compile(tree, name, "exec", flags, dont_inherit=True))
+        exec(compile(tree, name, "exec", dont_inherit=True), self._module.__dict__)
         if last is None:
             return None
-        value = self._evaluate(compile(last, name, "eval", flags, dont_inherit=True))
+        value = eval(compile(last, name, "eval", dont_inherit=True), self._module.__dict__)
         if value is None or code.rstrip().endswith(";"):
             return None
-        return _bounded(repr(value), LONGEST_VALUE)
-
-    def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self._module.__dict__)
-        return self._await(value) if code.co_flags & _COROUTINE else value
-
-    def _await(self, coroutine: Any) -> Any:
-        import asyncio  # 30 ms, for cells that await
-
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
-        task = self._loop.create_task(coroutine)
-        try:
-            return self._loop.run_until_complete(task)
-        except KeyboardInterrupt:
-            task.cancel()
-            try:
-                return self._loop.run_until_complete(task)
-            except asyncio.CancelledError as cancelled:  # it has the cell's traceback, unlike the interrupt
-                raise KeyboardInterrupt().with_traceback(cancelled.__traceback__) from None
+        return _bounded(repr(value), LONGEST)
 
     def _prepare(self) -> None:
         """Restore the state that earlier cells may have changed: descriptors, streams, the signal's handler."""
@@ -246,9 +219,8 @@ def explain(error: BaseException) -> str:
         frames = frames[cells[0] :] if cells else frames
         one.stack[:] = [frame for frame in frames[:-1] if not _of_a_library(frame.filename)] + frames[-1:]
         waiting += filter(None, (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())))
-    if whole.stack or whole.__cause__ or whole.__context__:
-        return _bounded("".join(whole.format()), LONGEST_ERROR)
-    return _bounded("".join(whole.format_exception_only()), LONGEST_ERROR)
+    has_frames = whole.stack or whole.__cause__ or whole.__context__
+    return _bounded("".join(whole.format() if has_frames else whole.format_exception_only()), LONGEST)
 
 
 def _of_a_library(name: str) -> bool:

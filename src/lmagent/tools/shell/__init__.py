@@ -185,7 +185,7 @@ def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> lis
         remarks.append(f"{count} killed with the command; use background=true to keep one")
     if end.reason == "exit" and not learned.heard:
         remarks.append(
-            "the shell did not get to its end (exec, kill, exit with a trap of its own): "
+            "the shell did not get to its end (exec, kill, exit with a trap of its own), or is no bash: "
             "folder and exported variables are as before this command"
         )
     if state.cwd != before:

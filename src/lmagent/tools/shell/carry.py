@@ -65,33 +65,15 @@ A command must not be able to spoil the report or its own exit code. So the repo
 which has no effect on the shell: POSIX mode finds `unset`, `set` and other special builtins before functions of those
 names, and no variable is used that could be readonly. Functions are parsed before an alias can exist."""
 
-PLAIN = r"""
-c=${LMAGENT_CHANNEL-}
-unset LMAGENT_CHANNEL
-if (eval ": >&$c") 2>/dev/null; then
-  eval '__lmagent_end() { (
-    set +efuvx; unset -f command
-    { command printf "\0"; command pwd -L; command printf "\0"; command pwd -P; command printf "\0"
-      /usr/bin/env -0; command printf "\0"; } >&'"$c"'
-  ); return "$1"; }'
-else __lmagent_end() { return "$1"; }; fi
-trap '{ __lmagent_end "$?"; exit "$?"; } >/dev/null 2>&1' EXIT
-left=$2; shift 2
-while [ "$left" -gt 0 ]; do export "$1"; shift; left=$((left - 1)); done
-ifs=$IFS; IFS=; __lmagent_command=$*; IFS=$ifs
-unset c left ifs; set --
-eval " $__lmagent_command"
-{ __lmagent_end "$?"; } >/dev/null 2>&1 || exit "$?"
-"""
-"""The same for a shell other than bash, with itself as the first argument; dash cannot use the channel, and carries
-nothing."""
-
 START = r"""
-run=$1 script=$2 plain=$3; shift 3
+run=$1 script=$2; shift 2
 if bash=$(command -v bash); then exec "$bash" -c "$run" bash "$script" "$@"; fi
-exec /bin/sh -c "$plain" sh "$plain" "$@"
+shift "$(($1 + 1))"; IFS=; __lmagent_command=$*
+unset IFS run script bash LMAGENT_CHANNEL; set --
+eval " $__lmagent_command"
 """
-"""Run by sh: executes bash if there is one, on the PATH that every command begins with."""
+"""Run by sh: executes bash if there is one, on the PATH that every command begins with; another shell carries nothing.
+"""
 
 _PIECE = 25_000
 """Characters, of at most four bytes."""
@@ -135,7 +117,7 @@ def command_line(command: str, exports: Mapping[str, str] | None = None) -> tupl
     """
     given = [f"{name}={value}" for name, value in (exports or {}).items()]
     pieces = [command[at : at + _PIECE] for at in range(0, len(command), _PIECE)] or [""]
-    return ("/bin/sh", "-c", START, "sh", END, SCRIPT, PLAIN, str(len(given)), *given, *pieces)
+    return ("/bin/sh", "-c", START, "sh", END, SCRIPT, str(len(given)), *given, *pieces)
 
 
 def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> Learned:

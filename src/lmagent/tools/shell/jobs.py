@@ -52,15 +52,15 @@ class JobsArgs(Struct, frozen=True):
 
 
 class Job:
-    def __init__(self, id: str, session: str, command: str, collector: Collector) -> None:
+    def __init__(self, id: str, command: str, collector: Collector) -> None:
         self.id = id
-        self.session = session
         self.command = command
         self.collector = collector
         self.searched: dict[str, int] = {}  # pattern -> bytes of the output in which it was looked for
         self.began = time.monotonic()
         self.end: Exit | None = None
         self.failure = ""
+        self.told = False  # the model knows of its end
         self.changed = anyio.Event()
         self.running: Running | None = None
         self.task: asyncio.Task[None] | None = None
@@ -101,7 +101,6 @@ class Jobs:
     def __init__(self, spill: Path) -> None:
         self._spill = spill
         self._jobs: dict[str, list[Job]] = {}
-        self._told: set[str] = set()
 
     async def start(
         self, sandbox: Sandbox, command: Exec, text: str, ctx: ToolContext, remarks: Sequence[str]
@@ -110,7 +109,7 @@ class Jobs:
         mine = self._jobs.setdefault(ctx.session, [])
         if sum(not job.over for job in mine) >= MOST:
             raise ToolError(f"{MOST} jobs are running already. Nothing was run. Kill one with jobs first.")
-        job = Job(f"job{len(mine) + 1}", ctx.session, text, Collector(self._spill, lambda _: None))
+        job = Job(f"job{len(mine) + 1}", text, Collector(self._spill, lambda _: None))
         job.running = await sandbox.start(command, job.feed)
         mine.append(job)
         # A plain task: a job outlives the call that starts it, so no task group of the call can hold it.
@@ -119,8 +118,7 @@ class Jobs:
             while not job.over:
                 await job.changed.wait()
         notes = [*remarks, f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").']
-        if job.over:
-            self._told.add(_key(job))
+        job.told = job.over
         content = "\n".join(filter(None, (*notes, job.collector.tail(TAIL))))
         return ToolOutput(content, {**job.facts, "notes": notes})
 
@@ -134,17 +132,15 @@ class Jobs:
             while not job.over:
                 await job.changed.wait()
         output = await _wait(job, arguments) if arguments.action == "wait" else _seen(job)
-        if job.over:
-            self._told.add(_key(job))
+        job.told = job.over
         return output
 
     def note(self, session: str) -> str:
         """Return a note on jobs that have ended without the model's knowledge, for the tail of the conversation."""
-        ended = [job for job in self._jobs.get(session, []) if job.over and _key(job) not in self._told]
-        if not ended:
-            return ""
-        self._told.update(map(_key, ended))
-        return "<jobs>" + "\n".join(f"{job.id} ended: {job.state}" for job in ended) + "</jobs>"
+        ended = [job for job in self._jobs.get(session, []) if job.over and not job.told]
+        for job in ended:
+            job.told = True
+        return f"<jobs>{chr(10).join(f'{job.id} ended: {job.state}' for job in ended)}</jobs>" if ended else ""
 
     def runs(self, session: str) -> bool:
         return any(not job.over for job in self._jobs.get(session, ()))
@@ -286,7 +282,3 @@ def _search(piece: bytes, pattern: str) -> tuple[str | None, int]:
         lines = lines[: hits[0].line]
         return clean(lines[-1]), min(sum(len(line) + 1 for line in lines), cut or len(piece))
     return None, cut or (len(piece) if len(piece) == PIECE else 0)
-
-
-def _key(job: Job) -> str:
-    return f"{job.session}/{job.id}"
