@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
-from lmagent.core.events import SessionCreated, SessionForked
+from lmagent.core.events import SessionForked
 from lmagent.core.ids import InputOrigin, is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
@@ -33,17 +33,14 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
+_TABLES = ("passage", "usage", "activity", "event")
+"""Tables with rows of a session, besides its own."""
+
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
 EventRow = tuple[str, int, float, str, int, int]
 """Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
-
-_PLACE = (  # an event keeps its number wherever its line is now: a reader that has seen it must not get it again
-    "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (session, seq) DO UPDATE SET ts = excluded.ts, type = excluded.type, "
-    "start = excluded.start, size = excluded.size"
-)
 
 
 class EventPlace(Struct, frozen=True):
@@ -66,7 +63,6 @@ class _Gained(Struct):
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[EventRow] = field(default_factory=list[EventRow])
     is_copy: bool = False
-    begins: int = 0  # seq of the first event, of a log that has replaced another one
 
     def add(self, line: LogLine) -> None:
         assert line.event is not None
@@ -77,8 +73,6 @@ class _Gained(Struct):
         self.places.append((self.tally.id, line.seq, line.event.ts, tag, line.start, len(line.raw)))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
-        if isinstance(line.event, SessionCreated) and line.event.replaces:
-            self.begins = line.seq
         if isinstance(line.event, SessionForked) and line.event.at_seq:
             self.activity.clear()  # that happened in the session it is a copy of
             self.is_copy = True
@@ -259,15 +253,15 @@ class SessionIndex:
         try:
             place = self._db.execute("SELECT inode, read_to FROM session WHERE id = ?", (id,)).fetchone() or (0, 0)
             if place == gained.place:
-                outdated = ("passage", "usage", "activity") if is_fresh else ("usage", "activity")
-                for table in outdated if is_fresh or gained.is_copy else ():
+                outdated = _TABLES if is_fresh else ("usage", "activity") if gained.is_copy else ()
+                for table in outdated:
                     self._db.execute(f"DELETE FROM {table} WHERE session = ?", (id,))
                 query = "INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)"
                 self._db.executemany(query, gained.passages)
                 store_usage(self._db, id, gained.usage)
                 store_activity(self._db, id, gained.activity)
-                self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (id, gained.begins))
-                self._db.executemany(_PLACE, gained.places)
+                query = "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?)"
+                self._db.executemany(query, gained.places)
                 marks = ", ".join("?" * len(_COLUMNS))
                 values = [getattr(gained.tally, name) for name in _COLUMNS]
                 self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
@@ -280,7 +274,7 @@ class SessionIndex:
 
     def _forget(self, session: str) -> None:
         self._db.execute("DELETE FROM session WHERE id = ?", (session,))
-        for table in ("passage", "usage", "activity", "event"):
+        for table in _TABLES:
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
 
     def _one(self, session: str) -> SessionRow | None:

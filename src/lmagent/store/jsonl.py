@@ -20,7 +20,7 @@ from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
-from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, log_facts
+from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
 
 __all__ = ["JsonlLog", "JsonlStore"]
@@ -42,20 +42,14 @@ class JsonlStore:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def create(self, session: str) -> JsonlLog:
-        """Return a new, empty log. Nothing is on disk before the first append; it continues the numbers of a deleted
-        namesake.
+        """Return a new, empty log. Nothing is on disk before the first append.
 
         Raises StoreError if a session of that id exists, or the id cannot name a folder.
         """
         folder = self._folder(session)
         if (folder / EVENTS).exists():
             raise StoreError(f"there is a session {session} already: {folder}", terminal=f"lmagent --resume {session}")
-        last = 0
-        if os.path.lexists(self.root.parent / GONE):
-            from lmagent.store.fork import last_gone  # users rarely delete sessions
-
-            last = last_gone(self.root, session)
-        return JsonlLog(folder, self._clock, last)
+        return JsonlLog(folder, self._clock)
 
     def open(self, session: str) -> JsonlLog:
         """Open an existing log for writing. Raises SessionNotFound, SessionBusy or StoreError."""
@@ -75,28 +69,23 @@ class JsonlStore:
 
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
-    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
-        """Keep a session's log as the session `aside`, and open a new one in its place.
+    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> None:
+        """Keep a session's log as the session `aside`, and begin a new one in its place.
 
         Raises SessionNotFound, SessionBusy or StoreError.
         """
         from lmagent.store.fork import begin_anew  # rare
 
-        return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
+        begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
         import shutil  # rare, and not light
 
-        from lmagent.store.follow import last_seq
-        from lmagent.store.fork import note_gone
-
         folder = self._known(session)
         try:
             lock = hold(folder / LOCK, session)
             try:
-                with suppress(OSError):  # a full disk must not prevent deleting
-                    note_gone(self.root, session, last_seq(folder / EVENTS))
                 os.unlink(folder / EVENTS)  # from here on the session does not exist, whatever happens
                 with suppress(OSError):  # frees the name for a new session; Windows moves nothing that is open
                     folder = folder.rename(folder.with_name(f"{session}~{new_id()}"))

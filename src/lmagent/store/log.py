@@ -29,21 +29,15 @@ from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import LogLine, in_order, lines
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
-GONE = "deleted.jsonl"
-"""Beside the folder of the sessions: one line for each deleted session."""
 
 
 class JsonlLog:
-    """The log of one session, open for writing by this process alone.
-
-    Args:
-        last: of a new log, the last event of a deleted namesake; 0 for none.
-    """
+    """The log of one session, open for writing by this process alone."""
 
     session: str
     damage: Sequence[Damage]
 
-    def __init__(self, folder: Path, clock: Clock, last: int = 0) -> None:
+    def __init__(self, folder: Path, clock: Clock) -> None:
         self.session = folder.name
         self.damage = ()
         self.folder = folder
@@ -52,7 +46,7 @@ class JsonlLog:
         self._blobs = Blobs(folder / BLOBS)
         self._lock: Lock | None = None
         self._fd = -1
-        self._seq = last
+        self._seq = 0
         self._size = 0  # bytes that are known to be whole events
         self._begun = False
         self._opened: list[DurableEvent] | None = []
@@ -63,20 +57,17 @@ class JsonlLog:
     # --- opening ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock, lock: Lock | None = None) -> JsonlLog:
+    def open(cls, folder: Path, clock: Clock) -> JsonlLog:
         """Open an existing log; an incomplete last line, of a writer that died, is cut off.
 
         Raises SessionNotFound, SessionBusy or StoreError.
-
-        Args:
-            lock: the session's, if it is held already; the log has it from here on.
         """
         _require_real_folders(folder)
         log = cls(folder, clock)
         if not log.path.is_file():
             raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list")
         try:
-            log._lock = lock or hold(folder / LOCK, log.session)
+            log._lock = hold(folder / LOCK, log.session)
             try:
                 log._fd = os.open(log.path, os.O_RDWR | os.O_APPEND | OPEN_FLAGS)
                 log._load()
@@ -174,8 +165,6 @@ class JsonlLog:
             )
         if self._fd < 0:
             self._begin()
-            if self._seq and isinstance(event, SessionCreated):
-                event = msgspec.structs.replace(event, replaces=self.session)
         stamped, line = stamp(event, self._seq + 1, self._clock)
         try:
             write_whole(self._fd, line)
