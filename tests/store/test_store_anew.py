@@ -125,4 +125,4 @@ def test_a_session_that_is_begun_anew_loses_nothing_whatever_the_disk_refuses(tm
         if steps.count < at:
             break
     assert at < MANY - 1
-    assert outcomes == {(True, False), (True, True), (False, True)}
+    assert outcomes >= {(True, False), (False, True)}

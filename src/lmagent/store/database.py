@@ -102,18 +102,13 @@ def _migrate(connection: sqlite3.Connection, migrations: str) -> None:
         raise NewerSchemaError
     if version == len(steps):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         for number, script in enumerate(steps, 1):
             if number > _version(connection):  # another process may have been faster
                 for statement in _statements(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -10,7 +10,6 @@ its beginning on; the first sync waits for them.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -248,22 +247,18 @@ def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, by
     try:
         return stamped, encode(stamped) + b"\n"
     except (UnicodeEncodeError, TypeError):
-        line = msgspec.json.encode(_storable(msgspec.to_builtins(stamped, enc_hook=str)))
+        line = msgspec.json.encode(_storable(msgspec.to_builtins(stamped, str_keys=True, enc_hook=str)))
         return decode(line), line + b"\n"
 
 
 def _storable(value: Any) -> Any:
-    """Replace what JSON in UTF-8 cannot hold: half characters (of undecodable file names) become U+FFFD."""
+    """Replace what UTF-8 cannot hold: half characters (of undecodable file names) become U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, dict):
-        pairs: dict[Any, Any] = value  # type: ignore[reportUnknownVariableType]
-        return {_storable(str(key)): _storable(item) for key, item in pairs.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
-        return [_storable(item) for item in items]
+        return {_storable(key): _storable(item) for key, item in value.items()}  # type: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]  # type: ignore[reportUnknownVariableType]
     return value
 
 
