@@ -131,7 +131,7 @@ def test_a_time_that_has_passed_is_told_and_the_model_goes_on():
         made = await bench(say("WAIT: 2020-01-01T00:00:00Z: the release"), say("It is out: version 2."))
         finished = await made.submit()
         assert (finished.outcome, finished.answer, finished.steps) == ("done", "It is out: version 2.", 2)
-        assert "That time has passed" in made.model.requests[-1].messages[-1].text
+        assert "that time has passed" in made.model.requests[-1].messages[-1].text
 
     anyio.run(check)
 

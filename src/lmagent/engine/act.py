@@ -39,6 +39,9 @@ CUT_SHOWN = 300
 SEARCHES = ("grep", "git_diff")
 """Read tools whose output shows lines of files that their data does not name."""
 
+BY_THE_USER = "by the user"
+"""Why a call is denied that the user has denied."""
+
 HANDLE = 120
 """Bytes of the line that names the artifact of an output in a file."""
 
@@ -173,7 +176,7 @@ async def _permit(
             invocation.summary, text, f"{verdict.reason}, and no user was there to allow it", unattended=True
         )
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
-    return _denied(invocation.summary, f"The user denied this call. It was not run.{words}", "by the user")
+    return _denied(invocation.summary, f"The user denied this call. It was not run.{words}", BY_THE_USER)
 
 
 def _denied(summary: str, text: str, why: str, **more: object) -> ToolOutput:
@@ -256,6 +259,9 @@ async def _record(session: Session, call: ToolCall, result: Result, guard: LoopG
     content = intake.escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
         guard.after(call, result.status, output.content, output.data, session.state.changes)
+    tool = session.wiring.toolbox.get(result.tool)
+    if tool is not None and output.data.get("why") != BY_THE_USER:  # a user who denied a call knows
+        session.tried.add((tool.effect, result.status == "ok"))
     whole = output.content if output.full is None else output.full
     if result.kept is not None:
         whole, artifact = result.kept, await session.keep(result.kept)

@@ -131,24 +131,13 @@ QUESTION = (
 
 def doubt(session: Session, answer: str) -> Again | None:
     """Question a final answer after only failed writes; a second such answer ends the turn as incomplete."""
-    tried = session.state.tried
-    if (
-        session.state.work.mode == "plan"
-        or not tried.failed
-        or tried.changed
-        or tried.answered
-        or session.state.unattended_denials
-    ):
-        return None  # nothing failed, something changed, or the end of the turn says why not
-
-    def has(names: set[str], *effects: str) -> bool:
-        found = (session.wiring.toolbox.get(name) for name in names)
-        return any(tool is not None and tool.effect in effects for tool in found)
-
+    state, tried = session.state, session.tried
     # Without undo the changes of commands are unknown.
     writing = ("write",) if session.wiring.snapshots is not None else ("write", "exec")
-    if not has(tried.failed, "write") or has(tried.worked, *writing):
-        return None
+    worked = any((effect, True) in tried for effect in writing)
+    changed = any(event.turn == state.turn and not event.by for event in state.changes)
+    if ("write", False) not in tried or worked or changed or state.work.mode == "plan" or state.unattended_denials:
+        return None  # nothing failed, something changed, or the end of the turn says why not
     reason = "incomplete: every write and edit of the turn failed, and no file was changed"
     typed = "see the errors above, and continue with --continue"
     return Again("unwritten", QUESTION, 1, End("error", "incomplete", reason, answer, terminal=typed))
@@ -192,11 +181,10 @@ class Moment(Struct, frozen=True):
     reason: str
 
 
-INSIDE = f"WAIT: has to begin its line; {FORMS}."
-
-
 def read_wait(text: str, now: float) -> Moment | str:
     """Parse the text after `WAIT:`; return why it is refused, for the model. `now` is in Unix seconds."""
+    if not text:
+        return f"WAIT: has to begin its line; {FORMS}."
     stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
     if found := _FROM_NOW.match(stripped):
         moment: float | str = now + int(found["count"]) * _UNITS[found["unit"][0].lower()]
