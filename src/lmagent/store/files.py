@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 from lmagent.core.errors import StoreError
 
@@ -82,28 +80,6 @@ def append_lines(path: Path, content: bytes) -> None:
         sync_folder(folder)
 
 
-class Syncing:
-    """Syncs the entries of folders in a thread, while the caller continues: a slow disk takes milliseconds for each."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._failure: OSError | None = None
-        self._thread = Thread(target=self._run, args=(folders,), daemon=True)
-        self._thread.start()
-
-    def _run(self, folders: Sequence[Path]) -> None:
-        try:
-            for folder in folders:
-                sync_folder(folder)
-        except OSError as failure:
-            self._failure = failure
-
-    def wait(self) -> None:
-        """Return when the folders are synced. Raise OSError if one could not be."""
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-
 def write_new(path: Path, content: bytes) -> None:
     """Make a private file with this content, synced to the disk; an OSError may leave part of it written."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
@@ -137,6 +113,7 @@ _FREE = "free some space on the disk that holds {folder}, then resume the sessio
 _KNOWN = {
     errno.ENOSPC: ("the disk is full ({free} free)", _FREE),
     errno.EDQUOT: ("the disk is full ({free} free)", _FREE),
+    errno.EEXIST: ("it exists already", "use another name"),
     errno.EROFS: ("the file system is read-only", _ELSEWHERE),
     errno.EFBIG: ("a limit on the size of files is reached", "raise the limit (`ulimit -f unlimited`)"),
     errno.EACCES: ("permission denied", "make {folder} readable and writable for you, or " + _ELSEWHERE),

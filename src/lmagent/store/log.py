@@ -3,8 +3,7 @@
 `append` never gives up control between stamping an event and having it in the file: two tasks that append at once
 cannot change places, and a cancelled task has either written its event or not begun. The sync is inside as well: it
 takes 0.1 ms on a solid-state disk and a few on a slow one, and a worker thread would add 0.1 ms and a moment in which
-an event is on disk while the program does not know it. Only the new folders of a session are synced in a thread, from
-its beginning on; the first sync waits for them.
+an event is on disk while the program does not know it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lmagent.core.events import DurableEvent, SessionCreated, decode, encode
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock, Damage
 from lmagent.store.blobs import Blobs
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, Syncing, make_private, store_error, sync_file, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import LogLine, in_order, lines
 
@@ -50,7 +49,7 @@ class JsonlLog:
         self._begun = False
         self._opened: list[DurableEvent] | None = []
         self._opened_size = 0
-        self._folders: Syncing | None = None
+        self._unsynced: list[Path] = []  # folders with new entries
         self._refusal: StoreError | None = None
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -107,21 +106,12 @@ class JsonlLog:
         try:
             _require_real_folders(self.folder)
             home = self.folder.parent.parent
-            grown = [*make_private(self.folder), self.folder]
+            self._unsynced = [*make_private(self.folder), self.folder]
             if home.name == ".lmagent":
                 _keep_out_of_git(home)
             self._lock = hold(self.folder / LOCK, self.session)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | OPEN_FLAGS
             self._fd = os.open(self.path, flags, FILE_MODE)
-            self._folders = Syncing(grown)
-        except StoreError as refusal:
-            self._refusal = refusal
-            self.close()
-            raise
-        except FileExistsError:
-            self._refusal = StoreError(f"there is a session {self.session} already: {self.folder}")
-            self.close()
-            raise self._refusal from None
         except OSError as error:
             self._refusal = store_error(error, "the session could not be begun", self.path)
             self.close()
@@ -184,9 +174,9 @@ class JsonlLog:
         if os.fstat(self._fd).st_nlink == 0:
             raise FileNotFoundError(2, "the log was deleted while the session was open", str(self.path))
         sync_file(self._fd)
-        if self._folders is not None:
-            self._folders.wait()
-            self._folders = None
+        while self._unsynced:
+            sync_folder(self._unsynced[-1])
+            self._unsynced.pop()
 
     def _undo(self, length: int) -> None:
         with contextlib.suppress(OSError):  # an incomplete line then stays, and the next open cuts it off
