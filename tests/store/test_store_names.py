@@ -13,13 +13,12 @@ from lmagent.core.errors import SessionBusy, SessionNotFound
 OLD, MIDDLE, NEW = "20250101_000000_aaaaaa", "20250601_120000_bbbbbb", "20260101_000000_aaaccc"
 
 
-def test_sessions_are_listed_oldest_first_with_imported_ids_by_age(tmp_path: Path) -> None:
+def test_sessions_are_listed_oldest_first_with_other_ids_at_the_end(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     assert list(store.sessions()) == []
     for session in (NEW, "my-session", OLD, MIDDLE):
         a_session(store, session)
-    os.utime(store.root / "my-session", (1_740_000_000, 1_740_000_000))  # February 2025
-    assert list(store.sessions()) == [OLD, "my-session", MIDDLE, NEW]
+    assert list(store.sessions()) == [OLD, MIDDLE, NEW, "my-session"]
 
 
 def test_what_is_no_session_is_not_listed(tmp_path: Path) -> None:

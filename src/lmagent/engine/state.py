@@ -28,9 +28,6 @@ BYTES_PER_TOKEN = 4
 DENSEST, COARSEST = 1.0, 8.0
 """Credible bytes per token. English has 4 to 5, code 3, other scripts 2 to 4."""
 
-NEWS = 0.3
-"""Weight of the newest count in the session's own figure (an exponentially weighted mean)."""
-
 LOST_MESSAGE = "[A message is missing here: the log was damaged.]"
 LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you continue.]"
 
@@ -368,8 +365,7 @@ class SessionState(Struct):
         self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
         ratio = (self.fixed_bytes + self.sealed_bytes) / max(1, self.prompt_tokens)
         if DENSEST <= ratio <= COARSEST:
-            known = self.bytes_per_token != BYTES_PER_TOKEN
-            self.bytes_per_token = ratio * NEWS + self.bytes_per_token * (1 - NEWS) if known else ratio
+            self.bytes_per_token = ratio
 
     def _resolve(self, event: ev.ApprovalResolved) -> None:
         self.approvals.pop(event.approval, None)

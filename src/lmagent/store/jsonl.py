@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound, StoreError
@@ -125,7 +124,8 @@ class JsonlStore:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def sessions(self) -> Sequence[str]:
-        return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
+        """Return the ids in order: that of our own ids is the one in which the sessions were created."""
+        return sorted(entry.name for entry in self._entries())
 
     def count(self) -> int:
         """Count the sessions by their folders' names alone."""
@@ -205,18 +205,6 @@ def _events(path: Path, after: int) -> Iterator[DurableEvent]:
                     yield line.event
     except OSError as error:
         raise store_error(error, f"session {path.parent.name} could not be read", path) from error
-
-
-def _created(entry: os.DirEntry[str]) -> float:
-    """Return when a session was created, Unix seconds: exact for our own ids, else roughly, from its folder."""
-    name = entry.name
-    if len(name) == 22 and name[8] == name[15] == "_":
-        try:
-            parts = (name[:4], name[4:6], name[6:8], name[9:11], name[11:13], name[13:15])
-            return datetime(*map(int, parts), tzinfo=UTC).timestamp()
-        except ValueError:
-            pass  # it only looks like one of ours
-    return entry.stat().st_mtime
 
 
 def _some(sessions: Sequence[str]) -> str:
