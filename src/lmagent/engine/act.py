@@ -101,12 +101,7 @@ async def _carry_out(session: Session, call: ToolCall, truncated: frozenset[str]
         return Result(call.name, "error", _crashed(call.name, bug))
     if (alarm := guard.before(call)) is not None:
         return Result(invocation.tool.name, "error", ToolOutput(alarm.text, {"code": "loop"}))
-    try:
-        if (denial := await _permit(session, invocation, request)) is not None:
-            return Result(invocation.tool.name, "denied", denial)
-    except ToolError as refusal:
-        return _refused(invocation.tool.name, refusal)
-    return await _run(session, invocation, request)
+    return await _attempt(session, invocation, request)
 
 
 def _refused(tool: str, refusal: ToolError) -> Result:
@@ -131,12 +126,8 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 
     `mode` replaces the session's permission mode.
     """
-    call, name, request = invocation.call, invocation.tool.name, _request(session, invocation)
-    try:
-        denial = await _permit(session, invocation, request, mode)
-        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
-    except ToolError as refusal:
-        result = _refused(name, refusal)
+    call = invocation.call
+    result = await _attempt(session, invocation, _request(session, invocation), mode)
     # A denial because no user was there counts against the turn only where the model made the call.
     facts = {name: fact for name, fact in result.output.data.items() if name != "unattended"}
     result = replace(result, output=replace(result.output, data=facts))
@@ -144,8 +135,20 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
     await _record(session, call, result, LoopGuard(session.agent.limits), size)
 
 
-async def _permit(
+async def _attempt(
     session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None = None
+) -> Result:
+    """Run a call if that is allowed."""
+    name = invocation.tool.name
+    try:
+        denial = await _permit(session, invocation, request, mode)
+    except ToolError as refusal:
+        return _refused(name, refusal)
+    return Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
+
+
+async def _permit(
+    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None
 ) -> ToolOutput | None:
     """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
