@@ -160,11 +160,8 @@ class JsonlStore:
             raise SessionNotFound(
                 f"{len(fitting)} sessions begin with {prefix}: {_some(fitting)}", fix="give more of the id"
             )
-        if not known:
-            raise SessionNotFound(f"there is no session {prefix}: {self.root} has no sessions")
-        raise SessionNotFound(
-            f"there is no session {prefix}; the newest are {_some(known)}", terminal="lmagent sessions list"
-        )
+        which = f"; the newest are {_some(known)}" if known else f": {self.root} has no sessions"
+        raise SessionNotFound(f"there is no session {prefix}{which}", terminal="lmagent sessions list")
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         try:

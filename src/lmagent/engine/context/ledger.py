@@ -86,28 +86,19 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: CutSizes, *, goe
 
 
 def _within(texts: Sequence[str], budget: int) -> list[str]:
-    """Return the first and the latest texts within the budget, in order, with a line for each gap."""
+    """Return the first and the latest texts within the budget, in order, with a line for the gap."""
     if sum(map(size_of, texts)) <= budget:
         return list(texts)
-    kept: dict[int, str] = {0: shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
-    left = budget - len(kept[0].encode())
-    for position in range(len(texts) - 1, 0, -1):
-        text = texts[position]
-        size = len(text.encode())
-        if size > left:
-            if not any(index > position for index in kept):
-                kept[position] = shorten(text, left)
+    first = shorten(texts[0], budget // 2 if len(texts) > 1 else budget)
+    left, latest = budget - size_of(first), list[str]()
+    for text in reversed(texts[1:]):
+        if size_of(text) > left:
+            latest += [] if latest else [shorten(text, left)]
             break
-        kept[position] = text
-        left -= size
-    lines: list[str] = []
-    previous = -1
-    for position in sorted(kept):
-        if position != previous + 1:
-            lines.append(f"[{position - previous - 1} earlier messages left out]")
-        lines.append(kept[position])
-        previous = position
-    return lines
+        latest.append(text)
+        left -= size_of(text)
+    gap = len(texts) - 1 - len(latest)
+    return [first, *([f"[{gap} earlier messages left out]"] if gap else []), *reversed(latest)]
 
 
 def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
