@@ -114,7 +114,7 @@ async def test_the_same_call_again_and_again_is_hinted_withheld_and_stopped():
     contents = [event.content for event in made.of(ev.ToolFinished)]
     assert (finished.outcome, finished.cause) == ("limit", "loop")
     said = [event.message.text for event in made.of(ev.MessageAdded) if event.origin == "nudge"]
-    assert "You have made this same call 3 times" in said[0]
+    assert "You go round in a circle" in said[0]
     assert len(made.world.ran) == 6
     assert contents[6].startswith("Withheld")
     assert finished.steps == 10

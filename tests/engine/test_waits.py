@@ -80,7 +80,7 @@ def test_a_time_without_an_offset_is_of_its_time_zone(text, moment):
         ("2026-03-01T09:00[Mars/Olympus]: x", "is no time that is known here"),
         ("2026-03-01T09:00[../etc/passwd]: x", "is no time"),
         ("2026-03-01T09:00[]: x", "is no time"),
-        ("2026-03-01T09:00 CET: x", "not clear what 'CET: x'"),
+        ("2026-03-01T09:00 CET: x", "is no time"),
         ("2026-03-01T09:00+99:00: x", "is no time"),
         ("99999999999 hours", "is no time"),
     ],
@@ -131,7 +131,7 @@ def test_a_time_that_has_passed_is_told_and_the_model_goes_on():
         made = await bench(say("WAIT: 2020-01-01T00:00:00Z: the release"), say("It is out: version 2."))
         finished = await made.submit()
         assert (finished.outcome, finished.answer, finished.steps) == ("done", "It is out: version 2.", 2)
-        assert "That time has passed" in made.model.requests[-1].messages[-1].text
+        assert "that time has passed" in made.model.requests[-1].messages[-1].text
 
     anyio.run(check)
 

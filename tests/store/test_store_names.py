@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 from store_kit import a_session, created, path_of, run, store_in, write_all
 
-from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy, SessionNotFound
 
 OLD, MIDDLE, NEW = "20250101_000000_aaaaaa", "20250601_120000_bbbbbb", "20260101_000000_aaaccc"
 
 
-def test_sessions_are_listed_oldest_first_with_imported_ids_by_age(tmp_path: Path) -> None:
+def test_sessions_are_listed_oldest_first_with_other_ids_at_the_end(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     assert list(store.sessions()) == []
     for session in (NEW, "my-session", OLD, MIDDLE):
         a_session(store, session)
-    os.utime(store.root / "my-session", (1_740_000_000, 1_740_000_000))  # February 2025
-    assert list(store.sessions()) == [OLD, "my-session", MIDDLE, NEW]
+    assert list(store.sessions()) == [OLD, MIDDLE, NEW, "my-session"]
 
 
 def test_what_is_no_session_is_not_listed(tmp_path: Path) -> None:
@@ -74,46 +72,20 @@ def test_a_deleted_session_is_gone_with_its_blobs(tmp_path: Path) -> None:
         store.delete(OLD)
 
 
-def test_a_session_that_takes_the_name_of_a_deleted_one_counts_on_behind_it(tmp_path: Path) -> None:
+def test_a_session_that_takes_the_name_of_a_deleted_one_begins_at_one(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    for first in (1, 4, 7):
-        log = store.create(OLD)
-        begun, *_ = write_all(log, [created(OLD), ev.SessionRenamed(title="a"), ev.SessionRenamed(title="b")])
-        log.close()
-        assert (begun.seq, begun.replaces) == (first, OLD if first > 1 else "")
-        assert [event.seq for event in store.read(OLD)] == [first, first + 1, first + 2]
+    for _ in range(2):
+        a_session(store, OLD)
+        assert next(event.seq for event in store.read(OLD)) == 1
         store.delete(OLD)
-    log = store.create(NEW)
-    assert write_all(log, [created(NEW)])[0].seq == 1
-    log.close()
 
 
-def test_what_is_noted_of_deleted_sessions_is_believed_within_reason(tmp_path: Path) -> None:
-    store = store_in(tmp_path)
-    store.root.mkdir(parents=True)
-    note = store.root.parent / "deleted.jsonl"
-    note.write_text(
-        f'{{"session":"{OLD}","seq":7}}\n{{"session":"{OLD}","seq":9007199254740993}}\n'
-        f'{{"session":"{OLD}","seq":-3}}\n{{"session":"{OLD}","seq":"x"}}\nnonsense "{OLD}"\n{{"session":"{OLD}","se'
-    )
-    log = store.create(OLD)
-    assert write_all(log, [created(OLD)])[0].seq == 8
-    log.close()
-    note.unlink()
-    note.mkdir()  # nothing can be noted there, and the session is deleted all the same
-    store.delete(OLD)
-    log = store.create(OLD)
-    assert write_all(log, [created(OLD)])[0].seq == 1
-    log.close()
-
-
-def test_a_pipe_in_the_place_of_a_lock_or_of_the_note_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_a_lock_holds_nobody_up(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     a_session(store, OLD)
-    lock, note = store.root / OLD / "lock", store.root.parent / "deleted.jsonl"
+    lock = store.root / OLD / "lock"
     lock.unlink()
     os.mkfifo(lock)
-    os.mkfifo(note)
     other = os.open(lock, os.O_RDWR)  # as who holds it has it open
     assert not store.is_running(OLD)
     store.delete(OLD)

@@ -42,7 +42,6 @@ from lmagent.store.jsonl import JsonlStore
 if TYPE_CHECKING:
     from lmagent.app.wiring import Configuration
     from lmagent.providers.cassette import ReplayTransport
-    from lmagent.store.log import JsonlLog
 
 
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")  # servers that are known to cache prompts
@@ -199,15 +198,15 @@ class Host(Struct):
             options=self.agent.options,
         )
 
-    async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:
-        """Open a session by id or unique prefix; `log` is its log, if that is open already."""
+    async def open_session(self, name: str) -> Session:
+        """Open a session by id or unique prefix."""
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             if session_id in self.unattended:
                 raise SessionBusy(f"a job runs in session {session_id}", fix="it is free when its turn has ended")
             return self.sessions[session_id]
         await self.settle()
-        log = log or self.store.open(session_id)
+        log = self.store.open(session_id)
         left, opening = self.left.pop(session_id, None), self.opening(session_id)
         opening = replace(opening, mode=left.mode if left is not None else self._modes.of(session_id, opening.mode))
         try:

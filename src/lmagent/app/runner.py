@@ -42,7 +42,7 @@ from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
 from lmagent.schedule.turns import input_of
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
+from lmagent.store.log import EVENTS, LOCK, log_facts
 
 BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)  # commands after which a session may have a turn to run
 
@@ -170,12 +170,6 @@ class Runner:
                 await self._upkeep.take_up(known)
                 known.is_opening = False
             return known
-
-    async def open_log(self, log: JsonlLog) -> OpenSession:
-        """Open the session of a log that has just taken the place of another one. Call it with the session's lock."""
-        self.host.left.pop(log.session, None)
-        tasks = await self.ready()
-        return await self._opened(log.session, self.host.open_session(log.session, log), tasks)
 
     def usable(self, session: str) -> OpenSession | None:
         known = self.sessions.get(session)

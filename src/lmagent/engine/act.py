@@ -22,8 +22,8 @@ from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
 from lmagent.engine import constrain
 from lmagent.engine.context import intake
-from lmagent.engine.context.window import Room, room_for
-from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
+from lmagent.engine.context.window import room_for
+from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session, ask
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
@@ -38,6 +38,9 @@ CUT_SHOWN = 300
 
 SEARCHES = ("grep", "git_diff")
 """Read tools whose output shows lines of files that their data does not name."""
+
+BY_THE_USER = "by the user"
+"""Why a call is denied that the user has denied."""
 
 HANDLE = 120
 """Bytes of the line that names the artifact of an output in a file."""
@@ -59,34 +62,26 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
 
     `truncated` are the ids of calls that the reply cut off.
     """
-    alarms: list[Alarm] = []
     room = room_for(session, len(calls))
-    large: list[tuple[ToolCall, Result]] = []
 
     async def one(call: ToolCall) -> None:
-        result = await _carry_out(session, call, truncated, guard, alarms)
-        if (need := _need(result.output)) <= room.share():
-            await _record(session, call, result, guard, alarms, room.take(need))
-        else:
-            large.append((call, result))
+        result = await _carry_out(session, call, truncated, guard)
+        await _record(session, call, result, guard, room.take(_need(result.output)))
 
     for parallel, group in itertools.groupby(calls, key=lambda call: _is_read(session, call)):
-        batch = list(group)
-        if not parallel or len(batch) == 1:
-            for call in batch:
+        if not parallel:
+            for call in group:
                 await one(call)
-                await _record_large(session, large, room, guard, alarms)
             continue
         with ungrouped():
             async with anyio.create_task_group() as tasks:
-                for call in batch:
+                for call in group:
                     tasks.start_soon(one, call)
-        await _record_large(session, large, room, guard, alarms)
-    if (alarm := guard.step_done()) is not None:
-        alarms.append(alarm)
-    if hints := dict.fromkeys(alarm.text for alarm in alarms if alarm.action == "hint"):
-        await session.record(MessageAdded(message=user("\n".join(hints)), origin="nudge"))
-    return next((alarm for alarm in alarms if alarm.action != "hint"), None)
+    alarm = guard.step_done()
+    if alarm is None or alarm.action != "hint":
+        return alarm
+    await session.record(MessageAdded(message=user(alarm.text), origin="nudge"))
+    return None
 
 
 def _is_read(session: Session, call: ToolCall) -> bool:
@@ -94,9 +89,7 @@ def _is_read(session: Session, call: ToolCall) -> bool:
     return tool is not None and tool.effect == "read"
 
 
-async def _carry_out(
-    session: Session, call: ToolCall, truncated: frozenset[str], guard: LoopGuard, alarms: list[Alarm]
-) -> Result:
+async def _carry_out(session: Session, call: ToolCall, truncated: frozenset[str], guard: LoopGuard) -> Result:
     if call.id in truncated:
         return Result(call.name, "error", ToolOutput(_cut_off(call.arguments), {"code": "cut_off"}))
     try:
@@ -107,15 +100,8 @@ async def _carry_out(
     except Exception as bug:  # noqa: BLE001  the tool boundary: a model's arguments must not end the session
         return Result(call.name, "error", _crashed(call.name, bug))
     if (alarm := guard.before(call)) is not None:
-        if alarm.action == "stop":
-            alarms.append(alarm)
         return Result(invocation.tool.name, "error", ToolOutput(alarm.text, {"code": "loop"}))
-    try:
-        if (denial := await _permit(session, invocation, request)) is not None:
-            return Result(invocation.tool.name, "denied", denial)
-    except ToolError as refusal:
-        return _refused(invocation.tool.name, refusal)
-    return await _run(session, invocation, request)
+    return await _attempt(session, invocation, request)
 
 
 def _refused(tool: str, refusal: ToolError) -> Result:
@@ -140,21 +126,29 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 
     `mode` replaces the session's permission mode.
     """
-    call, name, request = invocation.call, invocation.tool.name, _request(session, invocation)
-    try:
-        denial = await _permit(session, invocation, request, mode)
-        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
-    except ToolError as refusal:
-        result = _refused(name, refusal)
+    call = invocation.call
+    result = await _attempt(session, invocation, _request(session, invocation), mode)
     # A denial because no user was there counts against the turn only where the model made the call.
     facts = {name: fact for name, fact in result.output.data.items() if name != "unattended"}
     result = replace(result, output=replace(result.output, data=facts))
     size = room_for(session, 1).take(_need(result.output))
-    await _record(session, call, result, LoopGuard(session.agent.limits), [], size)
+    await _record(session, call, result, LoopGuard(session.agent.limits), size)
+
+
+async def _attempt(
+    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None = None
+) -> Result:
+    """Run a call if that is allowed."""
+    name = invocation.tool.name
+    try:
+        denial = await _permit(session, invocation, request, mode)
+    except ToolError as refusal:
+        return _refused(name, refusal)
+    return Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
 
 
 async def _permit(
-    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None = None
+    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None
 ) -> ToolOutput | None:
     """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
@@ -185,7 +179,7 @@ async def _permit(
             invocation.summary, text, f"{verdict.reason}, and no user was there to allow it", unattended=True
         )
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
-    return _denied(invocation.summary, f"The user denied this call. It was not run.{words}", "by the user")
+    return _denied(invocation.summary, f"The user denied this call. It was not run.{words}", BY_THE_USER)
 
 
 def _denied(summary: str, text: str, why: str, **more: object) -> ToolOutput:
@@ -262,28 +256,15 @@ def _crashed(tool: str, bug: Exception) -> ToolOutput:
     return ToolOutput(f"{tool} failed: {type(bug).__name__}: {bug}", {"code": "crashed"})
 
 
-async def _record_large(
-    session: Session, large: list[tuple[ToolCall, Result]], room: Room, guard: LoopGuard, alarms: list[Alarm]
-) -> None:
-    """Record the results larger than their share, once the smaller ones show how much room remains."""
-    given: dict[str, int] = {}
-    for call, result in sorted(large, key=lambda item: _need(item[1].output)):
-        given[call.id] = room.take(_need(result.output))
-    for call, result in large:
-        await _record(session, call, result, guard, alarms, given[call.id])
-    large.clear()
-
-
-async def _record(
-    session: Session, call: ToolCall, result: Result, guard: LoopGuard, alarms: list[Alarm], size: int
-) -> None:
+async def _record(session: Session, call: ToolCall, result: Result, guard: LoopGuard, size: int) -> None:
     output = _fitted(result.output, size)
     content, artifact = await _take_in(session, output, size)
     content = intake.escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
-        marks = marks_of(session.state.changes, call.id, output.data)
-        if (alarm := guard.after(call, result.status, output.content, output.data, marks)) is not None:
-            alarms.append(alarm)
+        guard.after(call, result.status, output.content, output.data, session.state.changes)
+    tool = session.wiring.toolbox.get(result.tool)
+    if tool is not None and output.data.get("why") != BY_THE_USER:  # a user who denied a call knows
+        session.tried.add((tool.effect, result.status == "ok"))
     whole = output.content if output.full is None else output.full
     if result.kept is not None:
         whole, artifact = result.kept, await session.keep(result.kept)

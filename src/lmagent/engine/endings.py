@@ -131,24 +131,13 @@ QUESTION = (
 
 def doubt(session: Session, answer: str) -> Again | None:
     """Question a final answer after only failed writes; a second such answer ends the turn as incomplete."""
-    tried = session.state.tried
-    if (
-        session.state.work.mode == "plan"
-        or not tried.failed
-        or tried.changed
-        or tried.answered
-        or session.state.unattended_denials
-    ):
-        return None  # nothing failed, something changed, or the end of the turn says why not
-
-    def has(names: set[str], *effects: str) -> bool:
-        found = (session.wiring.toolbox.get(name) for name in names)
-        return any(tool is not None and tool.effect in effects for tool in found)
-
+    state, tried = session.state, session.tried
     # Without undo the changes of commands are unknown.
     writing = ("write",) if session.wiring.snapshots is not None else ("write", "exec")
-    if not has(tried.failed, "write") or has(tried.worked, *writing):
-        return None
+    worked = any((effect, True) in tried for effect in writing)
+    changed = any(event.turn == state.turn and not event.by for event in state.changes)
+    if ("write", False) not in tried or worked or changed or state.work.mode == "plan" or state.unattended_denials:
+        return None  # nothing failed, something changed, or the end of the turn says why not
     reason = "incomplete: every write and edit of the turn failed, and no file was changed"
     typed = "see the errors above, and continue with --continue"
     return Again("unwritten", QUESTION, 1, End("error", "incomplete", reason, answer, terminal=typed))
@@ -181,8 +170,8 @@ _FROM_NOW = re.compile(
 _LEAD = re.compile(r"(?:until|till|at|on)\s+", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EDGES = " \t*_`"
-_BREAKS = ":,;.-–—("
-"""A time and its reason are separated by one of these. Other text there may belong to the time, so it is refused."""
+_SPLIT = re.compile(r"\s*(?:[:,;.](?:\s|$)|\s-\s|[–—(])")
+"""Between a time and its reason. Other text there may belong to the time, so it is refused."""
 
 
 class Moment(Struct, frozen=True):
@@ -192,27 +181,21 @@ class Moment(Struct, frozen=True):
     reason: str
 
 
-INSIDE = f"WAIT: has to begin its line; {FORMS}."
-
-
 def read_wait(text: str, now: float) -> Moment | str:
     """Parse the text after `WAIT:`; return why it is refused, for the model. `now` is in Unix seconds."""
-    stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
-    if found := _FROM_NOW.match(stripped):
-        moment: float | str = now + int(found["count"]) * _UNITS[found["unit"][0].lower()]
-    elif found := _MOMENT.match(stripped):
+    if not text:
+        return f"WAIT: has to begin its line; {FORMS}."
+    time, *rest = _SPLIT.split(text.strip(_EDGES), maxsplit=1)
+    time, moment = _LEAD.sub("", time.strip(_EDGES), count=1), None
+    if found := _FROM_NOW.fullmatch(time):
+        moment = now + int(found["count"]) * _UNITS[found["unit"][0].lower()]
+    elif found := _MOMENT.fullmatch(time):
         moment = _moment(found)
-    else:
-        return f"{_first_words(stripped)!r} is no time; {FORMS}."
-    if isinstance(moment, str):
-        return moment
+    if moment is None:
+        return f"{time[:60]!r} is no time that is known here; {FORMS}."
     if moment > now + FARTHEST:
-        return f"{found[0].strip()!r} is more than a year from now, and nothing here waits that long."
-    rest = stripped[found.end() :].lstrip(_EDGES)
-    if rest and rest[0] not in _BREAKS:
-        return f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}."
-    reason = rest.lstrip(_EDGES + _BREAKS).rstrip(_EDGES)
-    return Moment(moment, reason or "no reason given")
+        return f"{time!r} is more than a year from now, and nothing here waits that long."
+    return Moment(moment, "".join(rest).strip(_EDGES) or "no reason given")
 
 
 def local(moment: float) -> str:
@@ -220,7 +203,7 @@ def local(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
 
 
-def _moment(found: re.Match[str]) -> float | str:
+def _moment(found: re.Match[str]) -> float | None:
     offset, zone = (found["offset"] or "").upper().replace("UTC", "Z"), found["zone"] or found["name"]
     try:
         time = datetime.fromisoformat(f"{found['day']}T{found['time'].replace(',', '.')}{offset}")
@@ -230,8 +213,4 @@ def _moment(found: re.Match[str]) -> float | str:
             time = time.replace(tzinfo=ZoneInfo((zone or "").strip()))
         return time.timestamp()
     except (KeyError, ValueError, OSError, OverflowError):  # OSError: a path that is no file of the time zones
-        return f"{found[0].strip()!r} is no time that is known here; {FORMS}."
-
-
-def _first_words(text: str) -> str:
-    return text.split("\n", 1)[0][:60]
+        return None

@@ -1,13 +1,13 @@
-"""Loop guard: notice a model that goes round in circles.
+"""Loop guard: notice that a model goes round in circles, and never stop one that works.
 
-The guard compares tool, arguments and result, never the tool's name alone: eleven reads of eleven files are work. A new
-result or a new content of a file is progress, and progress is not stopped. Repetitions are counted in three ways: the
-same call with the same result; a cycle of several steps; the same result, whichever call it comes from. Each gets a
-hint first and is stopped within six steps.
+Each result has a sign, and a step brings news if one of its signs is new, a file has a new state, or a file was looked
+at for the first time: eleven reads of eleven files are work. A step repeats if each of its signs comes for the third
+time. Repetitions in a row get a hint, then their calls are withheld, then the turn ends.
 
 Two calls are the same if they differ only in blanks, quotes, the spelling of a path or bare numbers. Two results are
 the same if they differ only in durations and in noise that each run makes anew: the time, process ids, names of
-temporary files, random ids. For calls that wait or watch, noise counts as a difference.
+temporary files, random ids. For calls that wait or watch, noise counts as a difference. The same long result counts as
+the same whichever call it comes from, and so does the same failure.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from lmagent.core.changes import is_byproduct
 from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
 
-LONGEST_CYCLE = 8
-"""Steps of the longest cycle that the guard recognises."""
-
 SPELLED = 4000
 """Characters of arguments up to which paths, quotes and numbers are normalised, not only blanks and case."""
 
@@ -37,25 +34,19 @@ LONG = 40
 """Characters from which a result is distinctive; `(no output)` is not."""
 
 # Patterns are kept as text: they are compiled with the first result, not before the first request.
-_TOOK = r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b"
+_TOOK = r"\b(?:\d+m)?\d+\.\d+ ?(?:s|ms|secs?|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b|\b\d+ ?ms\b|\bduration_ms:? [\d.]+"
 _NOISE = "|".join(
     (
         r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?\b",
         r"\b(?:[A-Z][a-z]{2},? +)?(?:\d{1,2} +)?[A-Z][a-z]{2} +(?:\d{4}|\d{1,2}) +(?=\d\d:\d\d)",
         r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\b",
-        r"\b1[6-9]\d{8}(?:\d{3})?\b",
-        r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b",
-        r"\b0x[0-9a-fA-F]{5,16}\b",
+        r"\b(?:1[6-9]\d{8}(?:\d{3})?|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|0x[0-9a-fA-F]{5,16})\b",
         r"(?<![0-9a-f])(?=[a-f]{0,24}\d)[0-9a-f]{12,24}(?![0-9a-f])",
         r"/(?:private/)?(?:tmp|var/folders)/[\w./\-]+",
-        r"(?i:\b(?:pid|process|seed)\b)[ =:#]{1,3}\d{3,}",
-        r"(?<=\w)\[\d{3,7}\]",
-        r"\b\d+m\d+\.\d+s\b",
-        r"\b\d+(?:\.\d+)? ?ms\b",
-        r"\bduration_ms:? [\d.]+",
+        r"(?i:\b(?:pid|process|seed)\b)[ =:#]{1,3}\d{3,}|(?<=\w)\[\d{3,7}\]",
     )
 )
-"""The time, process ids, names of temporary files and ids, durations; longer hashes identify contents."""
+"""The time, process ids, names of temporary files and ids; longer hashes identify contents."""
 _LOOKS = (
     r"\b(?:sleep|wait|watch|poll)\b|\bcommand ?: *(?:cd [^&;]{1,80}&& *)?(?:tail|head|sed|awk|cat|grep|less|date|docker"
     r"|kubectl|journalctl|ps|systemctl|ls|stat|wc|du)\b"
@@ -81,55 +72,43 @@ class LoopGuard(Struct):
     """The memory of one turn.
 
     Attributes:
-        attempts: how often a call was made since it, or another call, brought something new.
-        renewed: how often a result was news since a file changed; a compaction makes it news again.
-        same: how often a result has come: a failure since a file changed, any other result in a row.
-        echo: the latest result that is no failure.
-        heard: the value of `news` when a call was last made.
-        counted: results of this step in `same`; only repetitions that the model has seen count.
+        seen: in how many steps a sign has come since a file changed.
+        calls: the latest call with a sign.
+        renewed: how often a compaction made a sign news again.
+        world: states in which files were.
+        targets: files that calls have named.
+        recent: keys of the calls since the last news.
+        step: the signs of the running step, with how often they have come.
+        repeating: steps in a row that repeat.
+        stale_steps: steps in a row without news.
+        errors: steps in a row in which every call failed.
     """
 
     limits: TurnLimits
     seen: Counter[str] = field(default_factory=Counter[str])
-    attempts: Counter[str] = field(default_factory=Counter[str])
-    results: dict[str, str] = field(default_factory=dict[str, str])
+    calls: dict[str, str] = field(default_factory=dict[str, str])
     renewed: Counter[str] = field(default_factory=Counter[str])
     world: set[str] = field(default_factory=set[str])
-    last: dict[str, str] = field(default_factory=dict[str, str])
-    steps: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
-    now: list[str] = field(default_factory=list[str])
-    cycling: int = 0
-    same: Counter[str] = field(default_factory=Counter[str])
-    echo: str = ""
     targets: set[str] = field(default_factory=set[str])
-    news: int = 0
-    heard: dict[str, int] = field(default_factory=dict[str, int])
-    errors: int = 0
-    outcomes: set[str] = field(default_factory=set[str])
-    counted: set[str] = field(default_factory=set[str])
-    stale_steps: int = 0
+    recent: set[str] = field(default_factory=set[str])
+    step: dict[str, int] = field(default_factory=dict[str, int])
+    statuses: set[str] = field(default_factory=set[str])
     fresh: bool = False
+    repeating: int = 0
+    stale_steps: int = 0
+    errors: int = 0
 
     def before(self, call: ToolCall) -> Alarm | None:
         """Return an alarm if a call must not run."""
         key = _call_key(call)
-        repeats = self.attempts[key]
-        in_this_reply = any(pair.startswith(f"{key}:") for pair in self.now)
-        if repeats >= self.limits.repeats * 3 and not in_this_reply:
-            return Alarm("stop", "loop", f"{call.name} was asked for {repeats} times with the same result")
-        circle = self.cycling >= self.limits.repeats and key in self.last
-        if repeats < self.limits.repeats * 2 and not circle:
+        if self.repeating <= self.limits.repeats or key not in self.recent:
             return None
-        self.attempts[key] += 1
-        self.now.append(f"{key}:{self.last.get(key, '')}")
-        if circle:
-            text = "you go round in a circle of the same calls with the same results"
-        else:
-            text = f"{call.name} was called {repeats + 1} times with these arguments, and each run gave the same result"
+        self.step[key] = self.limits.repeats
         return Alarm(
             "block",
             "loop",
-            f"Withheld: {text}. It will not change. Do something else, or give your final answer.",
+            f"Withheld: you go round in a circle, and {call.name} gave the same result again and again. "
+            "It will not change. Do something else, or give your final answer.",
         )
 
     def after(
@@ -138,40 +117,51 @@ class LoopGuard(Struct):
         status: str,
         content: str,
         data: Mapping[str, Any] | None = None,
-        marks: Sequence[str] = (),
-    ) -> Alarm | None:
-        """Take in a call's result; `marks` are the states of files from `marks_of`."""
-        key, digest = _call_key(call), _digest(_plain(call, content))
-        moved = self._moved(marks)
-        failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
-        new = digest not in self.results and status == "ok"
-        self._count(key, digest, new=new, moved=moved)
-        if status == "ok":
-            self.results[digest] = call.id
-        self.outcomes.add(status)
-        if failed:
-            same = None if moved else self._same_failure(content)
-        else:
-            same = self._same_answer(call, digest, len(content))
-        repeated = None
-        if self.attempts[key] == self.limits.repeats:
-            repeated = _hint(f"You have made this same call {self.attempts[key]} times with the same result.")
-        return repeated if repeated is not None and (same is None or same.action == "hint") else same
+        changes: Sequence[FilesChanged] = (),
+    ) -> None:
+        """Take in a call's result; `changes` are the latest of the session."""
+        data, key = data or {}, _call_key(call)
+        failed = status != "ok" or bool(data.get("exit_code")) or data.get("status") == "error"
+        sign = _failure(content) if failed else ""
+        if not sign:
+            result = _digest(_plain(call, content))
+            sign = result if len(content) >= LONG else f"{key}:{result}"
+        targets = set[str]() if failed else set(re.findall(_TARGET, _spelled(call.arguments)))
+        if self._moved(call.id, data, changes):
+            self.seen.clear()  # calls may now succeed that failed before
+            self.renewed.clear()
+            self.fresh = True
+        elif status == "ok" and (sign not in self.seen or not self.targets.issuperset(targets)):
+            self.fresh = True
+        if sign not in self.step:
+            self.seen[sign] += 1
+            self.step[sign] = self.seen[sign]
+        self.targets |= targets
+        self.calls[sign] = call.id
+        self.recent.add(key)
+        self.statuses.add(status)
 
     def step_done(self) -> Alarm | None:
-        self.counted.clear()
-        if self.outcomes:
-            self.errors = 0 if "ok" in self.outcomes else self.errors + 1
-            self.outcomes.clear()
+        """Return the verdict on the step that has ended."""
+        repeats, often = self.limits.repeats, min(self.step.values(), default=0)
+        self.repeating = self.repeating + 1 if often >= repeats and not self.fresh else 0
         self.stale_steps = 0 if self.fresh else self.stale_steps + 1
-        circle = self._circle()
+        if self.statuses:
+            self.errors = 0 if "ok" in self.statuses else self.errors + 1
+        if self.fresh:
+            self.recent.clear()
+        self.step.clear()
+        self.statuses.clear()
         self.fresh = False
         if self.errors >= self.limits.errors:
             return Alarm("stop", "errors", f"every call of {self.errors} replies in a row has failed")
-        if circle is not None:
-            return circle
+        if self.repeating >= repeats * 3 - 1:
+            return Alarm("stop", "loop", "the same calls came round and round with the same results")
         if self.stale_steps >= self.limits.no_progress:
             return Alarm("stop", "no_progress", f"{self.stale_steps} steps in a row brought nothing new")
+        if min(self.repeating, self.stale_steps - repeats + 2) == 1:  # not for a look between two steps that bring news
+            text = "You go round in a circle: the same calls with the same results, again and again."
+            return Alarm("hint", "loop", f"[{text} Use what you have, or try another way.]")
         return None
 
     def cut(self, held: Collection[str]) -> None:
@@ -179,129 +169,38 @@ class LoopGuard(Struct):
 
         A result becomes news only a limited number of times: a circle around a compaction is still a circle.
         """
-        gone = [
-            one for one, call in self.results.items() if call not in held and self.renewed[one] < self.limits.repeats
-        ]
-        for digest in gone:
-            del self.results[digest]
-        self.echo = ""
+        for sign, call in self.calls.items():
+            if call not in held and sign in self.seen and self.renewed[sign] < self.limits.repeats:
+                self.renewed[sign] += 1
+                del self.seen[sign]
 
-    # --- what counts ------------------------------------------------------------------------------------------
-
-    def _moved(self, marks: Sequence[str]) -> bool:
-        """Return whether a file is in a new state: calls that failed before may succeed now."""
-        before = [mark.removeprefix("<") for mark in marks if mark.startswith("<")]
-        after = [mark for mark in marks if not mark.startswith("<")]
-        self.world.update(before)
-        moved = not self.world.issuperset(after)
-        self.world.update(after)
-        if moved:
-            self.attempts.clear()
-            self.same.clear()
-            self.renewed.clear()
+    def _moved(self, call: str, data: Mapping[str, Any], changes: Sequence[FilesChanged]) -> bool:
+        """Return whether a call has left a file in a new state. Without recorded changes its `data` names the state."""
+        found, left = set[str](), set[str]()
+        for event in changes[-2:]:
+            if event.call_id != call:
+                continue
+            left |= {event.blob} - {""}
+            for change in event.changes:
+                if not is_byproduct(change.path) or change.path.startswith(".git/"):  # a commit is progress
+                    before, after = (
+                        f"{change.path}:{one and (one.sha256 or one.target or one.kind)}"
+                        for one in (change.before, change.after)
+                    )
+                    found.add(before)
+                    left.add(after)
+        if not left and data.get("changed") and isinstance(data.get("sha256"), str):
+            left.add(f"{data.get('path')}:{data['sha256']}")
+        self.world |= found
+        moved = not self.world.issuperset(left)
+        self.world |= left
         return moved
 
-    def _count(self, key: str, digest: str, *, new: bool, moved: bool) -> None:
-        pair = f"{key}:{digest}"
-        if self.seen[pair] == 0 or new:
-            self.attempts[key] = 0  # a new result of the same call, or one that a compaction removed: not a repetition
-        self.seen[pair] += 1
-        if new or moved:
-            self.fresh = True
-            self.news += 1
-            self.renewed[digest] += 1
-        # If other calls brought something new since, this call is no repetition: it may wait and watch.
-        if self.heard.get(key, self.news) == self.news or not self.attempts[key]:
-            self.attempts[key] += 1
-        self.heard[key] = self.news
-        self.last[key] = digest
-        self.now.append(pair)
 
-    def _same_failure(self, content: str) -> Alarm | None:
-        body = re.sub(_EXIT, "", content).strip()
-        sign = _digest(re.sub(r"\d+", "#", re.sub(_NOISE, "#", body[-LONGEST:])))
-        return self._again(sign, "failure", body.splitlines()[-1][:200]) if body else None
-
-    def _same_answer(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
-        """Count the same long result in a row, but not the same result of another file."""
-        targets = set(re.findall(_TARGET, _spelled(call.arguments)))
-        novel = bool(targets - self.targets)
-        self.fresh = self.fresh or novel  # it is also news that another file is the same
-        self.targets |= targets
-        if size >= LONG and digest == self.echo and not (novel and self.same[digest] > 1):
-            return self._again(digest, "result", f"the last time from {call.name}")
-        self.same[self.echo] = 0
-        self.echo, self.same[digest] = digest, 1
-        return None
-
-    def _again(self, sign: str, what: str, which: str) -> Alarm | None:
-        """Count a result that came again, once a step."""
-        if sign in self.counted:
-            return None
-        self.counted.add(sign)
-        self.same[sign] += 1
-        times = self.same[sign]
-        if times >= self.limits.repeats * 3:
-            return Alarm("stop", "loop", f"the same {what} came {times} times: {which}")
-        in_a_row = " in a row" if what == "result" else ""
-        return _hint(f"This same {what} has come {times} times{in_a_row}.") if times == self.limits.repeats else None
-
-    def _circle(self) -> Alarm | None:
-        """Recognise a cycle of several steps, each with its earlier results."""
-        step, self.now = tuple(self.now), []
-        if self.fresh:
-            step = (f"new {self.news}",)
-        self.steps = [*self.steps[-LONGEST_CYCLE * self.limits.repeats :], step]
-        if not any(self._repeats(size) for size in range(2, LONGEST_CYCLE + 1)):
-            self.cycling = 0
-            return None
-        self.cycling += 1
-        if self.cycling == 1:
-            return _hint("You go round in a circle: the same calls with the same results, again and again.")
-        if self.cycling > self.limits.repeats * 2:
-            return Alarm("stop", "loop", "the same calls came round and round with the same results")
-        return None
-
-    def _repeats(self, size: int) -> bool:
-        """Return whether the last steps are a cycle of this size that was repeated often enough.
-
-        The first round of a cycle brought something new, and so does not count.
-        """
-        length = size * (self.limits.repeats - 1)
-        tail = self.steps[-length:]
-        if (
-            len(tail) < length
-            or len(set(tail[:size])) == 1
-            or any(step and step[0].startswith("new ") for step in tail)
-        ):
-            return False
-        return all(tail[at] == tail[at - size] for at in range(size, length))
-
-
-def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the states of files that a call found (marked with `<`) and left.
-
-    Without recorded changes they come from the result's `data`.
-    """
-    marks = list[str]()
-    for event in changes[-2:]:
-        if event.call_id != call:
-            continue
-        if event.blob:
-            marks.append(event.blob)
-        for change in event.changes:
-            if not is_byproduct(change.path) or change.path.startswith(".git/"):  # a commit is progress
-                before, after = (
-                    one.sha256 or one.target or one.kind if one else "" for one in (change.before, change.after)
-                )
-                marks += [f"<{change.path}:{before}", f"{change.path}:{after}"]
-    if not marks and data.get("changed") and isinstance(data.get("sha256"), str):
-        marks.append(f"{data.get('path')}:{data['sha256']}")
-    return tuple(marks)
-
-
-def _hint(text: str) -> Alarm:
-    return Alarm("hint", "loop", f"[{text} Use what you have, or try another way.]")
+def _failure(content: str) -> str:
+    """Return the sign of a failure without its numbers and noise; empty if it says nothing."""
+    body = re.sub(_EXIT, "", content).strip()
+    return f"failure:{_digest(re.sub(r'[0-9]+', '#', re.sub(_NOISE, '#', body[-LONGEST:])))}" if body else ""
 
 
 def _call_key(call: ToolCall) -> str:

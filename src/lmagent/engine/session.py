@@ -111,6 +111,8 @@ class Session:
         """When this process began or resumed the turn, by the monotonic clock. Sub-agents share its time."""
         self.turn_tokens_before = 0
         """Tokens spent before that, with those of sub-agents."""
+        self.tried: set[tuple[str, bool]] = set()
+        """Effects of the tools that the turn has called in this process, and whether they worked."""
         self.warned: set[str] = set()
         self.answer_schemas: dict[int, dict[str, Any]] = {}
         """The JSON schema for a turn's answers, by turn; servers enforce it where they can."""

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from msgspec import Struct, ValidationError, field
 
 from lmagent.core import events as ev
-from lmagent.core.changes import is_byproduct
 from lmagent.core.decoding import convert
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
@@ -28,9 +27,6 @@ BYTES_PER_TOKEN = 4
 
 DENSEST, COARSEST = 1.0, 8.0
 """Credible bytes per token. English has 4 to 5, code 3, other scripts 2 to 4."""
-
-NEWS = 0.3
-"""Weight of the newest count in the session's own figure (an exponentially weighted mean)."""
 
 LOST_MESSAGE = "[A message is missing here: the log was damaged.]"
 LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you continue.]"
@@ -74,43 +70,6 @@ class FileMarks(Struct):
             if path and sha256:
                 before = self.seen.pop(path, None)
                 self.seen[path] = FileMark(sha256, data.changed or (before is not None and before.changed))
-
-
-class Tried(Struct):
-    """The tools that a turn has called; a fold of events.
-
-    Attributes:
-        worked: names of tools with a call that worked.
-        failed: names of tools with a call that failed or was denied.
-        changed: a file may have changed.
-        answered: the user has denied a call, so the user knows.
-    """
-
-    worked: set[str] = field(default_factory=set[str])
-    failed: set[str] = field(default_factory=set[str])
-    changed: bool = False
-    answered: bool = False
-
-    def apply(self, event: ev.DurableEvent) -> None:
-        match event:
-            case ev.TurnStarted():
-                self.worked.clear()
-                self.failed.clear()
-                self.changed = self.answered = False
-            case ev.ToolFinished():
-                (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
-            case ev.FilesChanged(by=""):
-                self.changed = self.changed or _matters(event)
-            case ev.SubagentFinished():
-                self.changed = True
-            case ev.ApprovalResolved() if not event.approved and event.by != "unattended":
-                self.answered = True
-            case _:
-                pass
-
-
-def _matters(event: ev.FilesChanged) -> bool:
-    return bool(event.blob) or any(not is_byproduct(change.path) for change in event.changes)
 
 
 class SessionState(Struct):
@@ -166,7 +125,6 @@ class SessionState(Struct):
     )  # of the last turn's input; a turn that only woke the session keeps the previous one
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
-    tried: Tried = field(default_factory=Tried)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -215,7 +173,6 @@ class SessionState(Struct):
 
     def apply(self, event: ev.DurableEvent) -> None:
         self.seq = event.seq or self.seq
-        self.tried.apply(event)
         match event:
             case ev.MessageAdded():
                 self._add(event)
@@ -408,8 +365,7 @@ class SessionState(Struct):
         self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
         ratio = (self.fixed_bytes + self.sealed_bytes) / max(1, self.prompt_tokens)
         if DENSEST <= ratio <= COARSEST:
-            known = self.bytes_per_token != BYTES_PER_TOKEN
-            self.bytes_per_token = ratio * NEWS + self.bytes_per_token * (1 - NEWS) if known else ratio
+            self.bytes_per_token = ratio
 
     def _resolve(self, event: ev.ApprovalResolved) -> None:
         self.approvals.pop(event.approval, None)

@@ -9,7 +9,6 @@ does not end it: the model is reminded, twice at most, and then the turn ends as
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
 
 from msgspec import Struct, field
 
@@ -114,6 +113,7 @@ async def compact_only(session: Session) -> None:
 async def _run(session: Session, *, acted: bool) -> TurnFinished:
     session.turn_began = session.wiring.clock.monotonic()
     session.turn_tokens_before = budget.tokens_spent(session.state)
+    session.tried.clear()
     progress = TurnProgress(LoopGuard(session.agent.limits), acted=acted, cuts=session.state.compactions)
     try:
         end = await _loop(session, progress)
@@ -172,12 +172,7 @@ async def _unfinished(session: Session, progress: TurnProgress) -> End | None:
         alarm = await act(session, calls, frozenset(state.truncated), progress.guard)
         return _alarm_end(alarm) if alarm else await _reviewed(session)
     if state.messages and state.messages[-1].role == "assistant":
-        text = state.messages[-1].text
-        if text == NO_WORDS:
-            return await _useless(session, progress, "empty")
-        if text.endswith(CUT_OFF):
-            return await _useless(session, progress, "endless")
-        return await _conclude(session, text, progress)
+        return await _conclude(session, state.messages[-1].text, progress)
     return await _reviewed(session) if state.step and not state.awaits_reply else None
 
 
@@ -212,15 +207,11 @@ async def _judge(session: Session, reply: ModelReply, progress: TurnProgress) ->
         return End("error", "content_filter", "the model server's content filter stopped the reply", text)
     if session.state.waiting("steer"):
         return None
+    progress.pieces.append(text)
+    answer = "".join(progress.pieces)
     if reply.finish_reason == "length":
-        progress.pieces.append(text)
-        end = End("error", "length", "the reply hit the token limit again and again", "".join(progress.pieces))
-        return await _nudge(session, progress, NUDGE_CUT, end)
-    if reply.finish_reason == "endless":
-        return await _useless(session, progress, "endless")
-    if not text.strip():
-        return await _useless(session, progress, "empty")
-    answer = "".join((*progress.pieces, text))
+        end = End("error", "length", "the reply hit the token limit again and again", answer)
+        return await _again(session, progress, Again("nudge", NUDGE_CUT, session.agent.limits.nudges, end))
     progress.pieces.clear()
     return await _conclude(session, answer, progress)
 
@@ -228,6 +219,10 @@ async def _judge(session: Session, reply: ModelReply, progress: TurnProgress) ->
 async def _conclude(session: Session, answer: str, progress: TurnProgress) -> End | None:
     from lmagent.engine import endings  # its patterns take 2 ms: not before the first request
 
+    if not answer.strip() or answer == NO_WORDS:
+        return await _useless(session, progress, "empty", NUDGE_EMPTY, session.agent.limits.empties)
+    if answer.endswith(CUT_OFF):
+        return await _useless(session, progress, "endless", NUDGE_ENDLESS, session.agent.limits.endless)
     ending = endings.classify(answer, acted=progress.acted)
     for review in session.wiring.reviews:
         while isinstance(verdict := await review.at_end(session, ending, answer), Perform):
@@ -240,7 +235,8 @@ async def _conclude(session: Session, answer: str, progress: TurnProgress) -> En
                 await constrain.failed(session, "it announced calls and made none")
                 await _notes(session)
             reason = f"incomplete: the model announced work and did none of it: {ending.reason}"
-            return await _nudge(session, progress, NUDGE_ACT, End("error", "narration", reason, answer))
+            end = End("error", "narration", reason, answer)
+            return await _again(session, progress, Again("nudge", NUDGE_ACT, session.agent.limits.nudges, end))
         case "waiting":
             return await _wait(session, ending.when, answer, progress)
         case "blocked" | "question":
@@ -256,29 +252,21 @@ async def _wait(session: Session, when: str, answer: str, progress: TurnProgress
     from lmagent.engine import endings
 
     now = session.wiring.clock.now()
-    found, times = endings.read_wait(when, now) if when else endings.INSIDE, session.agent.limits.nudges
+    found = endings.read_wait(when, now)
+    if not isinstance(found, str) and found.until <= now:
+        found = f"that time has passed: it is {endings.local(now)} now. Go on."
     if isinstance(found, str):
         end = End("error", "wait", f"the model asked for a wait that cannot be: {found}", answer)
-        return await _again(session, progress, Again("wait", f"There was no wait: {found}", times, end))
-    if found.until <= now:
-        text = f"That time has passed: it is {endings.local(now)} now. Go on."
-        end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
-        return await _again(session, progress, Again("wait-passed", text, times, end))
+        again = Again("wait", f"There was no wait: {found}", session.agent.limits.nudges, end)
+        return await _again(session, progress, again)
     reason = f"until {endings.local(found.until)}: {found.reason}"
     typed = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
     return End("waiting", "wait", reason, answer, terminal=typed, until=found.until)
 
 
-async def _useless(session: Session, progress: TurnProgress, kind: Literal["empty", "endless"]) -> End | None:
-    text, most = NUDGE_EMPTY, session.agent.limits.empties
-    if kind == "endless":
-        text, most = NUDGE_ENDLESS, session.agent.limits.endless
+async def _useless(session: Session, progress: TurnProgress, kind: str, text: str, most: int) -> End | None:
     end = End("error", kind, f"stopped: the model gave {most} {kind} replies in a row")
     return await _again(session, progress, Again(kind, text, most - 1, end))
-
-
-async def _nudge(session: Session, progress: TurnProgress, text: str, otherwise: End) -> End | None:
-    return await _again(session, progress, Again("nudge", text, session.agent.limits.nudges, otherwise))
 
 
 async def _again(session: Session, progress: TurnProgress, verdict: Again) -> End | None:

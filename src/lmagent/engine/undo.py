@@ -233,8 +233,8 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
         raise LmagentError("there is nothing to undo" if to == "before" else "there is nothing to redo")
     changes = [change for event in events for change in changes_of(session, event)]
     restored = await snapshots.restore(changes, to)
-    turns = _whole_turns(session, events, to, {refusal.path for refusal in restored.refused})
-    if (tasks := session.state.work.put_back(turns, to)) is not None:
+    turns = _whole_turns(session, events, {refusal.path for refusal in restored.refused}) if to == "before" else ()
+    if (tasks := session.state.work.reopened(turns)) is not None:
         await session.record(tasks)  # first: if the process is killed in between, a repetition does no harm
     event = FilesRestored(
         events=tuple(event.id for event in events),
@@ -250,16 +250,12 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
     return stored
 
 
-def _whole_turns(
-    session: Session, events: Sequence[FilesChanged], to: Literal["before", "after"], refused: set[str]
-) -> tuple[int, ...]:
-    """Return the turns whose changes are all reverted, or all reapplied, after these."""
-    state = session.state
+def _whole_turns(session: Session, events: Sequence[FilesChanged], refused: set[str]) -> set[int]:
+    """Return the turns whose changes are all reverted after these."""
     ids = {event.id for event in events}
-    others = state.changes if to == "before" else state.undone
-    partly = {event.turn for event in others if event.id not in ids and not event.by}
+    partly = {event.turn for event in session.state.changes if event.id not in ids and not event.by}
     partly |= {event.turn for event in events if any(change.path in refused for change in changes_of(session, event))}
-    return tuple(sorted({event.turn for event in events if not event.by} - partly))
+    return {event.turn for event in events if not event.by} - partly
 
 
 def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
@@ -325,44 +321,24 @@ def by_weight(paths: Sequence[str]) -> list[str]:
 
 
 def _difference(snapshots: Snapshots, path: str, before: PathState | None, after: PathState | None) -> str:
-    if _is_text_change(before, after):
-        import difflib  # only a diff needs it
+    import difflib  # only a diff needs it
 
-        old, new = _text(snapshots, before), _text(snapshots, after)
-        if old is not None and new is not None:
-            lines = difflib.unified_diff(
-                old.splitlines(keepends=True),
-                new.splitlines(keepends=True),
-                f"a/{path}" if before else "/dev/null",
-                f"b/{path}" if after else "/dev/null",
-            )
-            return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    texts = [f"{'binary ' if _is_binary(snapshots, state) else ''}{_brief(state)}" for state in (before, after)]
-    return f"{_word(before, after)} {path} ({texts[0]} → {texts[1]})\n"
+    names = f"a/{path}" if before else "/dev/null", f"b/{path}" if after else "/dev/null"
+    lines = list(difflib.unified_diff(_lines(snapshots, before), _lines(snapshots, after), *names))
+    if not lines:  # only its mode is another one, or it is empty
+        word = "created" if before is None else "deleted" if after is None else "changed"
+        return f"{word} {path} ({_brief(before)} → {_brief(after)})\n"
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _is_text_change(before: PathState | None, after: PathState | None) -> bool:
-    states = [state for state in (before, after) if state is not None]
-    contents = {state.sha256 for state in states}
-    return all(state.kind == "file" and state.size <= LARGEST_DIFF for state in states) and (
-        len(states) == 1 or len(contents) == 2
-    )
-
-
-def _text(snapshots: Snapshots, state: PathState | None) -> str | None:
+def _lines(snapshots: Snapshots, state: PathState | None) -> list[str]:
+    """Return the lines of a text file; what is no text, or too large, is described in one line."""
     if state is None:
-        return ""
-    content = snapshots.content(state.sha256)
-    return None if content is None or b"\0" in content[:8000] else content.decode("utf-8", "replace")
-
-
-def _is_binary(snapshots: Snapshots, state: PathState | None) -> bool:
-    content = snapshots.content(state.sha256) if state is not None and state.kind == "file" else None
-    return content is not None and b"\0" in content[:8000]
-
-
-def _word(before: PathState | None, after: PathState | None) -> str:
-    return "created" if before is None else "deleted" if after is None else "changed"
+        return []
+    content = snapshots.content(state.sha256) if state.kind == "file" and state.size <= LARGEST_DIFF else None
+    if content is None or b"\0" in content[:8000]:
+        return [f"({'binary ' if content else ''}{_brief(state)})\n"]
+    return content.decode("utf-8", "replace").splitlines(keepends=True)
 
 
 def _brief(state: PathState | None) -> str:

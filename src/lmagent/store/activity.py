@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from lmagent.core import events as ev
 
@@ -14,11 +15,9 @@ KEPT = 1000
 
 LONGEST = 200
 
-_COLUMNS = "session, seq, ts, type, tool, summary, status, duration_ms"
-
 
 class Activity(Struct, frozen=True):
-    """One line.
+    """One line; the fields but the last are the columns of the table.
 
     Attributes:
         type: message, tool_call, tool_result, approval_request, approval_resolved or done.
@@ -64,17 +63,16 @@ def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Ac
     """Add lines, in an open transaction. The oldest make room."""
     if not rows:
         return
-    values = [(r.session, r.seq, r.ts, r.type, r.tool, r.summary, r.status, r.duration_ms) for r in rows[-KEPT:]]
-    database.executemany(f"INSERT OR REPLACE INTO activity ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    values = [astuple(row)[:-1] for row in rows[-KEPT:]]
+    database.executemany("INSERT OR REPLACE INTO activity VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
     oldest = "SELECT seq FROM activity WHERE session = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
     database.execute(f"DELETE FROM activity WHERE session = ? AND seq < ({oldest})", (session, session, KEPT - 1))
 
 
 def activity(database: sqlite3.Connection, limit: int, session: str = "") -> list[Activity]:
     where = "WHERE activity.session = ?" if session else ""
-    columns = ", ".join(f"activity.{name.strip()}" for name in _COLUMNS.split(","))
     query = (
-        f"SELECT {columns}, COALESCE(session.title, '') "
+        "SELECT activity.*, COALESCE(session.title, '') "
         f"FROM activity LEFT JOIN session ON session.id = activity.session {where} "
         "ORDER BY activity.ts DESC, activity.session, activity.seq DESC LIMIT ?"
     )

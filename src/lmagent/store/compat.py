@@ -15,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,7 +22,6 @@ from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolStatus, user
-from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
 from lmagent.store.files import store_error
 
@@ -37,6 +35,7 @@ UNANSWERED = "call(s) without a result: reported to the model as interrupted"
 NO_RESULT = "Interrupted: the imported session holds no result of this call. It may have acted, fully or in part."
 
 _NOT_TAKEN = {"system": "system or injected message", "developer": "system or injected message", "meta": "token count"}
+_NOUNS = ("user message", "user messages"), ("reply", "replies"), ("tool result", "tool results")
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
@@ -74,7 +73,9 @@ def read_session(path: Path, opening: ev.SessionCreated, now: float) -> Imported
     metadata, raw = _parse(text, left)
     names = (metadata.get("id"), path.stem)
     session = next((name for name in names if isinstance(name, str) and is_session_id(name)), opening.session)
-    said = _messages(raw, left)
+    dropped: Counter[str] = Counter()
+    said = _messages(raw, dropped)
+    left.extend(plural(count, what) for what, count in dropped.items())
     if not any(item.role in ("user", "assistant") for item in said):
         raise StoreError(
             f"there is no conversation in {path}",
@@ -88,7 +89,9 @@ def read_session(path: Path, opening: ev.SessionCreated, now: float) -> Imported
     for item in said:
         log.add(item)
     log.end_turn()
-    return ImportedSession(session, tuple(log.events), log.taken(), (*left, *log.left()))
+    taken = tuple(plural(log.counts[one], one, many) for one, many in _NOUNS if log.counts[one])
+    left += [f"{log.counts[what]} {what}" for what in (ORPHANS, SHORTENED, UNANSWERED) if log.counts[what]]
+    return ImportedSession(session, tuple(log.events), taken, tuple(left))
 
 
 # --- the two file formats ---------------------------------------------------------------------------------------
@@ -144,25 +147,26 @@ def _object(value: Any) -> dict[str, Any]:
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[_Said]:
+def _messages(raw: list[dict[str, Any]], dropped: Counter[str]) -> list[_Said]:
     said: list[_Said] = []
-    dropped: Counter[str] = Counter()
     for entry in raw:
         role, at = entry["role"], _time(entry.get("timestamp"))
-        if role in ("user", "assistant"):
-            parts = (*_thought(entry, role), *_parts(entry.get("content"), dropped))
-            calls = tuple(_calls(entry)) if role == "assistant" else ()
-            if parts or calls:
-                said.append(_Said(role, parts, calls, at=at))
-            else:
-                dropped[f"empty {role} message"] += 1
-        elif role == "tool":
-            name = _text(entry, "tool_name") or _text(entry, "name")
-            parts = _parts(entry.get("content"), dropped)
-            said.append(_Said("tool", parts, (), _text(entry, "tool_call_id"), name, at))
-        else:
+        if role not in ("user", "assistant", "tool"):
             dropped[_NOT_TAKEN.get(str(role), f"{role!r} message")] += 1
-    left.extend(plural(count, what) for what, count in dropped.items())
+            continue
+        parts = _parts(entry.get("content"), dropped)
+        if role == "tool":
+            name = _text(entry, "tool_name") or _text(entry, "name")
+            said.append(_Said("tool", parts, (), _text(entry, "tool_call_id"), name, at))
+            continue
+        calls = tuple(_calls(entry)) if role == "assistant" else ()
+        thought = _text(entry, "reasoning_content") or _text(entry, "reasoning")
+        if role == "assistant" and thought.strip():
+            parts = (Thinking(thought), *parts)
+        if parts or calls:
+            said.append(_Said(role, parts, calls, at=at))
+        else:
+            dropped[f"empty {role} message"] += 1
     return said
 
 
@@ -187,11 +191,6 @@ def _part(item: Any, dropped: Counter[str]) -> Part | None:
         dropped["message part that is neither text nor an embedded image"] += 1
         return None
     return Image(match.group(1), match.group(2))
-
-
-def _thought(entry: dict[str, Any], role: str) -> tuple[Part, ...]:
-    thought = entry.get("reasoning_content") or entry.get("reasoning")
-    return (Thinking(thought),) if role == "assistant" and isinstance(thought, str) and thought.strip() else ()
 
 
 def _calls(entry: dict[str, Any]) -> list[ToolCall]:
@@ -227,23 +226,24 @@ def _time(value: Any) -> float:
 
 
 class _Rebuilt:
-    """A conversation with turns, steps and a result for every call; no event is earlier than the one before it."""
+    """A conversation with turns and a result for every call; no event is earlier than the one before it.
+
+    It has no steps: those model calls were made elsewhere.
+    """
 
     def __init__(self, opening: ev.SessionCreated, started: float) -> None:
         self.events: list[ev.DurableEvent] = []
+        self.counts: Counter[str] = Counter()
         self._now = started
-        self._turn = self._step = 0
-        self._in_turn = False
+        self._turn, self._in_turn = 0, False
         self._open: dict[str, tuple[ToolCall, str]] = {}  # with the id of the call in the file
         self._used: set[str] = set()
-        self._answer: str | None = None
         self._held: _Said | None = None  # a reply without calls: if another one follows, they become one
-        self._counts: Counter[str] = Counter()
         self._put(opening)
 
     def _put(self, event: ev.DurableEvent) -> None:
         turn = self._turn if self._in_turn else 0
-        self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
+        self.events.append(replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
 
     def add(self, item: _Said) -> None:
         self._now = max(self._now, item.at)
@@ -252,32 +252,29 @@ class _Rebuilt:
         elif item.role == "user":
             self.end_turn()
             self._begin_turn(Message("user", item.parts), "input")
-            self._counts["user message"] += 1
+            self.counts["user message"] += 1
         else:
             if self._held is not None:  # chat templates insist on alternation
                 between = (Text("\n\n"),) if self._held.parts and item.parts else ()
                 item = replace(item, parts=(*self._held.parts, *between, *item.parts))
             self._held = item
-            self._counts["reply"] += 1
+            self.counts["reply"] += 1
             if item.calls:
                 self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self) -> str | None:
+        """Add the held reply; return its text if it calls nothing."""
         if self._held is None:
-            return
+            return None
         item, self._held = self._held, None
         if not self._in_turn:
             self._begin_turn(user(NO_BEGINNING), "recovery")
         self._close_calls()
-        self._step += 1
         calls = [self._unique(call) for call in item.calls]
         message = Message("assistant", (*item.parts, *calls))
-        self._put(ev.StepStarted(step=self._step, model="", prompt_bytes=0, prompt_tokens=0))
         self._put(ev.MessageAdded(message=message, origin="model"))
-        usage, reason = Usage(estimated=True), "tool_calls" if calls else "stop"
-        self._put(ev.StepFinished(step=self._step, usage=usage, finish_reason=reason, first_token_s=0.0, total_s=0.0))
         self._open = {call.id: (call, given.id) for call, given in zip(calls, item.calls, strict=True)}
-        self._answer = None if calls else message.text
+        return None if calls else message.text
 
     def _unique(self, call: ToolCall) -> ToolCall:
         id = f"call_{new_id()}" if call.id in self._used or not call.id else call.id
@@ -285,12 +282,9 @@ class _Rebuilt:
         return replace(call, id=id)
 
     def _begin_turn(self, message: Message, origin: ev.Author) -> None:
-        received = ev.InputReceived(id=new_id(), message=message, delivery="submit", by="import")
-        if origin == "input":
-            self._put(received)
-        self._turn, self._step, self._in_turn, self._answer = self._turn + 1, 0, True, None
+        self._turn, self._in_turn = self._turn + 1, True
         self._put(ev.TurnStarted())
-        self._put(ev.MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
+        self._put(ev.MessageAdded(message=message, origin=origin))
 
     def _result(self, item: _Said) -> None:
         fitting = (
@@ -299,17 +293,17 @@ class _Rebuilt:
             if (given == item.call_id if item.call_id else item.name in ("", call.name))
         )
         if (call := next(fitting, None)) is None:
-            self._counts[ORPHANS] += 1
+            self.counts[ORPHANS] += 1
             return
         content = "".join(part.text for part in item.parts if isinstance(part, Text))
         size, half = len(content.encode("utf-8", "replace")), RESULT_CAP // 2
         if len(content) > RESULT_CAP:
-            self._counts[SHORTENED] += 1
+            self.counts[SHORTENED] += 1
             cut = len(content) - 2 * half
             content = f"{content[:half]}\n[… {cut} characters left out at import …]\n{content[-half:]}"
         head = content[:200].replace(" ", "")  # both systems answer a failed call with a JSON object that says so
         self._finish(call, "error" if head.startswith(('{"success":false', '{"error":')) else "ok", content, size)
-        self._counts["tool result"] += 1
+        self.counts["tool result"] += 1
 
     def _finish(self, call: ToolCall, status: ToolStatus, content: str, size: int) -> None:
         del self._open[call.id]
@@ -317,20 +311,13 @@ class _Rebuilt:
 
     def _close_calls(self) -> None:
         for call, _ in list(self._open.values()):
-            self._counts[UNANSWERED] += 1
+            self.counts[UNANSWERED] += 1
             self._finish(call, "interrupted", NO_RESULT, len(NO_RESULT))
 
     def end_turn(self) -> None:
-        self._flush()
+        answer = self._flush()
         if self._in_turn:
             self._close_calls()
-            outcome = "interrupted" if self._answer is None else "done"
-            self._put(ev.TurnFinished(outcome=outcome, cause="import", answer=self._answer or "", steps=self._step))
+            outcome = "interrupted" if answer is None else "done"
+            self._put(ev.TurnFinished(outcome=outcome, cause="import", answer=answer or ""))
             self._in_turn = False
-
-    def taken(self) -> tuple[str, ...]:
-        nouns = ("user message", "user messages"), ("reply", "replies"), ("tool result", "tool results")
-        return tuple(plural(self._counts[one], one, many) for one, many in nouns if self._counts[one])
-
-    def left(self) -> list[str]:
-        return [f"{count} {what}" for what in (ORPHANS, SHORTENED, UNANSWERED) if (count := self._counts[what])]

@@ -31,16 +31,12 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     The logs hold the same facts, so neither loses anything.
     """
     if path is not None and path.parent.is_dir():
-        for attempt in (1, 2):
+        with suppress(NewerSchemaError, OSError, sqlite3.DatabaseError):
             try:
                 return connect(path)
-            except NewerSchemaError:
-                break
             except sqlite3.DatabaseError as error:
-                if attempt == 2 or not is_damage(error) or not move_aside(path):
-                    break
-            except OSError:
-                break
+                if is_damage(error) and move_aside(path):
+                    return connect(path)
     return connect(None)
 
 
@@ -102,18 +98,13 @@ def _migrate(connection: sqlite3.Connection, migrations: str) -> None:
         raise NewerSchemaError
     if version == len(steps):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         for number, script in enumerate(steps, 1):
             if number > _version(connection):  # another process may have been faster
                 for statement in _statements(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _version(connection: sqlite3.Connection) -> int:

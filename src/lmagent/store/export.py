@@ -16,10 +16,9 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.lines import grant_in_a_line, proof_line, stop_line
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
-from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
-from lmagent.core.titles import title_of
 from lmagent.core.view import is_filler, spoken
+from lmagent.store.tally import Tally
 
 _TICKS = re.compile(r"`+")
 _SAFE_IMAGE = re.compile(r"image/(png|jpeg|gif|webp)")
@@ -61,23 +60,21 @@ class TranscriptEntry(Struct, frozen=True):
 
 
 class Transcript(Struct):
-    session: str = ""
-    title: str = ""
+    tally: Tally
     workspace: str = ""
-    model: str = ""
     system: str = ""
-    created: float = 0.0
-    turns: int = 0
-    steps: int = 0
-    usage: Usage = Usage()
     entries: list[TranscriptEntry] = []
+
+    @property
+    def title(self) -> str:
+        return self.tally.title or self.tally.id
 
 
 class _TranscriptWriter:
     """Folds events into a transcript; the result of a call is placed with the call."""
 
     def __init__(self) -> None:
-        self.transcript = Transcript()
+        self.transcript = Transcript(Tally(""))
         self._calls: dict[str, int] = {}
         self._inputs: dict[str, ev.InputReceived] = {}
 
@@ -88,6 +85,7 @@ class _TranscriptWriter:
         self.put("note", text, label=plain(label), status=status)
 
     def apply(self, event: ev.DurableEvent) -> None:
+        self.transcript.tally.apply(event)
         match event:
             case ev.MessageAdded():
                 self._message(event)
@@ -95,9 +93,6 @@ class _TranscriptWriter:
                 self._call(event.call_id, event.tool, event.summary, event.ts)
             case ev.ToolFinished():
                 self._result(event)
-            case ev.StepFinished():
-                self._count(event.usage)
-                self.transcript.model = plain(event.model) or self.transcript.model
             case ev.InputReceived():
                 self._inputs[event.id] = event
             case ev.InputWithdrawn():
@@ -109,8 +104,6 @@ class _TranscriptWriter:
             case ev.CompactionDone():
                 sizes = f"{event.before_tokens:,} → {event.after_tokens:,} tokens"
                 self.note(f"The conversation was shortened: {sizes}", event.summary)
-                if event.usage is not None:
-                    self._count(event.usage)
             case ev.Notice():
                 self.note(event.text, event.fix, event.level)
             case _:
@@ -120,17 +113,14 @@ class _TranscriptWriter:
         transcript = self.transcript
         match event:
             case ev.SessionCreated():
-                transcript.session, transcript.created = event.session, event.ts
+                transcript.tally.id = event.session
                 transcript.workspace, transcript.system = plain(event.workspace), plain(event.system)
-                transcript.model = plain(event.model)
                 if event.imported_from:
                     self.note(f"Imported from {event.imported_from}")
             case ev.SessionForked():
-                transcript.session = event.session
+                transcript.tally.id = event.session
                 self._inputs.clear()
                 self.note(f"Forked from {event.parent}")
-            case ev.SessionRenamed():
-                transcript.title = title_of(event.title, None)
             case ev.ModeChanged():
                 self.note(f"Permission mode: {event.mode}")
             case ev.ModelChanged():
@@ -154,7 +144,6 @@ class _TranscriptWriter:
     def _user(self, message: Message, label: str, ts: float) -> None:
         images = tuple((part.media_type, part.data) for part in message.parts if isinstance(part, Image))
         self.put("user", message.text, label=label, images=images, ts=ts)
-        self.transcript.title = self.transcript.title or title_of(message.text)
 
     def _assistant(self, message: Message, ts: float) -> None:
         for part in message.parts:
@@ -187,12 +176,7 @@ class _TranscriptWriter:
         rule = f" (always: {grant_in_a_line(event.grant)})" if event.grant else ""
         self.note(f"{answer.capitalize()} by {event.by or 'the user'}{rule}", event.feedback)
 
-    def _count(self, usage: Usage) -> None:
-        self.transcript.steps += 1
-        self.transcript.usage += usage
-
     def _end(self, event: ev.TurnFinished) -> None:
-        self.transcript.turns += 1
         if proof := proof_line(event):
             self.note(proof)
         if event.outcome == "interrupted":
@@ -236,7 +220,7 @@ def to_talk(events: Iterable[ev.DurableEvent]) -> str:
 def to_markdown(events: Iterable[ev.DurableEvent], *, for_model: bool = True) -> str:
     """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
     transcript = transcript_of(events)
-    blocks = [f"# {transcript.title or transcript.session}", "  \n".join(_facts(transcript))]
+    blocks = [f"# {transcript.title}", "  \n".join(_facts(transcript))]
     blocks += [_markdown(entry) for entry in transcript.entries if for_model or not entry.for_model]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -287,7 +271,7 @@ def to_html(events: Iterable[ev.DurableEvent]) -> str:
     system = _details("System text", transcript.system) if transcript.system else ""
     page = Template(files("lmagent.store").joinpath("export.html").read_text(encoding="utf-8"))
     return page.substitute(
-        title=escape(transcript.title or transcript.session),
+        title=escape(transcript.title),
         facts="<br>".join(map(escape, _facts(transcript))),
         body="\n".join((system, *map(_html, transcript.entries))),
     )
@@ -329,13 +313,14 @@ def _image(image: tuple[str, str]) -> str:
 
 
 def _facts(transcript: Transcript) -> list[str]:
-    facts = [f"Session {transcript.session}{_time(transcript.created)}"]
-    if transcript.model:
-        facts.append(f"Model {transcript.model}")
+    tally = transcript.tally
+    facts = [f"Session {tally.id}{_time(tally.created)}"]
+    if tally.model:
+        facts.append(f"Model {plain(tally.model)}")
     if transcript.workspace:
         facts.append(f"Workspace {transcript.workspace}")
-    tokens = f"{transcript.usage.prompt_tokens:,} prompt and {transcript.usage.completion_tokens:,} reply tokens"
-    facts.append(f"{plural(transcript.turns, 'turn')}, {plural(transcript.steps, 'model call')}, {tokens}")
+    tokens = f"{tally.prompt_tokens:,} prompt and {tally.completion_tokens:,} reply tokens"
+    facts.append(f"{plural(tally.turns, 'turn')}, {plural(tally.steps, 'model call')}, {tokens}")
     return facts
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 from lmagent.core.errors import StoreError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FORBIDDEN = (errno.EACCES, errno.EPERM)
-
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
-OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 """A link in the place of a log or a lock is refused: a checked-out workspace must not lead writes elsewhere."""
 
 
@@ -51,9 +46,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder to the disk, where the system can do that."""
-    if not hasattr(os, "O_DIRECTORY"):  # Windows has no such call; its file systems journal their entries
-        return
+    """Sync the entries of a folder to the disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | OPEN_FLAGS)
     try:
         os.fsync(fd)
@@ -63,7 +56,7 @@ def sync_folder(folder: Path) -> None:
 
 def read_regular(path: Path, most: int = -1) -> bytes:
     """Return the content of a file, or its first `most` bytes. Raises OSError, also for a link or a pipe."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS)
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -73,7 +66,7 @@ def read_regular(path: Path, most: int = -1) -> bytes:
 def append_lines(path: Path, content: bytes) -> None:
     """Append lines to a private file, which is made if it is missing; they are on the disk when this returns."""
     made = make_private(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS, FILE_MODE)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | OPEN_FLAGS, FILE_MODE)
     try:
         size = os.fstat(fd).st_size
         os.lseek(fd, max(0, size - 1), os.SEEK_SET)
@@ -85,28 +78,6 @@ def append_lines(path: Path, content: bytes) -> None:
         os.close(fd)
     for folder in {*made, *([path.parent] if not size else [])}:
         sync_folder(folder)
-
-
-class Syncing:
-    """Syncs the entries of folders in a thread, while the caller continues: a slow disk takes milliseconds for each."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._failure: OSError | None = None
-        self._thread = Thread(target=self._run, args=(folders,), daemon=True)
-        self._thread.start()
-
-    def _run(self, folders: Sequence[Path]) -> None:
-        try:
-            for folder in folders:
-                sync_folder(folder)
-        except OSError as failure:
-            self._failure = failure
-
-    def wait(self) -> None:
-        """Return when the folders are synced. Raise OSError if one could not be."""
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -137,30 +108,26 @@ def replace_whole(path: Path, beside: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+_ELSEWHERE = "use a workspace that can be written to"
+_FREE = "free some space on the disk that holds {folder}, then resume the session"
+_KNOWN = {
+    errno.ENOSPC: ("the disk is full ({free} free)", _FREE),
+    errno.EDQUOT: ("the disk is full ({free} free)", _FREE),
+    errno.EEXIST: ("it exists already", "use another name"),
+    errno.EROFS: ("the file system is read-only", _ELSEWHERE),
+    errno.EFBIG: ("a limit on the size of files is reached", "raise the limit (`ulimit -f unlimited`)"),
+    errno.EACCES: ("permission denied", "make {folder} readable and writable for you, or " + _ELSEWHERE),
+    errno.EPERM: ("permission denied", "make {folder} readable and writable for you, or " + _ELSEWHERE),
+}
+"""Failures of the operating system: the reason, and what to do."""
+
+
 def store_error(error: OSError, what: str, path: Path) -> StoreError:
     """Return the error for the user; `what` failed, as in "the log could not be written"."""
-    typed = ""
-    if error.errno in _FULL:
-        why = f"the disk is full ({_free_space(path)} free)"
-        fix = f"free some space on the disk that holds {path.parent}, then resume the session"
-    elif error.errno == errno.EROFS:
-        why = "the file system is read-only"
-        fix = "use a workspace that can be written to"
-        typed = f"{fix}: --workspace FOLDER"
-    elif error.errno == errno.EFBIG:
-        why = "a limit on the size of files is reached"
-        fix = "raise the limit (`ulimit -f unlimited`), then resume the session"
-    elif error.errno in _FORBIDDEN:
-        why = "permission denied"
-        fix = f"make {path.parent} readable and writable for you, or use another workspace"
-        typed = f"{fix}: --workspace FOLDER"
-    elif error.errno == errno.EIO:
-        why = "the disk reported an error"
-        fix = f"check the disk that holds {path.parent}, then resume the session"
-    else:
-        why = error.strerror or str(error)
-        fix = f"check {path.parent}, then try again"
-    return StoreError(f"{what}: {why}: {path}", fix=fix, terminal=typed)
+    why, fix = _KNOWN.get(error.errno or 0, (error.strerror or str(error), "check {folder}, then try again"))
+    fix = fix.format(folder=path.parent)
+    typed = f"{fix}: --workspace FOLDER" if fix.endswith(_ELSEWHERE) else ""
+    return StoreError(f"{what}: {why.format(free=_free_space(path))}: {path}", fix=fix, terminal=typed)
 
 
 def _free_space(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""Copies of logs, and logs that continue the numbers of another one.
+"""Copies of logs, and the log of a conversation that begins anew under its session's id.
 
-A log that replaces another one, or that a deleted session's name gets again, is numbered from the last event of the
-other. So a client that has seen the other log up to some event, and asks for later ones, gets the whole new log.
+The new log is numbered from the last event of the old one. So a client that has seen the old log up to some event, and
+asks for later ones, gets the whole new log.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-from msgspec import Struct
-
-from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ports import Clock
@@ -24,9 +20,7 @@ from lmagent.store.blobs import link_blobs
 from lmagent.store.files import (
     FILE_MODE,
     OPEN_FLAGS,
-    append_lines,
     make_private,
-    read_regular,
     replace_whole,
     store_error,
     sync_file,
@@ -35,14 +29,11 @@ from lmagent.store.files import (
 )
 from lmagent.store.follow import last_seq
 from lmagent.store.lock import hold
-from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, stamp
+from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines
 
 _NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
 """How a line names a blob, by the beginning of its hash; ids of events look alike, and name none."""
-
-HIGHEST = 2**48
-"""Higher numbers are ignored: the file can come with a checkout, and a page counts exactly up to 2^53 only."""
 
 
 def fork_log(
@@ -117,55 +108,22 @@ def _take_away(target: Path) -> None:
         shutil.rmtree(target)
 
 
-def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> JsonlLog:
+def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> None:
     """Keep a session's log as the session `aside`, and put a new one in its place, atomically.
 
-    A process killed in between leaves the session unchanged, and perhaps a copy of it. The lock is held throughout and
-    passes to the new log. Raises SessionNotFound, SessionBusy or StoreError.
+    The new log continues the numbers of the old one. A process killed in between leaves the session unchanged, and
+    perhaps a copy of it. Raises SessionNotFound, SessionBusy or StoreError.
     """
     try:
         lock = hold(folder / LOCK, folder.name)
         try:
             fork_log(folder, aside, None, clock, moved=True)
-            old = os.stat(folder / EVENTS).st_ino
-            try:
-                _, line = stamp(opening, last_seq(folder / EVENTS) + 1, clock)
-                replace_whole(folder / EVENTS, folder / f"{EVENTS}.new", line)
-            except BaseException:
-                if os.stat(folder / EVENTS).st_ino == old:  # else the copy is all that there is
-                    _take_away(aside)
-                raise
+            _, line = stamp(opening, last_seq(folder / EVENTS) + 1, clock)
+            replace_whole(folder / EVENTS, folder / f"{EVENTS}.new", line)
             shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has the blobs that it needs
-            return JsonlLog.open(folder, clock, lock)
-        except BaseException:
+        finally:
             lock.release()
-            raise
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list") from None
     except OSError as error:
         raise store_error(error, f"session {folder.name} could not be begun anew", folder) from error
-
-
-class DeletedSession(Struct, frozen=True):
-    session: str
-    seq: int
-
-
-def note_gone(root: Path, session: str, seq: int) -> None:
-    """Record that a session with this last event is about to be deleted; raises OSError."""
-    append_lines(root.parent / GONE, msgspec.json.encode(DeletedSession(session, seq)) + b"\n")
-
-
-def last_gone(root: Path, session: str) -> int:
-    """Return the last event number of deleted sessions with this name; 0 if none was deleted."""
-    try:
-        content = read_regular(root.parent / GONE)
-    except OSError:
-        return 0
-    last, named = 0, f'"{session}"'.encode()
-    for line in content.splitlines() if named in content else ():
-        with contextlib.suppress(ValueError):  # half a line, from when the disk was full
-            gone = decode_json(line, DeletedSession)
-            if gone.session == session and last < gone.seq < HIGHEST:
-                last = gone.seq
-    return last

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
-from lmagent.core.events import SessionCreated, SessionForked
+from lmagent.core.events import SessionForked
 from lmagent.core.ids import InputOrigin, is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
@@ -33,17 +33,14 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
+_TABLES = ("passage", "usage", "activity", "event")
+"""Tables with rows of a session, besides its own."""
+
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
 EventRow = tuple[str, int, float, str, int, int]
 """Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
-
-_PLACE = (  # an event keeps its number wherever its line is now: a reader that has seen it must not get it again
-    "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (session, seq) DO UPDATE SET ts = excluded.ts, type = excluded.type, "
-    "start = excluded.start, size = excluded.size"
-)
 
 
 class EventPlace(Struct, frozen=True):
@@ -57,16 +54,14 @@ class EventPlace(Struct, frozen=True):
 
 
 class _Gained(Struct):
-    """The new events of a log since its tally was stored at `place`: its inode and how far it was read."""
+    """The new events of a log since its tally was stored."""
 
     tally: Tally
-    place: tuple[int, int] = (0, 0)
     usage: list[UsageRow] = field(default_factory=list[UsageRow])
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[EventRow] = field(default_factory=list[EventRow])
     is_copy: bool = False
-    begins: int = 0  # seq of the first event, of a log that has replaced another one
 
     def add(self, line: LogLine) -> None:
         assert line.event is not None
@@ -77,8 +72,6 @@ class _Gained(Struct):
         self.places.append((self.tally.id, line.seq, line.event.ts, tag, line.start, len(line.raw)))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
-        if isinstance(line.event, SessionCreated) and line.event.replaces:
-            self.begins = line.seq
         if isinstance(line.event, SessionForked) and line.event.at_seq:
             self.activity.clear()  # that happened in the session it is a copy of
             self.is_copy = True
@@ -232,55 +225,45 @@ class SessionIndex:
 
     def _read(self, session: str, facts: os.stat_result) -> None:
         """Fold in a log's new events, or all of it if it is not the log that was read before."""
-        row = self._db.execute(_ROW, (session,)).fetchone()
-        tally = Tally(session) if row is None else _tally(row)
-        gained = _Gained(tally, (tally.inode, tally.read_to))
-        try:
-            with (self.root / session / EVENTS).open("rb") as stream:
-                if not _continues(tally, facts, stream.fileno()):
-                    tally = gained.tally = Tally(session)
-                is_fresh = tally.read_to == 0
-                stream.seek(tally.read_to)
-                for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
-                    if line.event is not None and line.whole:
-                        gained.add(line)
-        except OSError:
-            return  # deleted meanwhile, or not readable: the list omits it
-        tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
-        tally.created = tally.created or facts.st_mtime
-        tally.updated = tally.updated or facts.st_mtime
-        if not self._store(gained, is_fresh=is_fresh):
-            self._read(session, facts)
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")  # other readers wait, and find the events read
+            row = self._db.execute(_ROW, (session,)).fetchone()
+            gained = _Gained(Tally(session) if row is None else _tally(row))
+            try:
+                with (self.root / session / EVENTS).open("rb") as stream:
+                    if not _continues(gained.tally, facts, stream.fileno()):
+                        gained = _Gained(Tally(session))
+                    tally = gained.tally
+                    is_fresh = tally.read_to == 0
+                    stream.seek(tally.read_to)
+                    for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
+                        if line.event is not None and line.whole:
+                            gained.add(line)
+            except OSError:
+                return  # deleted meanwhile, or not readable: the list omits it
+            tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
+            tally.created = tally.created or facts.st_mtime
+            tally.updated = tally.updated or facts.st_mtime
+            self._store(gained, is_fresh=is_fresh)
 
-    def _store(self, gained: _Gained, *, is_fresh: bool) -> bool:
-        """Store new events in one transaction; return False if another reader was faster."""
+    def _store(self, gained: _Gained, *, is_fresh: bool) -> None:
+        """Store new events, in the open transaction."""
         id = gained.tally.id
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            place = self._db.execute("SELECT inode, read_to FROM session WHERE id = ?", (id,)).fetchone() or (0, 0)
-            if place == gained.place:
-                outdated = ("passage", "usage", "activity") if is_fresh else ("usage", "activity")
-                for table in outdated if is_fresh or gained.is_copy else ():
-                    self._db.execute(f"DELETE FROM {table} WHERE session = ?", (id,))
-                query = "INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)"
-                self._db.executemany(query, gained.passages)
-                store_usage(self._db, id, gained.usage)
-                store_activity(self._db, id, gained.activity)
-                self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (id, gained.begins))
-                self._db.executemany(_PLACE, gained.places)
-                marks = ", ".join("?" * len(_COLUMNS))
-                values = [getattr(gained.tally, name) for name in _COLUMNS]
-                self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
-            self._db.execute("COMMIT")
-            return place == gained.place
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        for table in _TABLES if is_fresh else ("usage", "activity") if gained.is_copy else ():
+            self._db.execute(f"DELETE FROM {table} WHERE session = ?", (id,))
+        query = "INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)"
+        self._db.executemany(query, gained.passages)
+        store_usage(self._db, id, gained.usage)
+        store_activity(self._db, id, gained.activity)
+        query = "INSERT INTO event (session, seq, ts, type, start, size) VALUES (?, ?, ?, ?, ?, ?)"
+        self._db.executemany(query, gained.places)
+        values = [getattr(gained.tally, name) for name in _COLUMNS]
+        marks = ", ".join("?" * len(_COLUMNS))
+        self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
 
     def _forget(self, session: str) -> None:
         self._db.execute("DELETE FROM session WHERE id = ?", (session,))
-        for table in ("passage", "usage", "activity", "event"):
+        for table in _TABLES:
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
 
     def _one(self, session: str) -> SessionRow | None:

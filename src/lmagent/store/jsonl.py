@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound, StoreError
@@ -20,7 +19,7 @@ from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
-from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, log_facts
+from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
 
 __all__ = ["JsonlLog", "JsonlStore"]
@@ -42,20 +41,14 @@ class JsonlStore:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def create(self, session: str) -> JsonlLog:
-        """Return a new, empty log. Nothing is on disk before the first append; it continues the numbers of a deleted
-        namesake.
+        """Return a new, empty log. Nothing is on disk before the first append.
 
         Raises StoreError if a session of that id exists, or the id cannot name a folder.
         """
         folder = self._folder(session)
         if (folder / EVENTS).exists():
             raise StoreError(f"there is a session {session} already: {folder}", terminal=f"lmagent --resume {session}")
-        last = 0
-        if os.path.lexists(self.root.parent / GONE):
-            from lmagent.store.fork import last_gone  # users rarely delete sessions
-
-            last = last_gone(self.root, session)
-        return JsonlLog(folder, self._clock, last)
+        return JsonlLog(folder, self._clock)
 
     def open(self, session: str) -> JsonlLog:
         """Open an existing log for writing. Raises SessionNotFound, SessionBusy or StoreError."""
@@ -75,28 +68,23 @@ class JsonlStore:
 
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
-    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
-        """Keep a session's log as the session `aside`, and open a new one in its place.
+    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> None:
+        """Keep a session's log as the session `aside`, and begin a new one in its place.
 
         Raises SessionNotFound, SessionBusy or StoreError.
         """
         from lmagent.store.fork import begin_anew  # rare
 
-        return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
+        begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
         import shutil  # rare, and not light
 
-        from lmagent.store.follow import last_seq
-        from lmagent.store.fork import note_gone
-
         folder = self._known(session)
         try:
             lock = hold(folder / LOCK, session)
             try:
-                with suppress(OSError):  # a full disk must not prevent deleting
-                    note_gone(self.root, session, last_seq(folder / EVENTS))
                 os.unlink(folder / EVENTS)  # from here on the session does not exist, whatever happens
                 with suppress(OSError):  # frees the name for a new session; Windows moves nothing that is open
                     folder = folder.rename(folder.with_name(f"{session}~{new_id()}"))
@@ -136,7 +124,8 @@ class JsonlStore:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def sessions(self) -> Sequence[str]:
-        return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
+        """Return the ids in order: that of our own ids is the one in which the sessions were created."""
+        return sorted(entry.name for entry in self._entries())
 
     def count(self) -> int:
         """Count the sessions by their folders' names alone."""
@@ -171,11 +160,8 @@ class JsonlStore:
             raise SessionNotFound(
                 f"{len(fitting)} sessions begin with {prefix}: {_some(fitting)}", fix="give more of the id"
             )
-        if not known:
-            raise SessionNotFound(f"there is no session {prefix}: {self.root} has no sessions")
-        raise SessionNotFound(
-            f"there is no session {prefix}; the newest are {_some(known)}", terminal="lmagent sessions list"
-        )
+        which = f"; the newest are {_some(known)}" if known else f": {self.root} has no sessions"
+        raise SessionNotFound(f"there is no session {prefix}{which}", terminal="lmagent sessions list")
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         try:
@@ -216,18 +202,6 @@ def _events(path: Path, after: int) -> Iterator[DurableEvent]:
                     yield line.event
     except OSError as error:
         raise store_error(error, f"session {path.parent.name} could not be read", path) from error
-
-
-def _created(entry: os.DirEntry[str]) -> float:
-    """Return when a session was created, Unix seconds: exact for our own ids, else roughly, from its folder."""
-    name = entry.name
-    if len(name) == 22 and name[8] == name[15] == "_":
-        try:
-            parts = (name[:4], name[4:6], name[6:8], name[9:11], name[11:13], name[13:15])
-            return datetime(*map(int, parts), tzinfo=UTC).timestamp()
-        except ValueError:
-            pass  # it only looks like one of ours
-    return entry.stat().st_mtime
 
 
 def _some(sessions: Sequence[str]) -> str:

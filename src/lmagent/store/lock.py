@@ -1,16 +1,16 @@
 """The lock of a session: one writer, and a dead owner is noticed at once.
 
-The kernel holds it (`flock`; byte-range locking on Windows) and lets go when the owner dies, however it dies. The
-file also names its owner, for messages and for the list of sessions. On a file system without locks, only that
-note exists: pid and start time distinguish a living owner from another process that has got its number.
+The kernel holds it (`flock`) and lets go when the owner dies, however it dies. The file also names its owner, for
+messages and for the list of sessions. On a file system without locks, only that note exists: pid and start time
+distinguish a living owner from another process that has got its number.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -69,26 +69,14 @@ class Lock(Struct):
 def _flock(fd: int) -> bool:
     """Take the kernel's lock on an open file, without waiting."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far after the note, which others must be able to read
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
-            return False
-        raise
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     return True
 
 
 def hold(path: Path, session: str, *, kernel_lock: KernelLock = _flock) -> Lock:
     """Take the lock of a session.
-
-    Args:
 
     Raises:
         SessionBusy: a living process holds it.
@@ -218,8 +206,6 @@ def is_alive(owner: Owner) -> bool:
     if os.path.isdir("/proc/self"):
         started = _start_time(owner.pid)
         return started is not None and owner.started in (0, started)
-    if sys.platform == "win32":
-        return True  # only asked once the kernel said that the lock is held, or for a list
     try:
         os.kill(owner.pid, 0)
     except ProcessLookupError:
@@ -240,4 +226,4 @@ def _start_time(pid: int) -> int | None:
 
 
 def _host() -> str:
-    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return os.uname().nodename

@@ -3,14 +3,12 @@
 `append` never gives up control between stamping an event and having it in the file: two tasks that append at once
 cannot change places, and a cancelled task has either written its event or not begun. The sync is inside as well: it
 takes 0.1 ms on a solid-state disk and a few on a slow one, and a worker thread would add 0.1 ms and a moment in which
-an event is on disk while the program does not know it. Only the new folders of a session are synced in a thread, from
-its beginning on; the first sync waits for them.
+an event is on disk while the program does not know it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -24,26 +22,20 @@ from lmagent.core.events import DurableEvent, SessionCreated, decode, encode
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock, Damage
 from lmagent.store.blobs import Blobs
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, Syncing, make_private, store_error, sync_file, write_whole
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import LogLine, in_order, lines
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
-GONE = "deleted.jsonl"
-"""Beside the folder of the sessions: one line for each deleted session."""
 
 
 class JsonlLog:
-    """The log of one session, open for writing by this process alone.
-
-    Args:
-        last: of a new log, the last event of a deleted namesake; 0 for none.
-    """
+    """The log of one session, open for writing by this process alone."""
 
     session: str
     damage: Sequence[Damage]
 
-    def __init__(self, folder: Path, clock: Clock, last: int = 0) -> None:
+    def __init__(self, folder: Path, clock: Clock) -> None:
         self.session = folder.name
         self.damage = ()
         self.folder = folder
@@ -52,31 +44,28 @@ class JsonlLog:
         self._blobs = Blobs(folder / BLOBS)
         self._lock: Lock | None = None
         self._fd = -1
-        self._seq = last
+        self._seq = 0
         self._size = 0  # bytes that are known to be whole events
         self._begun = False
         self._opened: list[DurableEvent] | None = []
         self._opened_size = 0
-        self._folders: Syncing | None = None
+        self._unsynced: list[Path] = []  # folders with new entries
         self._refusal: StoreError | None = None
 
     # --- opening ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock, lock: Lock | None = None) -> JsonlLog:
+    def open(cls, folder: Path, clock: Clock) -> JsonlLog:
         """Open an existing log; an incomplete last line, of a writer that died, is cut off.
 
         Raises SessionNotFound, SessionBusy or StoreError.
-
-        Args:
-            lock: the session's, if it is held already; the log has it from here on.
         """
         _require_real_folders(folder)
         log = cls(folder, clock)
         if not log.path.is_file():
             raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list")
         try:
-            log._lock = lock or hold(folder / LOCK, log.session)
+            log._lock = hold(folder / LOCK, log.session)
             try:
                 log._fd = os.open(log.path, os.O_RDWR | os.O_APPEND | OPEN_FLAGS)
                 log._load()
@@ -117,21 +106,12 @@ class JsonlLog:
         try:
             _require_real_folders(self.folder)
             home = self.folder.parent.parent
-            grown = [*make_private(self.folder), self.folder]
+            self._unsynced = [*make_private(self.folder), self.folder]
             if home.name == ".lmagent":
                 _keep_out_of_git(home)
             self._lock = hold(self.folder / LOCK, self.session)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | OPEN_FLAGS
             self._fd = os.open(self.path, flags, FILE_MODE)
-            self._folders = Syncing(grown)
-        except StoreError as refusal:
-            self._refusal = refusal
-            self.close()
-            raise
-        except FileExistsError:
-            self._refusal = StoreError(f"there is a session {self.session} already: {self.folder}")
-            self.close()
-            raise self._refusal from None
         except OSError as error:
             self._refusal = store_error(error, "the session could not be begun", self.path)
             self.close()
@@ -174,8 +154,6 @@ class JsonlLog:
             )
         if self._fd < 0:
             self._begin()
-            if self._seq and isinstance(event, SessionCreated):
-                event = msgspec.structs.replace(event, replaces=self.session)
         stamped, line = stamp(event, self._seq + 1, self._clock)
         try:
             write_whole(self._fd, line)
@@ -196,9 +174,9 @@ class JsonlLog:
         if os.fstat(self._fd).st_nlink == 0:
             raise FileNotFoundError(2, "the log was deleted while the session was open", str(self.path))
         sync_file(self._fd)
-        if self._folders is not None:
-            self._folders.wait()
-            self._folders = None
+        while self._unsynced:
+            sync_folder(self._unsynced[-1])
+            self._unsynced.pop()
 
     def _undo(self, length: int) -> None:
         with contextlib.suppress(OSError):  # an incomplete line then stays, and the next open cuts it off
@@ -259,22 +237,18 @@ def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, by
     try:
         return stamped, encode(stamped) + b"\n"
     except (UnicodeEncodeError, TypeError):
-        line = msgspec.json.encode(_storable(msgspec.to_builtins(stamped, enc_hook=str)))
+        line = msgspec.json.encode(_storable(msgspec.to_builtins(stamped, str_keys=True, enc_hook=str)))
         return decode(line), line + b"\n"
 
 
 def _storable(value: Any) -> Any:
-    """Replace what JSON in UTF-8 cannot hold: half characters (of undecodable file names) become U+FFFD."""
+    """Replace what UTF-8 cannot hold: half characters (of undecodable file names) become U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, dict):
-        pairs: dict[Any, Any] = value  # type: ignore[reportUnknownVariableType]
-        return {_storable(str(key)): _storable(item) for key, item in pairs.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
-        return [_storable(item) for item in items]
+        return {_storable(key): _storable(item) for key, item in value.items()}  # type: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]  # type: ignore[reportUnknownVariableType]
     return value
 
 

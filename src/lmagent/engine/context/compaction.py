@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unreachable
@@ -24,6 +23,7 @@ from lmagent.engine import constrain, worktext
 from lmagent.engine.context import intake, ledger
 from lmagent.engine.context.aside import aside
 from lmagent.engine.context.intake import fitted, level, size_of
+from lmagent.engine.context.ledger import CutSizes
 from lmagent.engine.outage import ask_patiently
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
@@ -55,8 +55,8 @@ async def compact(session: Session, trigger: Trigger) -> None:
     if not state.messages:
         return
     before = state.estimate_tokens()
-    budget = _budget(session, trigger)
-    if not _gains(state, cut(state, "", budget)):  # the model's summary would only add to it
+    sizes = _sizes(session, trigger)
+    if not _gains(state, cut(state, "", sizes)):  # the model's summary would only add to it
         if trigger == "command":
             text = "the conversation is too short to be shortened"
             await session.notify("info", "not_compacted", text)
@@ -64,11 +64,11 @@ async def compact(session: Session, trigger: Trigger) -> None:
     summary, usage = "", None
     if trigger == "command":
         session.futile_summaries = 0
-    if trigger == "command" or _worth_a_summary(state, budget):
-        summary, usage = await summarise(session, focus, budget.summary, overflown=trigger == "overflow")
-    messages = cut(state, summary, budget)
+    if trigger == "command" or _worth_a_summary(state, sizes):
+        summary, usage = await summarise(session, focus, state.tokens(sizes.summary), overflown=trigger == "overflow")
+    messages = cut(state, summary, sizes)
     if not _gains(state, messages):  # with the summary the cut gains nothing
-        summary, messages = "", cut(state, "", budget)
+        summary, messages = "", cut(state, "", sizes)
     after = state.tokens(state.fixed_bytes + sum(map(message_bytes, messages)))
     event = CompactionDone(
         messages=messages,
@@ -78,7 +78,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
         after_tokens=after,
         through_seq=state.seq,
         usage=usage,
-        head=len(_head(state, budget)),
+        head=len(_head(state, sizes)),
     )
     texts = list(state.user_texts)
     await session.record(event, sync=True)
@@ -105,42 +105,33 @@ async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[
     await session.notify("warning", "task_cut", text, fix)
 
 
-class CompactionBudget(Struct, frozen=True):
-    user: int
-    recent: int
-    unread: int
-    lists: int
-    notes: int
-    summary: int
+def _sizes(session: Session, trigger: Trigger) -> CutSizes:
+    state, window = session.state, session.window
+    notes = sum(map(size_of, state.notes.values()))
+    kept = state.fixed_bytes + notes + worktext.least(state.work)
+    room = max(400, window.trigger - state.tokens(kept))
 
+    def part(share: float, most: int = room) -> int:
+        return state.bytes(min(most, int(room * share)))
 
-def _budget(session: Session, trigger: Trigger) -> CompactionBudget:
-    window = session.window
-    share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
-    notes = sum(map(size_of, session.state.notes.values()))
-    kept = session.state.fixed_bytes + notes + worktext.least(session.state.work)
-    room = max(400, window.trigger - session.state.tokens(kept))
-    return CompactionBudget(
-        user=min(window.keep_user, int(room * USER_SHARE)),
-        recent=min(window.keep_recent, int(room * share)),
-        unread=int(room * UNREAD_SHARE),
-        lists=int(room * LISTS_SHARE),
-        notes=int(room * NOTES_SHARE),
-        summary=min(SUMMARY_TOKENS, int(room * SUMMARY_SHARE)),
+    return CutSizes(
+        user=part(USER_SHARE, window.keep_user),
+        recent=part(ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE, window.keep_recent),
+        unread=part(UNREAD_SHARE),
+        lists=part(LISTS_SHARE),
+        notes=part(NOTES_SHARE),
+        summary=part(SUMMARY_SHARE, SUMMARY_TOKENS),
     )
 
 
-def cut(state: SessionState, summary: str, budget: CompactionBudget) -> tuple[Message, ...]:
+def cut(state: SessionState, summary: str, sizes: CutSizes) -> tuple[Message, ...]:
     """Return the new conversation. No call may be open; an empty `summary` makes a ledger-only cut."""
-    head = _head(state, budget)
-    start = max(_recent_start(state.messages, state.bytes(budget.recent)), 1 if head else 0)
-    recent = fitted(state.messages[start:], state.bytes(max(budget.recent, budget.unread)))
+    head = _head(state, sizes)
+    start = max(_recent_start(state.messages, sizes.recent), 1 if head else 0)
+    recent = fitted(state.messages[start:], max(sizes.recent, sizes.unread))
     first = {part.text for part in head if isinstance(part, Text)}
     texts = zip(state.user_texts, state.user_at, strict=True)
     earlier = [text for text, at in texts if at < start and text not in first]
-    # The model's own earlier texts take the summary's place.
-    notes = budget.notes if summary else budget.notes + budget.summary
-    sizes = ledger.Sizes(state.bytes(budget.user), state.bytes(budget.lists), state.bytes(notes))
     block = ledger.block(state, ledger.Gone(earlier, state.messages[:start], first), summary, sizes, goes_on=not recent)
     parts: list[Part] = [*head, Text(f"\n\n{block}" if head else block)]
     if recent and recent[0].role == "user":
@@ -148,7 +139,7 @@ def cut(state: SessionState, summary: str, budget: CompactionBudget) -> tuple[Me
     return (Message("user", tuple(parts)), *recent)
 
 
-def _head(state: SessionState, budget: CompactionBudget) -> tuple[Part, ...]:
+def _head(state: SessionState, sizes: CutSizes) -> tuple[Part, ...]:
     """Return the first notes and the task, which stay in the server's cache; nothing if they are too large."""
     first = state.messages[0]
     if state.compactions:
@@ -156,7 +147,7 @@ def _head(state: SessionState, budget: CompactionBudget) -> tuple[Part, ...]:
     else:
         parts = first.parts if first.role == "user" and state.user_at[:1] == [0] else ()
     notes = sum(map(size_of, state.notes.values()))
-    return parts if message_bytes(Message("user", parts)) <= state.bytes(budget.user) + notes else ()
+    return parts if message_bytes(Message("user", parts)) <= sizes.user + notes else ()
 
 
 def _recent_start(messages: Sequence[Message], budget: int) -> int:
@@ -176,10 +167,9 @@ def _recent_start(messages: Sequence[Message], budget: int) -> int:
     return min(start, unread) if unread < len(messages) and messages[unread].role == "assistant" else start
 
 
-def _worth_a_summary(state: SessionState, budget: CompactionBudget) -> bool:
-    start = _recent_start(state.messages, state.bytes(budget.recent))
-    gone = state.tokens(sum(map(message_bytes, state.messages[:start])))
-    return gone >= WORTH_A_SUMMARY * budget.summary
+def _worth_a_summary(state: SessionState, sizes: CutSizes) -> bool:
+    start = _recent_start(state.messages, sizes.recent)
+    return sum(map(message_bytes, state.messages[:start])) >= WORTH_A_SUMMARY * sizes.summary
 
 
 # --- the summary: the model's own, on the prompt that it read last, so that the server evaluates only the question --

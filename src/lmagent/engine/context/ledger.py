@@ -29,12 +29,23 @@ _RULE = (
 """Phrases that mark a demand."""
 
 
-class Sizes(Struct, frozen=True):
-    """Bytes for the user's texts, for each of the lists (files, artifacts), and for the model's own notes."""
+class CutSizes(Struct, frozen=True):
+    """Caps on the parts of a cut, in bytes.
+
+    Attributes:
+        user: the user's texts.
+        recent: the latest messages, kept whole; `unread`: those that the model has not read.
+        lists: each of the lists (files, artifacts).
+        notes: the model's own texts.
+        summary: its summary.
+    """
 
     user: int
+    recent: int
+    unread: int
     lists: int
     notes: int
+    summary: int
 
 
 class Gone(Struct, frozen=True):
@@ -45,7 +56,7 @@ class Gone(Struct, frozen=True):
     still: Collection[str]
 
 
-def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_on: bool) -> str:
+def block(state: SessionState, gone: Gone, summary: str, sizes: CutSizes, *, goes_on: bool) -> str:
     """Return the text that replaces the cut part.
 
     Args:
@@ -61,12 +72,13 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
         parts.append(_rules(user_texts, said, rules) if rules else "")
     parts.append(worktext.record(state.work, sizes.lists))
     parts += [_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state, gone.still), _error(state)]
-    parts.append(_own_notes(gone.messages, sizes.notes))
+    own = sizes.notes if summary else sizes.notes + sizes.summary  # they take the place of a missing summary
+    parts.append(_own_notes(gone.messages, own))
     parts = [part for part in parts if part]
     if summary:
         parts.append(f"Your own summary:\n{summary}")
     elif state.summary:
-        parts.append(f"Your summary of the earlier conversation:\n{shorten(state.summary, sizes.notes)}")
+        parts.append(f"Your summary of the earlier conversation:\n{shorten(state.summary, own)}")
     parts.append("The full conversation is kept: recall searches it. Files on disk are the truth.")
     if goes_on:
         parts.append("Go on with the task.")
@@ -74,28 +86,19 @@ def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_o
 
 
 def _within(texts: Sequence[str], budget: int) -> list[str]:
-    """Return the first and the latest texts within the budget, in order, with a line for each gap."""
+    """Return the first and the latest texts within the budget, in order, with a line for the gap."""
     if sum(map(size_of, texts)) <= budget:
         return list(texts)
-    kept: dict[int, str] = {0: shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
-    left = budget - len(kept[0].encode())
-    for position in range(len(texts) - 1, 0, -1):
-        text = texts[position]
-        size = len(text.encode())
-        if size > left:
-            if not any(index > position for index in kept):
-                kept[position] = shorten(text, left)
+    first = shorten(texts[0], budget // 2 if len(texts) > 1 else budget)
+    left, latest = budget - size_of(first), list[str]()
+    for text in reversed(texts[1:]):
+        if size_of(text) > left:
+            latest += [] if latest else [shorten(text, left)]
             break
-        kept[position] = text
-        left -= size
-    lines: list[str] = []
-    previous = -1
-    for position in sorted(kept):
-        if position != previous + 1:
-            lines.append(f"[{position - previous - 1} earlier messages left out]")
-        lines.append(kept[position])
-        previous = position
-    return lines
+        latest.append(text)
+        left -= size_of(text)
+    gap = len(texts) - 1 - len(latest)
+    return [first, *([f"[{gap} earlier messages left out]"] if gap else []), *reversed(latest)]
 
 
 def _rules(texts: Sequence[str], kept: str, budget: int) -> str:

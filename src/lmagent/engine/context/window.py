@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.agent import Window
@@ -83,24 +84,22 @@ def _just_compacted(state: SessionState) -> bool:
     return bool(state.compactions) and state.sealed == 0
 
 
-class Room:
+class Room(Struct):
     """The bytes that are left for the results of a reply: in all, and the most and the least for each result.
 
     `waiting` is the number of results still to come.
     """
 
-    def __init__(self, left: int, each: int, least: int, waiting: int) -> None:
-        self._left, self._each, self._least, self._waiting = left, each, least, waiting
-
-    def share(self) -> int:
-        """Return the bytes that the next result may have, whatever the others need."""
-        return max(self._least, min(self._each, self._left // max(1, self._waiting)))
+    left: int
+    each: int
+    least: int
+    waiting: int
 
     def take(self, need: int) -> int:
-        """Reserve `need` bytes for the next result, its share at most."""
-        given = min(need, self.share())
-        self._left -= given
-        self._waiting -= 1
+        """Reserve `need` bytes for the next result, an equal share of the rest at most."""
+        given = min(need, max(self.least, min(self.each, self.left // max(1, self.waiting))))
+        self.left -= given
+        self.waiting -= 1
         return given
 
 

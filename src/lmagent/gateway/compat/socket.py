@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, suppress
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import anyio
 import msgspec
@@ -15,7 +16,6 @@ from lmagent.app.host import Host
 from lmagent.core.commands import Approve, DecidePlan
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, ShuttingDown, ungrouped
-from lmagent.core.events import SessionCreated
 from lmagent.core.events import decode as decode_event
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
@@ -30,7 +30,8 @@ from lmagent.gateway.http.route import Socket, Talk, decode, read_message, until
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.activity import Activity, activity_of
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import JsonlLog
+
+T = TypeVar("T")
 
 LOOK = 1.0  # seconds between two checks for a session that does not exist
 GONE = 3  # checks after which a vanished session counts as deleted; one that is cleared reappears at once
@@ -324,27 +325,25 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
             await gateway.runner.end_work(session)
             now = new_session_id(host.clock.now())
             aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
-            log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
+            opening = replace(host.opening(session), replaces=aside)
+            await _patiently(host, lambda: to_thread.run_sync(host.store.begin_anew, session, aside, opening))
+            host.left.pop(session, None)  # its grants were given in the old conversation
             if (old := gateway.broadcast.streams.pop(session, None)) is not None:
                 ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
             gateway.views.forget(session)
-            try:
-                known = await gateway.runner.open_log(log)
-            except BaseException:
-                log.close()
-                raise
+        known = await _patiently(host, lambda: gateway.runner.open(session, take_up=False))
         planning = host.settings.deep_planning
         if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:
             await gateway.runner.send(session, change)
     return aside
 
 
-async def _put_aside(host: Host, session: str, opening: SessionCreated) -> JsonlLog:
-    """Return the new log. Another gateway may briefly read the session that was released here."""
+async def _patiently(host: Host, work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work. Another gateway may briefly read the session that was released here."""
     until = host.clock.monotonic() + GLANCE
     while True:
         try:
-            return await to_thread.run_sync(host.store.begin_anew, session, opening.replaces, opening)
+            return await work()
         except SessionBusy:
             if host.clock.monotonic() >= until:
                 raise
