@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import WORK, SlashContext, SlashResult
+from lmagent.app.watching import Tree
 from lmagent.core.commands import Interrupt, Steer
 from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user
@@ -19,23 +20,11 @@ def commands() -> Iterator[SlashCommand]:
 
 
 async def _agents(context: SlashContext, _: str) -> SlashResult:
-    session = context.session
-    lines = _tree(session, 0) if session is not None else []
-    return SlashResult("\n".join(lines) or "no sub-agents yet")
-
-
-def _tree(session: Session, depth: int) -> list[str]:
-    lines: list[str] = []
-    work = session.state.work
-    for key, started in work.children.items():
-        result, child = work.results.get(key), session.children.get(started.child)
-        state = result.status if result is not None else "at work" if child is not None else "cut off"
-        steps = f" · step {child.state.step}" if child is not None else ""
-        name = f"{started.task}: " if started.task else ""
-        lines.append(f"{'  ' * depth}{started.child}  {state}{steps}  {name}{started.brief.objective}"[:160])
-        if child is not None:
-            lines += _tree(child, depth + 1)
-    return lines
+    if context.session is None:
+        return SlashResult("no sub-agents yet")
+    nodes = list(Tree(context.host.store, context.session.state.session).nodes())
+    lines = [f"{node.session}  {node.status} · step {node.step}  {node.task} {node.objective}" for node in nodes[1:]]
+    return SlashResult("\n".join(line[:160] for line in lines) or "no sub-agents yet")
 
 
 async def _steer(context: SlashContext, argument: str) -> SlashResult:
