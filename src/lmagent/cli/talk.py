@@ -13,7 +13,7 @@ from lmagent.app.host import Host
 from lmagent.app.options import HostOptions
 from lmagent.app.servers.firstrun import Person, first_run, is_first_run
 from lmagent.cli import shared
-from lmagent.cli.answering import with_answering_server
+from lmagent.cli.answering import say_what_answers
 from lmagent.repl.app import run_repl
 
 
@@ -30,11 +30,12 @@ def talk(
 
 
 def _greeted(options: HostOptions) -> HostOptions:
-    """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
+    """Return the options with the answers of the first run."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return options
     if not is_first_run(options):
-        return with_answering_server(options)
+        say_what_answers(options)
+        return options
     return first_run(
         options,
         Person(

@@ -92,7 +92,7 @@ async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
         return Finding("server", "fault", failure.message, failure.typed)
     other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None
     if other is not None:
-        return Finding("server", "fault", str(other), other.fix)
+        return Finding("server", "fault", other.message, other.fix)
     return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.typed)
 
 
