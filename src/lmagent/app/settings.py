@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.config import paths
-from lmagent.config.compat import ImportReport, Targets, import_file
+from lmagent.config.compat import ImportReport, import_file
 from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
 from lmagent.config.loader import Loaded
@@ -86,8 +86,8 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
     loaded = load_settings(HostOptions(workspace))
-    path, home = open_workspace(loaded.workspace).path, paths.home_dir(os.environ)
-    return import_file(file, Targets(loaded.config_file, loaded.env_file, path, home))
+    open_workspace(loaded.workspace)
+    return import_file(file, loaded)
 
 
 def trust_workspace(workspace: Path | None) -> str:
