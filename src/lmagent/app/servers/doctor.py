@@ -124,10 +124,8 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
     async with aclosing(cast("Any", battery.run())) as coming:
         async for finding in coming:
             yield finding
-    if not battery.answered:
-        return  # nothing was measured: an earlier examination's profile stays
-    model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
-    traits = KeptTraits(host.settings.agent_data_dir, url)
-    known = {name: value for name, value in battery.measured.items() if value is not None}
-    file = traits.profile(model, battery.measured | traits.of(model).profile | known)
-    yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
+    if battery.measured:
+        model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
+        traits = KeptTraits(host.settings.agent_data_dir, url)
+        file = traits.profile(model, {**traits.of(model).profile, **battery.measured})
+        yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
