@@ -44,20 +44,17 @@ async def _stop(context: SlashContext, name: str) -> SlashResult:
 
 def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
     """Find the sub-agent at work; `name` is its id, a beginning or end of that, or its task's name."""
-    found: dict[str, Session] = {}
-
-    def look(session: Session) -> None:
-        for started in session.state.work.children.values():
-            child = session.children.get(started.child)
-            if child is None:
-                continue
-            if name == started.task or started.child.startswith(name) or started.child.endswith(name):
-                found[started.child] = child
-            look(child)
-
-    if context.session is not None and name:
-        look(context.session)
+    at_work = dict(_at_work(context.session)) if context.session is not None else {}
+    found = [id for id, task in at_work.items() if name and (name == task or id.startswith(name) or id.endswith(name))]
     if context.session is None or len(found) != 1:
         how = f"{len(found)} sub-agents at work are" if found else "no sub-agent at work is"
         raise ConfigError(f"{how} called {name!r}", fix="/agents lists them")
-    return context.session, next(iter(found.values()))
+    return context.session, context.host.sessions[found[0]]
+
+
+def _at_work(session: Session) -> Iterator[tuple[str, str]]:
+    """Yield the id of each sub-agent at work, and the task that it was begun for."""
+    for started in session.state.work.children.values():
+        if (child := session.children.get(started.child)) is not None:
+            yield started.child, started.task
+            yield from _at_work(child)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from msgspec import ValidationError
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from lmagent.core.events import PermissionMode
 from lmagent.core.lines import grant_in_a_line
 from lmagent.core.model import LONGEST_INSTRUCTIONS, PROVIDER_NAMES, SessionOptions
 
-MODES: dict[PermissionMode, str] = {
+MODES = {
     "auto": "nothing is asked",
     "normal": "writing and running are asked about",
     "manual": "reading is asked about too",
@@ -55,14 +55,18 @@ def commands() -> Iterator[SlashCommand]:
         yield SlashCommand(name, usage, text, run, SETTINGS, picks=name in ("model", "mode", "theme"))
 
 
+def _offered(command: str, given: str, current: str, known: Mapping[str, str]) -> SlashResult:
+    """Return the values to choose from. Raise ConfigError if another one was given."""
+    if given:
+        raise ConfigError(f"there is no {command} {given!r}", fix=f"one of {', '.join(known)}")
+    choices = (Choice(f"/{command} {name}", f"{name:<8}{text}", name == current) for name, text in known.items())
+    return SlashResult(f"{command} {current}; one of {', '.join(known)}", choices=tuple(choices))
+
+
 async def _mode(context: SlashContext, mode: str) -> SlashResult:
-    known = get_args(PermissionMode)
-    current = context.session.state.mode if context.session else context.host.settings.permission_mode
-    if not mode:
-        choices = (Choice(f"/mode {name}", f"{name:<8}{MODES[name]}", name == current) for name in known)
-        return SlashResult(f"mode {current}; one of {', '.join(known)}", choices=tuple(choices))
-    if mode not in known:
-        raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+    if mode not in MODES:
+        current = context.session.state.mode if context.session else context.host.settings.permission_mode
+        return _offered("mode", mode, current, MODES)
     wanted = cast("PermissionMode", mode)
     context.host.settings = replace(context.host.settings, permission_mode=wanted)
     if context.session:
@@ -122,12 +126,8 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
 
 
 async def _theme(context: SlashContext, theme: str) -> SlashResult:
-    if not theme:
-        current = context.host.settings.theme
-        choices = (Choice(f"/theme {name}", f"{name:<8}{text}", name == current) for name, text in THEMES.items())
-        return SlashResult(f"theme {current}; one of {', '.join(THEMES)}", choices=tuple(choices))
     if theme not in THEMES:
-        raise ConfigError(f"there is no theme {theme!r}", fix=f"one of {', '.join(THEMES)}")
+        return _offered("theme", theme, context.host.settings.theme, THEMES)
     file = save_theme(context.host.workspace, theme)
     return SlashResult(f"theme {theme}, kept in {file}", theme=theme)
 
