@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, cast
 
 from msgspec import ValidationError
 from msgspec.structs import replace
 
-from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.app.servers.table import full_name, provider_named, usable
 from lmagent.app.settings import changed_settings, save_theme
@@ -18,10 +16,10 @@ from lmagent.config.settings import BY_NAME
 from lmagent.config.show import shown
 from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.decoding import convert
-from lmagent.core.errors import ConfigError, ProviderError
+from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
 from lmagent.core.lines import grant_in_a_line
-from lmagent.core.model import LONGEST_INSTRUCTIONS, PROVIDER_NAMES, SessionOptions
+from lmagent.core.model import LONGEST_INSTRUCTIONS, SessionOptions
 
 MODES = {
     "auto": "nothing is asked",
@@ -78,7 +76,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
     host = context.host
     if not name or name.endswith(":"):
         return await _list_models(context, name)
-    name = await _full_name(host, name)
+    name = await full_name(host, "", name)
     host.use_model(name)
     await host.offer_vision()
     if context.session is None:
@@ -98,18 +96,6 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
     text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost, others]).replace("\n\n", "\n")
     choices = tuple(Choice(f"/model {item}", item, item == current) for item in listed)
     return SlashResult(text.rstrip(), choices=choices)
-
-
-async def _full_name(host: Host, name: str) -> str:
-    """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
-    name."""
-    provider, slash, rest = name.partition("/")
-    if slash and rest and provider in PROVIDER_NAMES:
-        with suppress(ProviderError):
-            if name in await host.models():
-                return name
-        name = f"{provider}:{rest}"
-    return await full_name(host, "", name)
 
 
 async def _switch_cost(context: SlashContext, name: str) -> str:

@@ -65,11 +65,11 @@ def system(platform: str) -> Finding:
     """Return whether lmagent was tested on a system; `platform` as in `sys.platform`."""
     if platform.startswith("linux"):
         return Finding("system", "ok", "Linux")
-    if platform == "darwin":
-        return Finding("system", "warning", "lmagent was never run on macOS", "commands in docker: SANDBOX=docker")
-    if platform == "win32":
-        return Finding("system", "warning", "lmagent was never run on Windows", "use WSL2: there it is as on Linux")
-    return Finding("system", "warning", f"lmagent was never run on {platform}", "use Linux")
+    name, fix = {
+        "darwin": ("macOS", "commands in docker: SANDBOX=docker"),
+        "win32": ("Windows", "use WSL2: there it is as on Linux"),
+    }.get(platform, (platform, "use Linux"))
+    return Finding("system", "warning", f"lmagent was never run on {name}", fix)
 
 
 async def _sandbox(host: Host) -> Finding:
