@@ -88,7 +88,7 @@ def test_an_approval_of_a_sub_agent_stands_in_the_view_of_its_session_and_is_ans
                     await asked.wait()
                     context = SlashContext(host, session, views[-1])
                     listed = (await dispatch("/agents", context)).text
-                    assert "at work · step 1  write it" in listed
+                    assert "running · step 1   write it" in listed
                     name = listed.split()[0]
                     assert (await dispatch(f"/steer {name[-6:]} be quick", context)).text == f"told {name}"
                     with pytest.raises(ConfigError, match="no sub-agent at work is called 'nobody'"):

@@ -45,14 +45,11 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return anyio.run(ask)
 
 
-def test_the_window_is_one_bar_with_a_row_for_each_part_and_the_cut(shown: dict[str, str]) -> None:
-    bar, mark, *rows = shown["/context"].splitlines()
-    assert len(bar) == 38
-    assert bar.startswith("[S")
-    assert mark.strip() == "^"
-    names = [row.split()[1] for row in rows[:8]]
-    assert names == ["System", "Tools", "Notes", "User", "Agent", "Results", "Room", "Cut"]
-    assert max(map(len, shown["/context"].splitlines())) <= NARROW
+def test_each_part_of_the_window_has_a_row_with_a_bar(shown: dict[str, str]) -> None:
+    rows = shown["/context"].splitlines()
+    assert [row.split()[0] for row in rows[:7]] == ["System", "Tools", "Notes", "User", "Agent", "Results", "Room"]
+    assert all("#" in row for row in rows[:7])
+    assert max(map(len, rows)) <= NARROW
 
 
 def test_usage_draws_today_beside_the_session_and_cost_is_another_word_for_it(shown: dict[str, str]) -> None:
@@ -61,7 +58,7 @@ def test_usage_draws_today_beside_the_session_and_cost_is_another_word_for_it(sh
     assert session.startswith("This session: 2 model calls")
     days = bars.splitlines()[1:]
     assert len(days) == 14
-    assert days[-1][6:26] == "#" * 20
+    assert days[-1].count("#") == 18
     assert shown["/cost"] == shown["/usage"]
     assert max(map(len, bars.splitlines())) <= NARROW
 
@@ -71,11 +68,10 @@ def test_a_day_with_little_use_has_a_bar_and_a_day_without_has_none() -> None:
         [UsageSums("2026-02-28", prompt_tokens=1), UsageSums("2026-03-01", prompt_tokens=9_000_000)], "2026-03-01"
     )
     idle, little, much = rows.splitlines()[-3:]
-    assert (idle.count("#"), little.count("#"), much.count("#")) == (0, 1, 20)
+    assert (idle.count("#"), little.count("#"), much.count("#")) == (0, 1, 18)
     assert much.endswith("9,000,000")
 
 
 def test_a_conversation_larger_than_its_window_still_fits_the_bar() -> None:
-    bar = window_map({"System": 100, "User": 5000}, Window(tokens=1000), 5100, 0).splitlines()[0]
-    assert len(bar) == 38
-    assert bar.endswith("U]")
+    rows = window_map({"System": 100, "User": 5000}, Window(tokens=1000), 5100, 0).splitlines()
+    assert rows[1].count("#") == 18

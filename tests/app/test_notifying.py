@@ -44,12 +44,10 @@ def test_what_a_person_did_or_goes_on_by_itself_calls_nobody(event):
     assert Attention(0).of(event) is None
 
 
-def test_an_approval_calls_once_also_where_it_is_a_sub_agents_and_asked_again():
+def test_an_approval_calls_also_where_it_is_a_sub_agents():
     attention = Attention(0)
     nested = ev.SubagentEvent(call_id="c", child="x", event=asked(50))
     assert attention.of(nested) == UserCall("approval", "shell make")
-    assert attention.of(asked(60)) is None
-    assert attention.of(asked(60, "a2")) is not None
     assert attention.of(ev.SubagentEvent(call_id="c", child="x", event=ended(70))) is None
 
 

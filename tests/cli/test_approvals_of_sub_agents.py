@@ -75,6 +75,6 @@ def test_a_conversation_asks_for_its_sub_agent_too(program):
             terminal.wait_for("All done.", 30)
             assert "sub-agent ok: Written." in terminal.screen
             terminal.enter("/agents")
-            terminal.wait_for("ok  write it", 30)
+            terminal.wait_for("  write it", 30)
     assert (program.workspace / "b.txt").exists()
     assert not (program.workspace / "c.txt").exists()

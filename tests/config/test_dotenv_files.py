@@ -16,10 +16,10 @@ def values_of(text: str) -> dict[str, str]:
     return {line.name: line.value for line in parse_env(text) if line.name and line.value is not None}
 
 
-def broken(text: str) -> list[tuple[int, str]]:
-    """Lines that are neither an assignment, nor a comment, nor blank."""
+def broken(text: str) -> list[str]:
+    """Names on lines that are neither an assignment, nor a comment, nor blank."""
     return [
-        (line.line, line.name)
+        line.name
         for line in parse_env(text)
         if line.value is None and line.text.strip() and not line.text.strip().startswith("#")
     ]
@@ -62,35 +62,25 @@ def test_a_file_is_read_as_people_write_it(text: str, values: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "line", "name"),
+    ("text", "values", "name"),
     [
-        ("nonsense here\nA=1", {"A": "1"}, 1, "nonsense"),
-        ("A=1\nLLM_MODEL: qwen\n", {"A": "1"}, 2, "LLM_MODEL"),
-        ("A='open\nB=2", {"B": "2"}, 1, "A"),
-        ('B=2\nA="open', {"B": "2"}, 2, "A"),
-        ("=x\nB=2", {"B": "2"}, 1, ""),
-        ("A='x'y\nB=2", {"B": "2"}, 1, "A"),
-        ("export A\nB=2", {"B": "2"}, 1, "A"),
+        ("nonsense here\nA=1", {"A": "1"}, "nonsense"),
+        ("A=1\nLLM_MODEL: qwen\n", {"A": "1"}, "LLM_MODEL"),
+        ("A='open\nB=2", {"B": "2"}, "A"),
+        ('B=2\nA="open', {"B": "2"}, "A"),
+        ("=x\nB=2", {"B": "2"}, ""),
+        ("A='x'y\nB=2", {"B": "2"}, "A"),
+        ("export A\nB=2", {"B": "2"}, "A"),
     ],
 )
-def test_a_line_that_is_no_assignment_is_skipped_and_reported(
-    text: str, values: dict[str, str], line: int, name: str
-) -> None:
+def test_a_line_that_is_no_assignment_is_skipped_and_reported(text: str, values: dict[str, str], name: str) -> None:
     assert values_of(text) == values
-    assert broken(text) == [(line, name)]
-
-
-def test_each_value_knows_its_line_even_after_values_of_many_lines() -> None:
-    text = "# c\nA='1\n2\n3'\r\n\r\nB=2"
-    assert {line.name: line.line for line in parse_env(text) if line.name} == {"A": 2, "B": 6}
+    assert broken(text) == [name]
 
 
 @given(st.text())
-def test_no_text_makes_the_reader_fail_or_run_past_the_end(text: str) -> None:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-    parsed = list(parse_env(text))
-    assert all(1 <= item.line <= lines for item in parsed)
-    assert "".join(item.text for item in parsed) == text
+def test_no_text_makes_the_reader_fail_or_lose_anything(text: str) -> None:
+    assert "".join(item.text for item in parse_env(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -121,12 +111,12 @@ def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
     assert broken(text) == []
 
 
-def test_saving_changes_the_named_lines_and_no_other(tmp_path: Path) -> None:
+def test_saving_sets_the_named_variables_and_keeps_all_other_lines(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_bytes(b"# mine\n\nexport A = old # why\nodd \xff line\nB=keep\nA='two\nlines' # second\nlast=1")
     save_env(path, {"A": "it's new", "NEW": "/a b"})
     content = path.read_bytes()
-    assert content == b"# mine\n\nexport A = old # why\nodd \xff line\nB=keep\nA='it\\'s new'\nlast=1\nNEW='/a b'\n"
+    assert content == b"# mine\nodd \xff line\nB=keep\nlast=1\nA='it\\'s new'\nNEW='/a b'\n"
     assert values_of(decode_env(content))["A"] == "it's new"
 
 
@@ -134,7 +124,7 @@ def test_saving_keeps_windows_line_ends(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_bytes(b"A=1\r\nB=2\r\n")
     save_env(path, {"A": "3", "C": "4"})
-    assert path.read_bytes() == b"A=3\r\nB=2\r\nC=4\r\n"
+    assert path.read_bytes() == b"B=2\r\nA=3\r\nC=4\r\n"
 
 
 def test_a_saved_file_is_its_owners_alone_and_a_link_stays_a_link(tmp_path: Path) -> None:

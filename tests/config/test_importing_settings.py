@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from config_machine import Machine, write
 
-from lmagent.config.compat import ImportReport, Targets, import_file
+from lmagent.config.compat import ImportReport, import_file
+from lmagent.config.loader import Loaded
 from lmagent.core.errors import ConfigError
 
 AGENT_COMPUTER: dict[str, Any] = {
@@ -35,17 +36,17 @@ AGENT_COMPUTER: dict[str, Any] = {
 
 
 @pytest.fixture
-def targets(machine: Machine) -> Targets:
-    return Targets(machine.config_file, machine.config_file.with_name(".env"), machine.cwd, machine.home)
+def loaded(machine: Machine) -> Loaded:
+    return machine.load()
 
 
-def take(machine: Machine, targets: Targets, name: str, content: object) -> ImportReport:
+def take(machine: Machine, loaded: Loaded, name: str, content: object) -> ImportReport:
     text = content if isinstance(content, str) else json.dumps(content)
-    return import_file(write(machine.home / "old" / name, text), targets)
+    return import_file(write(machine.home / "old" / name, text), loaded)
 
 
-def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: Machine, targets: Targets) -> None:
-    report = take(machine, targets, "config.json", AGENT_COMPUTER)
+def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: Machine, loaded: Loaded) -> None:
+    report = take(machine, loaded, "config.json", AGENT_COMPUTER)
     settings = machine.load().settings
     assert settings.llm_url == "http://10.5.0.2:1234/v1"
     assert settings.llm_model == "qwen2.5-coder"
@@ -57,7 +58,7 @@ def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: 
     assert settings.permission_ask == ("shell", "write")
     assert settings.permission_mode == "normal"
     assert settings.workspace == machine.home / "old" / "workspace"
-    assert ("agent.max_loop_iterations", f"bounded_steps in {targets.config_file}") in report.taken
+    assert ("agent.max_loop_iterations", f"bounded_steps in {loaded.config_file}") in report.taken
     left = dict(report.left)
     assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
     assert {"agent.name", "agent.deep_work.warning_threshold", "sessions.directory"} <= set(left)
@@ -68,51 +69,49 @@ def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: 
     assert all(left.values())
 
 
-def test_an_openrouter_provider_becomes_its_url_and_its_key_a_secret(machine: Machine, targets: Targets) -> None:
+def test_an_openrouter_provider_becomes_its_url_and_its_key_a_secret(machine: Machine, loaded: Loaded) -> None:
     model = {
         "provider": "openrouter",
         "model_id": "a/b",
         "base_url": "http://10.5.0.2:1234/v1",
         "api_key": "sk-or-secret",
     }
-    report = take(machine, targets, "config.json", {"agent": {"model": model}})
+    report = take(machine, loaded, "config.json", {"agent": {"model": model}})
     settings = machine.load().settings
     assert settings.endpoint == "https://openrouter.ai/api/v1"
     assert settings.key == "sk-or-secret"
-    assert "sk-or-secret" not in targets.config_file.read_text()
+    assert "sk-or-secret" not in loaded.config_file.read_text()
     assert "sk-or-secret" not in repr(report)
-    assert stat.S_IMODE(targets.env_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(loaded.env_file.stat().st_mode) == 0o600
 
 
-def test_an_openrouter_key_in_a_table_of_providers_is_found(machine: Machine, targets: Targets) -> None:
-    take(machine, targets, "config.json", {"agent": {}, "providers": {"openrouter": {"api_key": "sk-or-1"}}})
+def test_an_openrouter_key_in_a_table_of_providers_is_found(machine: Machine, loaded: Loaded) -> None:
+    take(machine, loaded, "config.json", {"agent": {}, "providers": {"openrouter": {"api_key": "sk-or-1"}}})
     assert machine.load().settings.openrouter_api_key == "sk-or-1"
 
 
 def test_a_value_that_is_not_allowed_stops_the_import_before_anything_is_written(
-    machine: Machine, targets: Targets
+    machine: Machine, loaded: Loaded
 ) -> None:
     agent = {"max_loop_iterations": 9, "model": {"model_id": "your-model-id", "base_url": "nowhere"}}
-    with pytest.raises(ConfigError, match=r"agent.model.base_url in .*config.json:1 must be a URL"):
-        take(machine, targets, "config.json", {"agent": agent})
-    with pytest.raises(ConfigError, match=r"MAX_ERRORS in .*\.env:2 must be a whole number"):
-        take(machine, targets, ".env", "LLM_MODEL=m\nMAX_ERRORS=lots\n")
-    assert not targets.config_file.exists()
+    with pytest.raises(ConfigError, match=r"agent.model.base_url in .*config.json must be a URL"):
+        take(machine, loaded, "config.json", {"agent": agent})
+    with pytest.raises(ConfigError, match=r"MAX_ERRORS in .*\.env must be a whole number"):
+        take(machine, loaded, ".env", "LLM_MODEL=m\nMAX_ERRORS=lots\n")
+    assert not loaded.config_file.exists()
 
 
-def test_a_placeholder_is_left(machine: Machine, targets: Targets) -> None:
-    report = take(machine, targets, "config.json", {"agent": {"model": {"model_id": "your-model-id"}}})
+def test_a_placeholder_is_left(machine: Machine, loaded: Loaded) -> None:
+    report = take(machine, loaded, "config.json", {"agent": {"model": {"model_id": "your-model-id"}}})
     assert report == ImportReport((), (("agent.model.model_id", "it is a placeholder"),))
 
 
-def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(
-    machine: Machine, targets: Targets
-) -> None:
+def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(machine: Machine, loaded: Loaded) -> None:
     machine.user_config("# mine\nmax_errors = 9\n")
     machine.user_env("OTHER=1\n")
     report = take(
         machine,
-        targets,
+        loaded,
         ".env",
         'WORKSPACE="~/ws"\nLLM_URL="http://localhost:1234/v1/chat/completions"\nLLM_API_KEY="sk-secret"\nLLM_MODEL=""\n'
         "PERMISSION_MODE=auto\nTEMPERATURE=0.9\nLLM_TEMPERATURE=0.2\nLLM_MAX_TOKENS=-1\nENABLE_MCP=true\n"
@@ -127,23 +126,23 @@ def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(
     assert settings.permission_mode == "auto"
     assert settings.max_errors == 9
     assert settings.llm_api_key == "sk-secret"
-    assert targets.env_file.read_text() == "OTHER=1\nLLM_API_KEY=sk-secret\n"
-    assert "# mine" in targets.config_file.read_text()
-    assert "sk-secret" not in targets.config_file.read_text()
+    assert loaded.env_file.read_text() == "OTHER=1\nLLM_API_KEY=sk-secret\n"
+    assert "# mine" in loaded.config_file.read_text()
+    assert "sk-secret" not in loaded.config_file.read_text()
     left = dict(report.left)
     assert "there is no MCP client yet" in left["ENABLE_MCP"]
     assert "it is no setting of lmagent" in left["DATABASE_URL"]
     assert set(left) == {"TEMPERATURE", "LLM_TIMEOUT", "DATABASE_URL", "ENABLE_MCP", "some"}
 
 
-def test_a_placeholder_key_is_not_kept_as_a_secret(machine: Machine, targets: Targets) -> None:
-    report = take(machine, targets, ".env", "LLM_API_KEY=lm-studio\n")
+def test_a_placeholder_key_is_not_kept_as_a_secret(machine: Machine, loaded: Loaded) -> None:
+    report = take(machine, loaded, ".env", "LLM_API_KEY=lm-studio\n")
     assert report.taken == ()
-    assert not targets.env_file.exists()
+    assert not loaded.env_file.exists()
 
 
 @pytest.mark.parametrize("key", ["mcpServers", "servers"])
-def test_mcp_servers_join_those_of_the_workspace(machine: Machine, targets: Targets, key: str) -> None:
+def test_mcp_servers_join_those_of_the_workspace(machine: Machine, loaded: Loaded, key: str) -> None:
     target = write(machine.cwd / ".lmagent" / "mcp.json", '{"mcpServers": {"git": {"command": "mine"}}, "x": 1}')
     servers = {
         "git": {"command": "theirs"},
@@ -154,7 +153,7 @@ def test_mcp_servers_join_those_of_the_workspace(machine: Machine, targets: Targ
         "args": {"command": "x", "args": "-y"},
         "env": {"command": "x", "env": {"A": 1}},
     }
-    report = take(machine, targets, "mcp.json", {key: servers})
+    report = take(machine, loaded, "mcp.json", {key: servers})
     assert report.taken == (("brave", str(target)), ("remote", str(target)))
     assert {name for name, _ in report.left} == {"git", "bad", "worse", "args", "env"}
     written = json.loads(target.read_text())
@@ -168,11 +167,11 @@ def test_mcp_servers_join_those_of_the_workspace(machine: Machine, targets: Targ
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_jobs_join_those_of_the_workspace(machine: Machine, targets: Targets, wrapped: bool) -> None:
+def test_jobs_join_those_of_the_workspace(machine: Machine, loaded: Loaded, wrapped: bool) -> None:
     target = write(machine.cwd / ".lmagent" / "cron.json", '[{"id": "a", "schedule": "hourly :15", "prompt": "old"}]')
     good = {"id": "b", "name": "B", "schedule": "daily 09:00", "prompt": "p", "session_id": "s", "enabled": False}
     jobs = [{"id": "a", "schedule": "startup", "prompt": "p"}, good, good, {"id": "c", "schedule": ""}, 5]
-    report = take(machine, targets, "cron.json", {"jobs": jobs} if wrapped else jobs)
+    report = take(machine, loaded, "cron.json", {"jobs": jobs} if wrapped else jobs)
     assert report.taken == (("b", str(target)),)
     assert [what for what, _ in report.left] == ["a", "b", "c", "job 5"]
     assert json.loads(target.read_text())[1:] == [good]
@@ -188,35 +187,35 @@ def test_jobs_join_those_of_the_workspace(machine: Machine, targets: Targets, wr
     ],
 )
 def test_a_file_that_is_nothing_we_know_says_what_is_accepted(
-    machine: Machine, targets: Targets, name: str, content: str, expected: str
+    machine: Machine, loaded: Loaded, name: str, content: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=expected) as caught:
-        take(machine, targets, name, content)
+        take(machine, loaded, name, content)
     assert caught.value.fix
 
 
-def test_a_missing_file_and_a_damaged_target_are_clear_errors(machine: Machine, targets: Targets) -> None:
+def test_a_missing_file_and_a_damaged_target_are_clear_errors(machine: Machine, loaded: Loaded) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
-        import_file(machine.home / "gone.json", targets)
+        import_file(machine.home / "gone.json", loaded)
     machine.user_config("max_errors = \n")
     with pytest.raises(ConfigError, match=r"config.toml cannot be updated: .*line 1"):
-        take(machine, targets, ".env", "MAX_ERRORS=3\n")
+        take(machine, loaded, ".env", "MAX_ERRORS=3\n")
     write(machine.cwd / ".lmagent" / "cron.json", "[")
     with pytest.raises(ConfigError, match=r"\.lmagent/cron.json is not valid JSON"):
-        take(machine, targets, "cron.json", [{"id": "a", "schedule": "startup", "prompt": "p"}])
+        take(machine, loaded, "cron.json", [{"id": "a", "schedule": "startup", "prompt": "p"}])
 
 
-def test_nothing_is_written_through_a_linked_lmagent_folder(machine: Machine, targets: Targets, tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_linked_lmagent_folder(machine: Machine, loaded: Loaded, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (machine.cwd / ".lmagent").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="is a link"):
-        take(machine, targets, "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+        take(machine, loaded, "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_importing_twice_changes_nothing(machine: Machine, targets: Targets) -> None:
-    take(machine, targets, "config.json", AGENT_COMPUTER)
-    once = targets.config_file.read_text()
-    take(machine, targets, "config.json", AGENT_COMPUTER)
-    assert targets.config_file.read_text() == once
+def test_importing_twice_changes_nothing(machine: Machine, loaded: Loaded) -> None:
+    take(machine, loaded, "config.json", AGENT_COMPUTER)
+    once = loaded.config_file.read_text()
+    take(machine, loaded, "config.json", AGENT_COMPUTER)
+    assert loaded.config_file.read_text() == once
     assert tomllib.loads(once)["bounded_steps"] == 15

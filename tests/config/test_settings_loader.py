@@ -15,7 +15,7 @@ from lmagent.config.settings import DEFAULT_URL, OPENROUTER_URL, SETTINGS, Setti
 from lmagent.config.show import rows
 from lmagent.core.errors import ConfigError
 
-LAYERS = ("user config", "user .env", "workspace config", "workspace .env", "environment", "flag")
+LAYERS = ("user config", "user .env", "workspace config", "current .env", "environment", "flag")
 
 
 def put(machine: Machine, layer: str, temperature: float) -> tuple[dict[str, str], dict[str, float]]:
@@ -27,7 +27,7 @@ def put(machine: Machine, layer: str, temperature: float) -> tuple[dict[str, str
         machine.user_env(dotenv)
     elif layer == "workspace config":
         machine.workspace_config(toml)
-    elif layer == "workspace .env":
+    elif layer == "current .env":
         machine.workspace_env(dotenv)
     elif layer == "environment":
         return {"LLM_TEMPERATURE": str(temperature)}, {}
@@ -68,13 +68,13 @@ def test_the_current_folders_env_file_wins_over_the_workspaces(machine: Machine,
     assert any("the workspace is" in warning.text and str(work) in warning.text for warning in loaded.warnings)
 
 
-def test_an_origin_names_file_line_and_variable(machine: Machine) -> None:
+def test_an_origin_names_file_and_variable(machine: Machine) -> None:
     config = machine.user_config("# mine\n\nmax_errors = 7\n")
     env = machine.workspace_env("\nMAX_EMPTY_ITERATIONS=4\n")
     loaded = machine.load({"max_iterations": 9}, TEMPERATURE="0.9")
     shown = {row.name: row.origin for row in rows(loaded)}
-    assert shown["max_errors"] == f"max_errors in {config}:3"
-    assert shown["max_empty_iterations"] == f"MAX_EMPTY_ITERATIONS in {env}:2"
+    assert shown["max_errors"] == f"max_errors in {config}"
+    assert shown["max_empty_iterations"] == f"MAX_EMPTY_ITERATIONS in {env}"
     assert shown["llm_temperature"] == "TEMPERATURE in the environment"
     assert shown["max_iterations"] == "--max-iterations"
     assert shown["max_nudges"] == "default"
@@ -152,26 +152,26 @@ def test_known_names_without_a_meaning_are_listed_with_the_reason_and_never_an_e
 def test_a_misspelt_variable_of_ours_in_an_env_file_is_pointed_out(machine: Machine) -> None:
     machine.workspace_env("LLM_MODLE=qwen\nLLM_SOMETHING_ELSE=1\n")
     (warning,) = machine.load().warnings
-    assert "line 1: LLM_MODLE is no setting" in warning.text
+    assert warning.text.startswith("LLM_MODLE in ")
     assert "LLM_MODEL" in warning.fix
 
 
 def test_a_broken_line_about_a_setting_is_pointed_out_and_other_programs_lines_are_not(machine: Machine) -> None:
     machine.workspace_env("garbage here\nLLM_MODEL 'qwen'\n")
     (warning,) = machine.load().warnings
-    assert "line 2" in warning.text
+    assert warning.text.startswith("LLM_MODEL in ")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('llm_modle = "x"\n', ["line 1", "llm_modle", "did you mean llm_model?"]),
-        ('# c\nLLM_URL = "http://x"\n', ["line 2", "LLM_URL", "did you mean llm_url?"]),
-        ("[llm]\nurl = 'http://x'\n", ["line 1", "there is no setting 'llm'", "llm_url"]),
-        ("max_errors = 'five'\n", ["max_errors", ":1", "a whole number of at least 1", "'five'"]),
+        ('llm_modle = "x"\n', ["llm_modle", "did you mean llm_model?"]),
+        ('# c\nLLM_URL = "http://x"\n', ["LLM_URL", "did you mean llm_url?"]),
+        ("[llm]\nurl = 'http://x'\n", ["there is no setting 'llm'"]),
+        ("max_errors = 'five'\n", ["max_errors", "a whole number of at least 1", "'five'"]),
         ("max_errors = true\n", ["must be a whole number", "True"]),
         ("max_iterations = 0\n", ["at least 1", "not 0", "for example 500"]),
-        ("\n\npermission_mode = 'yolo'\n", [":3", "auto, normal or manual", "'yolo'"]),
+        ("\n\npermission_mode = 'yolo'\n", ["auto, normal or manual", "'yolo'"]),
         ("permission_deny = 'shell'\n", ["a list of rules", "'shell'"]),
         ("llm_timeout = nan\n", ["a number from 0.1 to 86400"]),
         ("llm_url = 'localhost:1234'\n", ["a URL such as http://localhost:1234/v1"]),
@@ -197,7 +197,7 @@ def test_a_wrong_variable_and_a_wrong_flag_are_named(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="--permission must be auto, normal or manual, not 'root'"):
         machine.load({"permission_mode": "root"})
     machine.workspace_env("A=1\nMAX_ERRORS=many\n")
-    with pytest.raises(ConfigError, match=r"MAX_ERRORS in .*\.env:2 must be"):
+    with pytest.raises(ConfigError, match=r"MAX_ERRORS in .*\.env must be"):
         machine.load()
 
 
@@ -210,7 +210,7 @@ def test_an_error_about_a_key_does_not_repeat_it(machine: Machine) -> None:
 def test_a_config_file_that_is_no_text_or_too_large_is_a_clear_error(machine: Machine) -> None:
     path = machine.user_config("")
     path.write_bytes(b"a = 1\nb = '\xff'\n")
-    with pytest.raises(ConfigError, match="line 2: it is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"is not valid TOML: .*utf-8"):
         machine.load()
     path.write_bytes(b"#" * 1_000_001)
     with pytest.raises(ConfigError, match="larger than"):

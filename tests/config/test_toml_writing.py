@@ -9,7 +9,7 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmagent.config.files import line_of, save_settings
+from lmagent.config.files import save_settings
 from lmagent.core.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -73,22 +73,3 @@ def test_a_file_that_is_no_toml_is_refused_and_stays(tmp_path: Path, content: by
     with pytest.raises(ConfigError, match="cannot be updated"):
         save_settings(path, {"b": 2})
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("a = 1\nkey = 2", 2),
-        ('"key" = 2', 1),
-        ("\n\n[key]\nx = 1", 3),
-        ("[[ key ]]", 1),
-        ("key.x = 1", 1),
-        ("a = 1", 0),
-    ],
-)
-def test_a_key_is_found_by_its_line(text: str, line: int) -> None:
-    assert line_of(text, "key") == line
-
-
-def test_a_dotted_key_of_json_is_found_by_its_line() -> None:
-    assert line_of('{"model": 1,\n"agent": {\n  "model": 2}}', "agent.model") == 3

@@ -115,7 +115,7 @@ def test_the_other_server_answers_in_a_session_that_has_begun_and_after_a_restar
             back = running.ask("POST", "/api/models/select", {"provider": "lmstudio", "model_id": "tiny-4b"})
             assert back.json["model"] == "tiny-4b"
             assert running.ask("POST", "/api/chat/mine", {"message": "hi"}).json["response"] == "Hi."
-            line = {"line": "/model ollama/qwen3:8b"}
+            line = {"line": "/model ollama:qwen3:8b"}
             text = running.ask("POST", "/api/sessions/mine/slash", line).json["text"]
             assert text.startswith("model ollama:qwen3:8b; with your next message it re-reads the conversation")
             assert running.ask("POST", "/api/chat/mine", {"message": "hi"}).json["response"] == "From Ollama."

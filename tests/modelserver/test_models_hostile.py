@@ -92,7 +92,7 @@ def test_folders_of_other_programs_that_may_not_be_read_are_as_if_they_were_not_
         ("context = 0x" + "f" * 5000, "context: Expected `int` <= "),
         ('template = "~nosuchuser/x"', "as template, and there is no such file"),
         ('mmproj = "a\\u0000b"', "as mmproj, and there is no such file"),
-        ('flash_attention = "' + "x" * 5000 + '"', "line 1: flash_attention: "),
+        ('flash_attention = "' + "x" * 5000 + '"', "flash_attention: "),
         ("context = [" + "1, " * 100 + "]", "context: Expected `int`, got `array`"),
     ],
 )

@@ -121,9 +121,9 @@ def test_settings_lie_beside_the_model_or_in_the_folder_of_the_library(folder, h
 @pytest.mark.parametrize(
     ("text", "words", "fix"),
     [
-        ("context = 4096\nzzz = 1\n", "line 2: there is no setting 'zzz'", "the keys are: context,"),
-        ("gpu_layer = 1\n", "line 1: there is no setting 'gpu_layer'", "did you mean gpu_layers?"),
-        ('cache_type_k = "q9"\n', "line 1: cache_type_k: ", 'one of "f32", "f16"'),
+        ("context = 4096\nzzz = 1\n", "there is no setting 'zzz'", "the keys are: context,"),
+        ("gpu_layer = 1\n", "there is no setting 'gpu_layer'", "did you mean gpu_layers?"),
+        ('cache_type_k = "q9"\n', "cache_type_k: ", 'one of "f32", "f16"'),
         ('context = "large"\n', "context: Expected `int`", "a whole number from 0"),
         ("parallel = 0\n", "parallel: Expected `int` >= 1", "from 1 to 64"),
         ("embedding = 1\n", "embedding: Expected `bool`", "true or false"),
@@ -192,8 +192,8 @@ def test_a_model_on_another_server_is_an_entry(folder, library):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('upstream = "127.0.0.1:80"', "line 1: upstream: "),
-        ('upstream = "http://["', "line 1: upstream: "),
+        ('upstream = "127.0.0.1:80"', "upstream: "),
+        ('upstream = "http://["', "upstream: "),
         ('upstream = "http://h/v1"\nkey_env = "NOT_SET"', "NOT_SET"),
     ],
 )

@@ -103,27 +103,17 @@ def test_installing_again_takes_over_new_options(machine: tuple[dict[str, str], 
 
 
 @pytest.mark.parametrize("step", ["enable", "restart", "daemon-reload"])
-def test_what_the_manager_refuses_is_taken_away_again_and_told(
+def test_what_the_manager_refuses_is_told_and_the_unit_can_be_removed(
     machine: tuple[dict[str, str], Path], tmp_path: Path, step: str
 ) -> None:
     env, state = machine
     (state / "refuse").write_text(step)
-    with pytest.raises(ServiceError, match="said no"):
-        Service(tmp_path, env).install(())
-    assert list((Path(env["HOME"]) / ".config/systemd/user").iterdir()) == []
-
-
-def test_a_failed_change_of_options_leaves_the_older_unit_in_place(
-    machine: tuple[dict[str, str], Path], tmp_path: Path
-) -> None:
-    env, state = machine
     service = Service(tmp_path, env)
-    service.install(("9000",))
-    before = service.file.read_text()
-    (state / "refuse").write_text("restart")
-    with pytest.raises(ServiceError):
-        service.install(("9001",))
-    assert service.file.read_text() == before
+    with pytest.raises(ServiceError, match="said no"):
+        service.install(())
+    (state / "refuse").write_text("nothing")
+    assert service.remove()
+    assert list((Path(env["HOME"]) / ".config/systemd/user").iterdir()) == []
 
 
 def test_without_a_manager_nothing_is_written_and_the_way_out_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.titles import ATTACHED
 from lmagent.engine.session import Session
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.pictures import MAX_PIXELS, picture_of
+from lmagent.tools.pictures import MAX_PIXELS, Picture, picture_of
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode, is_binary
 
@@ -44,8 +44,8 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
         try:
             data = await to_thread.run_sync(_load, path, name, host.workspace)
             if (picture := picture_of(data)) is not None and is_binary(data):
-                images.append(await _image(data, host, session))
-                what = f"{picture.media_type.removeprefix('image/').upper()}, {picture.width} × {picture.height}"
+                images.append(await _image(data, picture, host, session))
+                what = f"{picture.media_type.removeprefix("image/").upper()}, {picture.width} × {picture.height}"
             else:
                 part, what = _text(name, data, room)
                 text, room = text + part, room - len(part)
@@ -85,10 +85,9 @@ def _load(path: Path, name: str, workspace: Path) -> bytes:
         raise ToolError(f"it cannot be read: {error.strerror}") from None
 
 
-async def _image(data: bytes, host: Host, session: Session) -> Image:
+async def _image(data: bytes, picture: Picture, host: Host, session: Session) -> Image:
     """Raise ToolError if the model takes no such image."""
-    picture = picture_of(data)
-    if picture is None or picture.media_type not in _TAKEN:
+    if picture.media_type not in _TAKEN:
         raise ToolError("models take PNG, JPEG, GIF and WebP images only; save it as one of these")
     if picture.is_too_large or len(data) > LARGEST_IMAGE:
         most = f"{MAX_PIXELS // 1_000_000} million pixels and {LARGEST_IMAGE >> 20} MB"

@@ -45,11 +45,8 @@ class _File(RotatingFileHandler):
             self.baseFilename, "a", encoding="utf-8", opener=lambda path, mode: os.open(path, mode | flags, 0o600)
         )
 
-    has_failed = False
-
     def handleError(self, record: logging.LogRecord) -> None:
         """Ignore the failure: the program works without a log."""
-        self.has_failed = True
 
 
 class _Terminal(logging.Handler):
@@ -102,17 +99,11 @@ def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str
     if not LOG.handlers:
         open_log(workspace, settings)
     LOG.error("unexpected error", exc_info=defect)
-    text = " ".join(str(defect).split())
+    text, file = " ".join(str(defect).split()), FILE if workspace == Path.cwd() else workspace / FILE
     return Unexpected(
         f"unexpected error: {type(defect).__name__}{f': {text}' if text else ''}",
-        fix=f"nothing that was done is lost: {back}; {_details(workspace)}",
+        fix=f"nothing that was done is lost: {back}; details: {file}, or run it with LMAGENT_DEBUG=1",
     )
-
-
-def _details(workspace: Path) -> str:
-    if any(isinstance(handler, _File) and not handler.has_failed for handler in LOG.handlers):
-        return f"details: {FILE if workspace == Path.cwd() else workspace / FILE}"
-    return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"
 
 
 def log_session(session: Session) -> None:

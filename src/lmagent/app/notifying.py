@@ -33,22 +33,13 @@ class Attention(Struct):
 
     after: float  # seconds since the user's last input that must have passed: a user who has just typed is still there
     _since: float = 0.0
-    _asked: str = ""
 
     def of(self, event: ev.Event) -> UserCall | None:
         """Return the call for an event; None if it needs none."""
-        found = ev.innermost(event)[1]
         if isinstance(event, ev.InputReceived):
             self._since = event.ts
-            return None
-        call = _call(found, of_child=found is not event)
-        if call is None or found.ts - self._since < self.after:
-            return None
-        if isinstance(found, ev.ApprovalRequested):
-            if self._asked == found.id:
-                return None  # asked again because no user answered the first time
-            self._asked = found.id
-        return call
+        found = ev.innermost(event)[1]
+        return _call(found, of_child=found is not event) if found.ts - self._since >= self.after else None
 
 
 def _call(event: ev.Event, *, of_child: bool) -> UserCall | None:

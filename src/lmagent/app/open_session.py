@@ -55,7 +55,6 @@ class OpenSession:
         self._has_failed = False
         self._scope = anyio.CancelScope()
         self.is_working = False
-        self._is_asleep = False
         self._is_stopped = False
         self._idle = anyio.Event()
         self._moved = anyio.Event()
@@ -150,8 +149,6 @@ class OpenSession:
             self.wake_waiters()
         if self.session.state.waiting("submit", "queue", "steer") and not (self.has_failed or self.session.closed):
             self.work()  # the input arrived at the moment in which the last turn ended
-        else:
-            self.sleep()
 
     async def _run_turns(self) -> None:
         try:
@@ -195,24 +192,13 @@ class OpenSession:
 
     # --- waiting for a time -----------------------------------------------------------------------------------------
 
-    def sleep(self) -> None:
-        """Wake the session at the time that it waits for. Sessions that wait for a job are woken by the scheduler."""
-        if not self.session.state.origin.is_attended:
+    async def wake_if_due(self) -> None:
+        """Continue the session if the time has come that it waits for; the scheduler wakes sessions of jobs."""
+        state, now = self.session.state, self._host.clock.now()
+        if self.is_working or not state.origin.is_attended or state.wait is None or state.wait.until > now:
             return
-        if self.session.state.wait is not None and not (self._is_asleep or self._is_stopped):
-            self._is_asleep = True
-            self._tasks.start_soon(self._wake)
-
-    async def _wake(self) -> None:
-        try:
-            woken = await wake_in_time(self.session, self._host.clock)
-        except LmagentError as failure:
-            self._has_failed, woken = True, False
-            self._say(f"session {self.id}: {failure}")
-        finally:
-            self._is_asleep = False
-        if woken:
-            be_patient(self.session, self.session.state.origin, self._host.clock.now() + PATIENCE)
+        if await wake(self.session, self._host.clock):
+            be_patient(self.session, state.origin, now + PATIENCE)
             self.work()
 
 

@@ -18,7 +18,7 @@ from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.prompt import system_text
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
-from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, StoreError
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import compat, export
@@ -136,28 +136,22 @@ class WorkspaceRecords(Struct, frozen=True):
                 names = {session} if event.at_seq else {*names, event.parent}
         family: list[str] = []
         for child in children:
-            if child not in (*met, *family) and self._works_for(child, session, names):
+            if child not in (*met, *family) and self._works_for(child, names):
                 family += self.family(child, (*met, *family))
         return [*family, session]
 
-    def _works_for(self, child: str, session: str, names: set[str]) -> bool:
+    def _works_for(self, child: str, names: set[str]) -> bool:
         """Return whether a sub-agent's own log names the session as its parent: other logs are not trusted for this.
 
         `names` are the session's id, and its ids before it was set aside.
         """
         try:
             first = next(iter(self.store.read(child)), None)
-            if not (isinstance(first, ev.SessionCreated) and first.session == child and first.parent is not None):
-                return False
-            above = first.parent.session
-            if above == session or above not in names:
-                return above == session
-            begun = (event for event in self.store.read(above) if isinstance(event, ev.SubagentStarted))
-            return all(event.child != child for event in begun)
-        except SessionNotFound:
-            return True  # its parent was set aside, and its child not begun by another one since
         except StoreError:
             return False
+        if not (isinstance(first, ev.SessionCreated) and first.session == child and first.parent is not None):
+            return False
+        return first.parent.session in names
 
     def import_path(self, path: Path) -> Iterator[tuple[Path, ImportedReport | LmagentError]]:
         """Import a session of an older system, or each of a folder; yield each file with its report or error."""

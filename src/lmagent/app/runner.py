@@ -229,7 +229,6 @@ class Runner:
         self.sessions[known.id] = known
         opened, self.opened = self.opened, anyio.Event()
         opened.set()
-        known.sleep()
         return known
 
     # --- commands ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ user's own file.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,14 +17,14 @@ from msgspec.structs import replace
 
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.config import paths
-from lmagent.config.compat import ImportReport, Targets, import_file
+from lmagent.config.compat import ImportReport, import_file
 from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
 from lmagent.config.loader import Loaded
 from lmagent.config.names import closest
 from lmagent.config.setting import Setting
 from lmagent.config.settings import BY_NAME, SETTINGS
-from lmagent.config.show import rows, shown
+from lmagent.config.show import ShownSetting, rows, shown
 from lmagent.config.trust import trust, untrust
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
@@ -39,25 +40,23 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
     table = rows(loaded)
     if as_json:
         return msgspec.json.encode(table).decode()
-    name_width = max(len(row.name) for row in table)
-    value_width = min(60, max(len(row.value) for row in table))
-    lines = [f"{row.name:<{name_width}}  {row.value}" for row in table]
-    if origin:
-        lines = [f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}" for row in table]
-    lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
-    if origin:
-        lines += [f"- {unused.name} ({unused.source}) is not used: {unused.why}" for unused in loaded.unused]
-    return "\n".join(lines)
+    unused = [f"- {each.name} ({each.source}) is not used: {each.why}" for each in loaded.unused if origin]
+    return "\n".join((*_lines(table, loaded, origin=origin), *unused))
 
 
 def changed_settings(workspace: Path) -> str:
     """Return the settings that a layer sets, each with its origin, and where to change them."""
     loaded = load_settings(HostOptions(workspace))
     found = [row for row in rows(loaded) if row.origin != str(DEFAULT)]
-    name_width = max((len(row.name) for row in found), default=0)
-    lines = [f"{row.name:<{name_width}}  {row.value}  ({row.origin})" for row in found]
-    lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
-    return "\n".join((*lines, f"Your settings are in {loaded.config_file}; docs/configuration.md lists them all."))
+    where = f"Your settings are in {loaded.config_file}; docs/configuration.md lists them all."
+    return "\n".join((*_lines(found, loaded, origin=True), where))
+
+
+def _lines(table: Sequence[ShownSetting], loaded: Loaded, *, origin: bool) -> list[str]:
+    name_width = max((len(row.name) for row in table), default=0)
+    value_width = min(60, max((len(row.value) for row in table), default=0)) if origin else 0
+    lines = [f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin if origin else ''}" for row in table]
+    return [line.rstrip() for line in lines] + [f"! {warned.text}\n  → {warned.fix}" for warned in loaded.warnings]
 
 
 def save_theme(workspace: Path, theme: str) -> Path:
@@ -86,8 +85,8 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
     loaded = load_settings(HostOptions(workspace))
-    path, home = open_workspace(loaded.workspace).path, paths.home_dir(os.environ)
-    return import_file(file, Targets(loaded.config_file, loaded.env_file, path, home))
+    open_workspace(loaded.workspace)
+    return import_file(file, loaded)
 
 
 def trust_workspace(workspace: Path | None) -> str:
@@ -162,7 +161,17 @@ def change_setting(host: Host, name: str, text: str | None) -> Changed:
         fix = f"change it in {before.config_file}, then restart lmagent"
         raise ConfigError(f"{name} cannot be changed from the page: it guards what the agent may do or reach", fix=fix)
     save_settings(before.config_file, {name: None if text is None else toml_of(value_of(field, text))})
-    return _taken_over(host, field, host.config.read())
+    now = host.config.read()
+    row, value = _row(host, field, now), getattr(now.settings, field.name)
+    if row.layer not in ("user config", "default"):
+        return Changed(row, "hidden", row.origin)
+    settings = replace(host.settings, **{field.name: value})
+    made = host.config.agent_of(settings)
+    agent = replace(host.agent, **{part: getattr(made, part) for part in LIVE})
+    if agent == host.agent and settings != host.settings:
+        return Changed(row, "restart")
+    host.settings, host.agent = settings, agent
+    return Changed(_row(host, field, now), "sessions")
 
 
 def field_named(name: str) -> Setting:
@@ -183,29 +192,10 @@ def value_of(field: Setting, text: str) -> Any:
         raise ConfigError(f"{field.name} {error}", fix=f"{field.name}: {field.help}") from None
 
 
-def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
-    row = _row(host, field, now)
-    if row.layer not in ("user config", "default"):
-        return Changed(row, "hidden", row.origin)
-    before, new = host.settings, getattr(now.settings, field.name)
-    host.settings = replace(before, **{field.name: new})
-    lives = getattr(before, field.name) == new or _lives(host, field, getattr(before, field.name), new)
-    if lives:
-        made = host.config.agent_of(host.settings)
-        host.agent = replace(host.agent, **{part: getattr(made, part) for part in LIVE})
-    return Changed(_row(host, field, now), "sessions" if lives else "restart")
-
-
-def _lives(host: Host, field: Setting, old: Any, new: Any) -> bool:
-    config = host.config
-    before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
-    return any(getattr(before, part) != getattr(after, part) for part in LIVE)
-
-
 def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
-    value, start, origin = getattr(now.settings, field.name), host.config.start, now.origins[field.name]
-    began, text = getattr(start.settings, field.name), shown(field, value)
-    taken_over = value == getattr(host.settings, field.name) and _lives(host, field, began, value)
+    value, origin = getattr(now.settings, field.name), now.origins[field.name]
+    running = (getattr(settings, field.name) for settings in (host.config.start.settings, host.settings))
+    text = shown(field, value)
     return SettingRow(
         name=field.name,
         value=shown_url(text) if field.kind == "url" and value else text,
@@ -217,6 +207,6 @@ def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
         kind=field.kind,
         choices=field.choices,
         changeable=changeable(field),
-        pending=value != began and not taken_over,
+        pending=value not in running,
         yours=origin.layer == "user config",
     )

@@ -6,10 +6,10 @@ A tool has the same resolution, decoding, path safety and permission rules as in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from lmagent.app.confined import Confined, request
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import features, permission_rules, registry_of
+from lmagent.app.wiring import open_registry, permission_rules
 from lmagent.config.loader import Loaded
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ToolError
@@ -39,39 +39,25 @@ class CallResult(Struct, frozen=True):
     text: str
 
 
-class AllSeen(Mapping[str, FileMark]):
+class AllSeen(dict[str, FileMark]):
     """Counts each existing file as read just now: the user who calls the tool has looked at it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
 
-    def __getitem__(self, path: str) -> FileMark:
+    def get(self, path: str, default: Any = None) -> Any:
         target = self._workspace / path
-        if not target.is_file():
-            raise KeyError(path)
-        return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+        return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False) if target.is_file() else default
 
 
 def open_toolbox(workspace: Path | None) -> Toolbox:
-    return Toolbox(_registry(load_settings(HostOptions(workspace))).offered())
-
-
-def _registry(loaded: Loaded) -> Registry:
-    registry = registry_of(open_workspace(loaded.workspace).path, loaded.settings)
-    features(registry)
-    return registry
+    return Toolbox(open_registry(load_settings(HostOptions(workspace))).offered())
 
 
 async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask) -> CallResult:
     """Run one tool, if the rules and the mode allow it, or the user does; `arguments` are JSON text."""
     loaded = load_settings(HostOptions(workspace))
-    registry = _registry(loaded)
+    registry = open_registry(loaded)
     try:
         invocation = Toolbox(registry.offered()).resolve(ToolCall("call", name, arguments))
         context = _permitted(invocation, loaded, registry, ask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,8 +12,7 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import features, registry_of
-from lmagent.config.workspace import open_workspace
+from lmagent.app.wiring import open_registry
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.skills.calls import proposed
 from lmagent.skills.feature import Skills
@@ -36,12 +34,11 @@ class SkillTools(Struct, frozen=True):
         return skills_of(self.registry).shelf
 
     def test(self, name: str) -> SkillResult:
-        skills = skills_of(self.registry)
-        return anyio.run(self._closing, partial(test, skills.shelf, skills.shelf.find(name), skills.sandbox))
+        return self._done(test, self.shelf, self.shelf.find(name), skills_of(self.registry).sandbox)
 
     def enable(self, name: str) -> SkillResult:
         """Enable a skill that passes its trial; return the trial's result."""
-        return anyio.run(self._closing, partial(enable, skills_of(self.registry), self.shelf.find(name)))
+        return self._done(enable, skills_of(self.registry), self.shelf.find(name))
 
     def take(self, path: Path, say: Callable[[str, str], None]) -> int:
         """Propose the functions of a file or folder; `say` receives each name with what happened. Return how many
@@ -49,20 +46,20 @@ class SkillTools(Struct, frozen=True):
         files = sorted(path.glob("*.py")) if path.is_dir() else [path]
         if not files:
             raise ConfigError(f"{path} holds no Python files", fix="name a folder of skills, or one file")
-        return anyio.run(self._closing, partial(take, skills_of(self.registry), files, say))
+        return self._done(take, skills_of(self.registry), files, say)
 
-    async def _closing(self, do: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await do()
-        finally:
-            await self.registry.confined.aclose()
+    def _done(self, do: Callable[..., Awaitable[T]], *arguments: object) -> T:
+        async def closing() -> T:
+            try:
+                return await do(*arguments)
+            finally:
+                await self.registry.confined.aclose()
+
+        return anyio.run(closing)
 
 
 def open_skills(workspace: Path | None) -> SkillTools:
-    loaded = load_settings(HostOptions(workspace))
-    registry = registry_of(open_workspace(loaded.workspace).path, loaded.settings)
-    features(registry)
-    return SkillTools(registry)
+    return SkillTools(open_registry(load_settings(HostOptions(workspace))))
 
 
 def skills_of(registry: Registry) -> Skills:

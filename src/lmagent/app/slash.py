@@ -84,8 +84,12 @@ def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
     known = all_commands(host)
     command = known.get(name) or known.get(SYNONYMS.get(name, ""))
     if command is None:
-        why = _unusable(host.workspace)
-        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix=_way_on(name, list(known)))
+        from difflib import get_close_matches  # only a wrong name needs it
+
+        near = " or ".join(f"/{match}" for match in get_close_matches(name.lower(), [*known, *SYNONYMS], n=3))
+        meant = f"did you mean {near}? " if near else ""
+        fix = f"{meant}/help lists them; a space before the slash sends it as a message"
+        raise ConfigError(f"there is no command /{name}", fix=fix)
     return command, argument
 
 
@@ -98,16 +102,6 @@ async def dispatch(line: str, context: SlashContext) -> SlashResult:
     """Carry out a line that begins with a slash. Raise LmagentError if the command does not exist, or failed."""
     command, argument = find_command(line, context.host)
     return await command.run(context, argument)
-
-
-def _way_on(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # only a wrong name needs it
-
-    near = [f"/{match}" for match in get_close_matches(name.lower(), [*known, *SYNONYMS], n=3)]
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    if name.lower() in ELSEWHERE:
-        meant = f"{ELSEWHERE[name.lower()]}. "
-    return f"{meant}/help lists them; a space before the slash sends it as a message"
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
@@ -130,13 +124,11 @@ def _command(workspace: Path, name: str) -> SlashCommand:
             found = read_plain(workspace, file, LONGEST)
         except NotPlain as what:
             raise ConfigError(f"/{name} cannot be used: {path} is {what}", fix="make it a regular file") from None
-        if found is None:
-            raise ConfigError(f"/{name} cannot be used: {path} is gone", fix="/help lists what there is")
-        if found.more:
-            raise ConfigError(f"/{name} cannot be used: {path} is longer than {LONGEST:,} characters", fix="shorten it")
-        if "$ARGUMENTS" in found.text:
-            return SlashResult(submit=found.text.replace("$ARGUMENTS", argument))
-        return SlashResult(submit=f"{found.text}\n\n{argument}".strip())
+        if found is None or found.more:
+            why = f"is gone, or is longer than {LONGEST:,} characters"
+            raise ConfigError(f"/{name} cannot be used: {path} {why}", fix="shorten it; /help lists all commands")
+        text = found.text if "$ARGUMENTS" in found.text else f"{found.text}\n\n$ARGUMENTS"
+        return SlashResult(submit=text.replace("$ARGUMENTS", argument).strip())
 
     try:
         found = read_plain(workspace, file, FIRST_LINE)
@@ -146,74 +138,26 @@ def _command(workspace: Path, name: str) -> SlashCommand:
     return SlashCommand(name, "[arguments]", line, run, OWN)
 
 
-def _unusable(workspace: Path) -> str:
-    """Return why the workspace's own commands cannot be used; empty if they can."""
-    try:
-        names_in(workspace, COMMANDS)
-    except NotPlain as what:
-        return f"{'/'.join(COMMANDS)} is {what}, so your own commands are left out"
-    return ""
-
-
-# --- names in other agents and model runners --------------------------------------------------------------------------
-
-# Names of commands of ours that do the same.
+# Names in other agents and model runners for commands of ours that do the same.
 SYNONYMS = {
     "?": "help",
     "approvals": "permissions",
+    "ask": "btw",
     "bye": "quit",
     "clear": "new",
+    "continue": "resume",
     "cost": "usage",
     "exit": "quit",
+    "history": "sessions",
+    "map": "context",
     "models": "model",
     "q": "quit",
     "reset": "new",
+    "sandbox": "status",
     "settings": "config",
+    "show": "status",
+    "side": "btw",
+    "tasks": "todo",
     "todos": "todo",
     "tokens": "context",
-}
-
-_MENTION = "write @PATH in your message to attach a file"
-
-# Our equivalent of another program's command.
-ELSEWHERE = {
-    "add": _MENTION,
-    "add-dir": "start lmagent with --workspace FOLDER to work elsewhere",
-    "architect": "/plan TASK plans first",
-    "ask": "/btw QUESTION asks on the side, /plan TASK plans first",
-    "bug": "/export writes this session to a file that you can send",
-    "chat-mode": "/mode shows the permission modes, /plan TASK plans first",
-    "code": "just type the task",
-    "commit": "ask the agent to commit, or type !!git commit",
-    "continue": "/resume picks a session to continue",
-    "doctor": "type !!lmagent doctor, or run it in your shell",
-    "drop": "/new begins without the files of this conversation",
-    "edit": "Alt+Enter begins a new line in a message",
-    "editor": "Alt+Enter begins a new line in a message",
-    "feedback": "/export writes this session to a file that you can send",
-    "git": "!!git COMMAND runs git in your own shell",
-    "history": "/sessions lists the sessions, the Up key brings back earlier input",
-    "lint": "ask the agent, or type !COMMAND",
-    "load": "/model picks a model, /resume a session",
-    "login": "an API key is the setting LLM_API_KEY; a local server needs none",
-    "logout": "an API key is the setting LLM_API_KEY; a local server needs none",
-    "ls": "type !ls",
-    "map": "/context shows what fills the window",
-    "memory": "AGENTS.md in the folder holds permanent instructions for the agent; /init writes it",
-    "mention": _MENTION,
-    "paste": "paste the path of an image, or write @PATH",
-    "ps": "type !!lmagent models ps, or run it in your shell",
-    "pull": "type !!lmagent models pull MODEL, or run it in your shell",
-    "read-only": _MENTION,
-    "review": "ask for a review; /diff shows what the agent changed",
-    "rewind": "/undo takes back what the agent changed",
-    "run": "type !COMMAND",
-    "sandbox": "/status shows the sandbox",
-    "save": "every session is saved; /export writes one to a file",
-    "set": "/config shows the settings, /model picks a model",
-    "show": "/status shows the server, /model the model, /config the settings",
-    "side": "/btw QUESTION asks on the side",
-    "tasks": "/todo shows the tasks, /agents the sub-agents",
-    "test": "ask the agent, or type !COMMAND",
-    "web": "run lmagent web in your shell for the page",
 }

@@ -19,7 +19,7 @@ from lmagent.store.index import Unattended
 if TYPE_CHECKING:
     from lmagent.app.runner import Runner
 
-TICK = 1.0  # seconds between two looks at the open sessions
+TICK = 0.5  # seconds between two looks at the open sessions
 LOOK = 5.0  # seconds between two looks for left work of other processes
 LEFT = 10.0  # seconds for which an idle session stays open after its last watcher has gone
 IDLE = 120.0  # seconds for which an idle, watched session stays open; then a terminal may open it
@@ -37,7 +37,6 @@ class Upkeep:
         self._continued: set[tuple[str, str]] = set()
         self._taken_up: set[tuple[str, int]] = set()
         self._refused: dict[str, float] = {}
-        self._reported: set[str] = set()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._ended.set()
@@ -66,7 +65,7 @@ class Upkeep:
 
     async def _reflect(self) -> None:
         """Let the model reflect on finished sessions while none is at work."""
-        if not self._host.settings.enable_memory:
+        if not self._host.settings.enable_memory or self._host.settings.reflection == "off":
             return
         from lmagent.app.reflecting import IdleReflection
 
@@ -111,9 +110,7 @@ class Upkeep:
                 self._refused[session] = self._host.clock.monotonic()
             if not isinstance(failure, LmagentError):
                 failure = self._runner.unexpected(failure, f"lmagent --resume {session}")
-            if (text := f"session {session} is not resumed: {failure}") not in self._reported:
-                self._reported.add(text)
-                self._runner.say(text)
+            self._runner.say(f"session {session} is not resumed: {failure}")
             return True
         if known.is_needed or known.session.state.turn_open or known.session.state.wait is not None:
             known.work()
@@ -163,6 +160,7 @@ class Upkeep:
     async def tidy(self) -> None:
         for known in list(self._runner.sessions.values()):
             try:
+                await known.wake_if_due()
                 by = f"{self._runner.surface}:timeout"
                 await known.deny_overdue_approvals(self._host.settings.approval_timeout, by)
                 if self._may_be_released(known):

@@ -119,6 +119,13 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     return registry.host
 
 
+def open_registry(loaded: Loaded) -> Registry:
+    """Return the tools and features of a workspace for a call without a session."""
+    registry = registry_of(open_workspace(loaded.workspace).path, loaded.settings)
+    features(registry)
+    return registry
+
+
 def registry_of(workspace: Path, settings: Settings) -> Registry:
     clock = SystemClock()
     store = JsonlStore(workspace / ".lmagent" / "sessions", clock)

@@ -1,4 +1,4 @@
-"""The questions before a start: those of a first run, and the offer of another server in place of a silent one."""
+"""Before a start: the questions of a first run, and the hint at another server if the configured one is silent."""
 
 from __future__ import annotations
 
@@ -6,40 +6,30 @@ import sys
 
 import anyio
 import click
-from msgspec.structs import replace
 
 from lmagent.app.options import HostOptions, load_settings
-from lmagent.app.servers import found
+from lmagent.app.servers.found import stand_in
 from lmagent.cli.shared import say
 from lmagent.providers.transport import is_silent
 
 
-def stand_in(options: HostOptions) -> found.StandIn | None:
-    """Return the server to offer in place of the configured one; None if that answers, or no other does."""
+def say_what_answers(options: HostOptions) -> None:
+    """Name a server that answers in place of the configured one, if that is silent."""
     loaded = load_settings(options)
     url = loaded.settings.given_endpoint
-    if options.replay is not None or not url or not is_silent(url):
-        return None
-    return anyio.run(found.stand_in, loaded)
-
-
-def with_answering_server(options: HostOptions) -> HostOptions:
-    """Return the options with a server that answers, if the configured one does not and the user agrees."""
-    other = stand_in(options)
-    if other is None or not click.confirm(f"{other}. Use it?", default=True, err=True):
-        return options
-    say(found.keep(load_settings(options), other))
-    return replace(options, flags={**options.flags, "llm_url": other.server.base_url})
+    if options.replay is None and url and is_silent(url) and (other := anyio.run(stand_in, loaded)) is not None:
+        say(f"lmagent: {other.message}\n  → {other.fix}")
 
 
 def greeted(options: HostOptions) -> HostOptions:
-    """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
+    """Return the options with the answers of the first run."""
     from lmagent.app.servers.firstrun import Person, first_run, is_first_run
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return options
     if not is_first_run(options):
-        return with_answering_server(options)
+        say_what_answers(options)
+        return options
     return first_run(
         options,
         Person(

@@ -99,10 +99,6 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
 
     attended = not request.json and sys.stdin.isatty() and sys.stderr.isatty()
     given = shared.host_options(workspace, options, attended=attended)
-    if attended:
-        from lmagent.cli.answering import with_answering_server
-
-        given = with_answering_server(given)
 
     async def do(host: Host) -> tuple[int, Settings]:
         session = host.require_latest() if latest else request.resume
@@ -113,11 +109,10 @@ def _one_shot(workspace: Path | None, request: TaskRequest, options: dict[str, A
     if code == ERROR and given.replay is None:
         if not settings.given_endpoint and not split_name(settings.llm_model)[0]:
             shared.say(NO_SERVER)
-        elif not attended:
-            from lmagent.cli.answering import stand_in
+        else:
+            from lmagent.cli.answering import say_what_answers
 
-            if (found := stand_in(given)) is not None:
-                shared.say(f"lmagent: {found}\n  → {found.fix}")
+            say_what_answers(given)
     return code
 
 

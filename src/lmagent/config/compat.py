@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from lmagent.config.files import decode_env, parse_env, read_small, save_env, save_settings, toml_of, write_private
 from lmagent.config.layers import Layer
-from lmagent.config.loader import LayerReader
+from lmagent.config.loader import LayerReader, Loaded
 from lmagent.config.names import why_not_used
 from lmagent.config.settings import BY_NAME, PLACEHOLDER_KEYS, PROVIDERS
 from lmagent.core.decoding import convert, json_fault
@@ -150,15 +150,6 @@ class ImportReport(Struct, frozen=True):
     left: Pairs
 
 
-class Targets(Struct, frozen=True):
-    """Where an import writes; `home` is for `~` in paths."""
-
-    config_file: Path
-    env_file: Path
-    workspace: Path
-    home: Path
-
-
 class _Server(Struct):
     """The required fields of an entry of `mcp.json`."""
 
@@ -180,32 +171,32 @@ class _Job(Struct):
     prompt: Annotated[str, Meta(min_length=1)]
 
 
-def import_file(path: Path, targets: Targets) -> ImportReport:
-    """Import a file of an older system.
+def import_file(path: Path, loaded: Loaded) -> ImportReport:
+    """Import a file of an older system into the files of the present configuration, or of the workspace.
 
     Raises ConfigError if it cannot be read or imported, a value is not allowed, or a target cannot be written.
     """
     content = read_small(path)
     if content is None:
         raise ConfigError(f"{path} does not exist, or is not a file", fix=f"name {_ACCEPTED}")
-    reader, place = LayerReader(), Layer("config.json", path.parent.absolute(), targets.home, path)
+    reader, place = LayerReader(), Layer("config.json", path.parent.absolute(), loaded.workspace.home, path)
     if path.suffix.lower() != ".json" and not content.lstrip().startswith((b"{", b"[")):
         names = [line.name for line in parse_env(decode_env(content)) if line.name]
-        return _import_settings(reader.env_file(place), names, targets)
+        return _import_settings(reader.env_file(place), names, loaded)
     parsed = parse_json(path, content)
     document = _as_object(parsed)
     jobs = document.get("jobs", parsed)
     if isinstance(jobs, list):
-        return _import_jobs(cast("list[Any]", jobs), targets.workspace / ".lmagent" / "cron.json")
+        return _import_jobs(cast("list[Any]", jobs), loaded.workspace.path / ".lmagent" / "cron.json")
     if servers := _as_object(document.get("mcpServers")) or _as_object(document.get("servers")):
-        return _import_servers(servers, targets.workspace / ".lmagent" / "mcp.json")
+        return _import_servers(servers, loaded.workspace.path / ".lmagent" / "mcp.json")
     if not {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
         raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
-    report = _import_settings(reader.config_json(place, content), [], targets)
+    report = _import_settings(reader.config_json(place, content), [], loaded)
     return ImportReport(report.taken, (*report.left, *((unused.name, unused.why) for unused in reader.unused)))
 
 
-def _import_settings(given: Layer, names: list[str], targets: Targets) -> ImportReport:
+def _import_settings(given: Layer, names: list[str], loaded: Loaded) -> ImportReport:
     """Save settings: secrets first, so that a failure leaves nothing half done in `config.toml`.
 
     `names`: all variables of a `.env`; those that feed no setting are reported.
@@ -223,16 +214,16 @@ def _import_settings(given: Layer, names: list[str], targets: Targets) -> Import
         setting, key = BY_NAME[name], entry.origin.name
         if not setting.secret:
             settings[name] = toml_of(entry.value)
-            taken.append((key, f"{name} in {targets.config_file}"))
+            taken.append((key, f"{name} in {loaded.config_file}"))
         elif entry.value in PLACEHOLDER_KEYS:
             left.append((key, "it is a placeholder that local servers accept"))
         else:
             secrets[setting.env] = entry.value
-            taken.append((key, f"{setting.env} in {targets.env_file}"))
+            taken.append((key, f"{setting.env} in {loaded.env_file}"))
     if secrets:
-        save_env(targets.env_file, secrets)
+        save_env(loaded.env_file, secrets)
     if settings:
-        save_settings(targets.config_file, settings)
+        save_settings(loaded.config_file, settings)
     return ImportReport(tuple(taken), tuple(left))
 
 

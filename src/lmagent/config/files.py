@@ -74,18 +74,6 @@ def write_private(path: Path, text: str, *, sync: bool = True) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
 
 
-def line_of(text: str, key: str) -> int:
-    """Return the line, from 1, on which a key of TOML or a dotted key of JSON begins; 0 if it is not found."""
-    at = 0
-    for part in key.split("."):
-        name = re.escape(part)
-        found = re.compile(rf"\"{name}\"\s*[:=.\]]|^[ \t]*(?:\[+[ \t]*)?'?{name}'?[ \t]*[=.\]]", re.M).search(text, at)
-        if found is None:
-            return 0
-        at = found.end()
-    return text.count("\n", 0, at) + 1
-
-
 def save_settings(path: Path, values: Mapping[str, Any]) -> None:
     """Set keys of a `config.toml`, or delete them (None); all else in it stays. The file is made if needed.
 
@@ -123,7 +111,6 @@ class EnvLine(NamedTuple):
 
     name: str  # empty for a comment
     value: str | None  # without quotes and escapes; None if the line is not a valid assignment
-    line: int  # from 1
     text: str  # its source, with the blank lines above it
 
 
@@ -138,33 +125,18 @@ def parse_env(text: str) -> Iterator[EnvLine]:
     """Yield the lines of a `.env` file; invalid lines do not raise. A name's last assignment counts."""
     from dotenv.parser import parse_stream  # few folders have such a file
 
-    line = 1
     for found in parse_stream(io.StringIO(text, newline="")):
         written = found.original.string
-        body = written.lstrip()
-        begins = line + _lines(written[: len(written) - len(body)])
-        name = re.match(r"(?:export\s+)?([A-Za-z_][\w.-]*)", body)
-        yield EnvLine(name[1] if name else "", None if found.error else found.value, begins, written)
-        line += _lines(written)
+        name = re.match(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)", written)
+        yield EnvLine(name[1] if name else "", None if found.error else found.value, written)
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """Return the text of a `.env` file with variables set; other lines stay."""
+    """Return the text of a `.env` file with variables set, at its end; lines of other variables stay."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    written = list(parse_env(text))
-    lines = [each.text for each in written]
-    at = {each.name: index for index, each in enumerate(written) if each.value is not None}
-    for name, value in values.items():
-        assigned = f"{name}={quoted(value)}{newline}"
-        if name in at:
-            old = lines[at[name]]
-            before = re.match(r"\s*(?:export\s+)?", old)
-            lines[at[name]] = f"{before[0] if before else ''}{assigned}"
-        else:
-            if lines and not lines[-1].endswith(("\n", "\r")):
-                lines.append(newline)
-            lines.append(assigned)
-    return "".join(lines)
+    kept = "".join(line.text for line in parse_env(text) if line.value is None or line.name not in values)
+    begun = newline if kept and not kept.endswith(("\n", "\r")) else ""
+    return kept + begun + "".join(f"{name}={quoted(value)}{newline}" for name, value in values.items())
 
 
 def quoted(value: str) -> str:
@@ -173,7 +145,3 @@ def quoted(value: str) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def _lines(text: str) -> int:
-    return len(re.findall(r"\r\n|\r|\n", text))

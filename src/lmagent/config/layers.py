@@ -30,12 +30,10 @@ class Origin(Struct, frozen=True):
     layer: LayerName
     source: str = ""  # the file's path; empty for defaults, the environment and flags
     name: str = ""  # the key, the variable or the flag
-    line: int = 0  # from 1; 0 if it is not known
 
     def __str__(self) -> str:
         if self.source:
-            place = f"{self.source}:{self.line}" if self.line else self.source
-            return f"{self.name} in {place}"
+            return f"{self.name} in {self.source}"
         return {"default": "default", "environment": f"{self.name} in the environment"}.get(self.layer, self.name)
 
 
@@ -58,9 +56,9 @@ class Layer(Struct, frozen=True):
     entries: Mapping[str, LayerEntry] = {}
     content: bytes = b""  # of the file, so that trust is checked on these very bytes
 
-    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> LayerEntry:
+    def entry(self, setting: Setting, raw: object, key: str, *, text: bool = False) -> LayerEntry:
         """Return a value of this place; ConfigError if it is not allowed."""
-        origin = Origin(self.name, str(self.path or ""), key, line)
+        origin = Origin(self.name, str(self.path or ""), key)
         try:
             return LayerEntry(setting.read(raw, self.base, self.home, text=text), origin)
         except ValueError as error:

@@ -7,7 +7,7 @@ environment is read only from the caller's argument.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config import paths
-from lmagent.config.files import EnvLine, decode_env, line_of, parse_env, read_agent_json, read_small
+from lmagent.config.files import EnvLine, decode_env, parse_env, read_agent_json, read_small
 from lmagent.config.layers import Held, Layer, LayerEntry, Origin, merge
 from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
 from lmagent.config.setting import Setting
@@ -82,12 +82,6 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     layers = [*users, read.toml(Layer("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder))]
     if folder != cwd:
         layers.append(read.env_file(Layer("workspace .env", folder, home, folder / ".env", folder)))
-    else:  # the current folder's `.env` is the workspace's
-        entries = {
-            name: replace(entry, origin=replace(entry.origin, layer="workspace .env"))
-            for name, entry in current.entries.items()
-        }
-        current = replace(current, name="workspace .env", entries=entries)
     layers += [current, environment, flagged]
 
     data = _data_dir(layers, env)
@@ -123,9 +117,6 @@ def _named_json(place: Layer, read: LayerReader) -> Layer:
     content = read_small(path)
     if content is None:
         raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
-    if path.suffix == ".toml":
-        fix = f"a config.toml is named by: LMAGENT_CONFIG={path}"
-        raise ConfigError(f"{path} is no config.json of agent_computer", fix=fix)
     return read.config_json(place, content)
 
 
@@ -166,16 +157,12 @@ def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
     """Return the data folder; ConfigError if it cannot be used, before a command begins its work."""
     named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
     data = Path(os.path.abspath(named[-1].value)) if named else paths.data_dir(env)
-    what, fix = f"the data folder {data}", "move it away, or name another folder: AGENT_DATA_DIR=FOLDER"
-    if named:
-        what += f" ({named[-1].origin})"
-        fix = "name a folder that you can write to, or leave the setting out"
+    what = f"the data folder {data}{f' ({named[-1].origin})' if named else ''}"
     there = next((place for place in (data, *data.parents) if place.exists()), data)
-    if not there.is_dir():
-        raise ConfigError(f"{what} cannot be used: {there} is a file, not a folder", fix=fix)
-    is_made = there == data or bool(named)  # a read-only home folder alone is no reason to refuse work
-    if is_made and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"{what} cannot be used: {there} is not writable for you", fix=fix)
+    is_needed = there == data or bool(named)  # a read-only home folder alone is no reason to refuse work
+    if not there.is_dir() or (is_needed and not os.access(there, os.R_OK | os.W_OK | os.X_OK)):
+        fix = "name a folder that you can write to: AGENT_DATA_DIR=FOLDER"
+        raise ConfigError(f"{what} cannot be used: {there} is no folder that you can write to", fix=fix)
     return data
 
 
@@ -212,18 +199,18 @@ class LayerReader:
     def toml(self, place: Layer) -> Layer:
         if (content := self._content(place)) is None:
             return place
-        text, table = _parse_toml(place.path, content)
+        table = _parse_toml(place.path, content)
         entries: dict[str, LayerEntry] = {}
         for key, value in table.items():
-            setting, line = BY_NAME.get(key), line_of(text, key)
+            setting = BY_NAME.get(key)
             if setting is None:
                 if not (why := why_not_used(key.upper())):
-                    meant = FIELD_OF.get(key.upper()) or closest(_flat(key, value), BY_NAME)
+                    meant = FIELD_OF.get(key.upper()) or closest(key.lower(), BY_NAME)
                     fix = f"did you mean {meant}? All settings: lmagent config" if meant else "see lmagent config"
-                    raise ConfigError(f"{place.path}, line {line}: there is no setting {key!r}", fix=fix)
+                    raise ConfigError(f"{place.path}: there is no setting {key!r}", fix=fix)
                 self.unused.append(Unused(key, str(place.path), why))
             elif not self._is_barred(place, setting):
-                entries[key] = place.entry(setting, value, key, line)
+                entries[key] = place.entry(setting, value, key)
         return replace(place, entries=entries, content=content)
 
     def env_file(self, place: Layer) -> Layer:
@@ -233,10 +220,8 @@ class LayerReader:
         lines = list(parse_env(decode_env(content)))
         for line in lines:
             self._note(place, line)
-        found = {line.name: line for line in lines if line.value is not None}
-        values = {name: cast("str", line.value) for name, line in found.items()}
-        entries = self._variables(place, values.get, lambda name: found[name].line)
-        return replace(place, entries=entries, content=content)
+        values = {line.name: line.value for line in lines if line.value is not None}
+        return replace(place, entries=self._variables(place, values), content=content)
 
     def config_json(self, place: Layer, content: bytes) -> Layer:
         """Read agent_computer's `config.json`; see `compat` for its keys."""
@@ -249,13 +234,12 @@ class LayerReader:
             raise ConfigError(f"{place.path} must hold one JSON object", fix="correct it")
         taken, left = read_agent_computer(cast("dict[str, Any]", document))
         self.unused += [Unused(key, str(place.path), why) for key, why in left]
-        text = content.decode("utf-8-sig", "replace")
-        entries = {name: place.entry(BY_NAME[name], value, key, line_of(text, key)) for key, name, value in taken}
+        entries = {name: place.entry(BY_NAME[name], value, key) for key, name, value in taken}
         return replace(place, entries=entries, content=content)
 
     def environment(self, place: Layer, env: Mapping[str, str]) -> Layer:
         self.unused += [Unused(name, "the environment", why) for name in env if (why := why_not_used(name))]
-        return replace(place, entries=self._variables(place, env.get, lambda _: 0))
+        return replace(place, entries=self._variables(place, env))
 
     def flags(self, place: Layer, flags: Mapping[str, Any]) -> Layer:
         """Read the command line; a flag that is None was not given."""
@@ -273,19 +257,16 @@ class LayerReader:
             self.files.append(place.path)
         return content
 
-    def _variables(
-        self, place: Layer, get: Callable[[str], str | None], line_in: Callable[[str], int]
-    ) -> dict[str, LayerEntry]:
+    def _variables(self, place: Layer, values: Mapping[str, str]) -> dict[str, LayerEntry]:
         """Return the entries that variables make: a setting's own name wins over its aliases."""
         entries: dict[str, LayerEntry] = {}
         for setting in SETTINGS:
             for variable in setting.variables:
-                text = get(variable)
+                text = values.get(variable)
                 if text is None or not setting.is_given(text):
                     continue
                 if not self._is_barred(place, setting):
-                    value = as_text(variable, text)
-                    entries[setting.name] = place.entry(setting, value, variable, line_in(variable), text=True)
+                    entries[setting.name] = place.entry(setting, as_text(variable, text), variable, text=True)
                 break
         return entries
 
@@ -304,32 +285,23 @@ class LayerReader:
 
     def _note(self, place: Layer, line: EnvLine) -> None:
         """Note a known variable that is not used, and an invalid line that is meant for us."""
-        where, why = f"{place.path}, line {line.line}", why_not_used(line.name)
+        why = why_not_used(line.name)
         is_ours = line.name in FIELD_OF or bool(why)
         if line.value is None and is_ours:
-            text = f"{where}: it is not NAME=value, or its quote is not closed"
+            text = f"{line.name} in {place.path} is not NAME=value, or its quote is not closed"
             self.warnings.append(ConfigWarning(text, "quote it: NAME='value'"))
         elif why:
             self.unused.append(Unused(line.name, str(place.path), why))
         elif not is_ours and line.name.startswith(("LLM_", "LMAGENT_")) and (meant := closest(line.name, FIELD_OF)):
-            self.warnings.append(ConfigWarning(f"{where}: {line.name} is no setting", f"did you mean {meant}?"))
+            text = f"{line.name} in {place.path} is no setting"
+            self.warnings.append(ConfigWarning(text, f"did you mean {meant}?"))
 
 
-def _parse_toml(path: Path | None, content: bytes) -> tuple[str, dict[str, Any]]:
+def _parse_toml(path: Path | None, content: bytes) -> dict[str, Any]:
     import tomllib  # only if there is a file to read
 
     try:
-        text = content.decode("utf-8-sig")
-        return text, tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: it is not UTF-8 text", fix="save the file as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        fix = 'write settings as: name = "text", name = 5 or name = true'
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except ValueError as error:
+        fix = 'write settings as: name = "text", name = 5 or name = true, in UTF-8'
         raise ConfigError(f"{path} is not valid TOML: {error}", fix=fix) from error
-
-
-def _flat(key: str, value: object) -> str:
-    """Return the key in lower case; of a section, which settings do not have, with its first key."""
-    section = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    return "_".join((key, *list(section)[:1])).lower()

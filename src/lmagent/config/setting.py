@@ -106,7 +106,7 @@ class Setting(Struct, frozen=True):
         if self.optional and (value is None or value == -1 or str(value).lower() in _NO_VALUE):
             return None
         try:
-            checked = _of_kind(self.kind, value)
+            checked = _of_kind(self.kind, value, text=text)
         except ValidationError:
             checked = None
         if checked is None or not self._fits(checked):
@@ -137,26 +137,20 @@ class Setting(Struct, frozen=True):
 
 
 def _of_text(kind: Kind, text: str) -> object:
-    """Return the number, switch or list in a text; other text is left for `_of_kind` to refuse."""
+    """Return the switch or list in a text; other text is left for `_of_kind` to convert or refuse."""
     if kind == "rules":
         return [part.strip() for part in re.split(_RULE_COMMA, text) if part.strip()]
     if kind == "presence":
         return bool(text)
-    if kind in ("integer", "number"):
-        for number in (int, float):
-            try:
-                return number(text)
-            except ValueError:
-                continue
     return _SWITCH.get(text.lower(), text) if kind == "switch" else text
 
 
-def _of_kind(kind: Kind, value: object) -> Any:
+def _of_kind(kind: Kind, value: object, *, text: bool) -> Any:
     if kind == "choice":
         return str(value).lower()  # TOML has a `true` of its own, where "true" is a choice
     if kind == "path" and isinstance(value, Path):
         return str(value)
-    found = convert(value, _TYPES.get(kind, str))
+    found = convert(value, _TYPES.get(kind, str), strict=not text)
     return tuple(dict.fromkeys(item.strip() for item in found)) if kind == "rules" else found
 
 

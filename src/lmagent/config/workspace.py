@@ -9,7 +9,6 @@ are accepted only from the flag.
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 from typing import Literal
 
@@ -88,15 +87,8 @@ def _resolve(named: Path | str, cwd: Path, home: Path) -> Path:
 
 def _check(path: Path, named: str) -> None:
     what, another = f"the workspace {path} ({named})", "choose another folder: lmagent -w FOLDER"
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise WorkspaceError(f"{what} does not exist", fix=f"make it: mkdir -p {path}, or {another}") from error
-    except OSError as error:
-        raise WorkspaceError(f"{what} cannot be reached: {error.strerror}", fix=another) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(f"{what} is a file, not a folder", fix=another)
+    if not os.path.isdir(path):
+        fix = f"make it: mkdir -p {path}, or {another}"
+        raise WorkspaceError(f"{what} does not exist, or is no folder that can be reached", fix=fix)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        owned = hasattr(os, "geteuid") and found.st_uid == os.geteuid() != 0
-        fix = f"make your folder writable, chmod u+rwx {path}, or {another}" if owned else another
-        raise WorkspaceError(f"{what} is not writable for you", fix=fix)
+        raise WorkspaceError(f"{what} is not writable for you", fix=f"see whose it is: ls -ld {path}, or {another}")

@@ -6,7 +6,6 @@ Sources: systemd.service(5), systemd.unit(5), systemd.exec(5).
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -81,9 +80,10 @@ class Service:
         command = [*words, str(self._workspace)]
         if bad := next((part for part in command if re.search(r"[\x00-\x1f\x7f]", part)), None):
             raise ServiceError(f"{bad!r} holds a control character, which no service description can", fix="rename it")
-        passed = {name: self._env[name] for name in _PASSED_ON if self._env.get(name)}
         variables = "".join(
-            f"Environment={_quoted(f'{name}={value}')}\n" for name, value in passed.items() if os.linesep not in value
+            f"Environment={_quoted(f'{name}={self._env[name]}')}\n"
+            for name in _PASSED_ON
+            if self._env.get(name) and "\n" not in self._env[name]
         )
         folder = str(self._workspace).replace("%", "%%")
         return (
@@ -108,28 +108,19 @@ class Service:
     def install(self, arguments: Sequence[str]) -> None:
         """Write the unit and start the service.
 
-        Raises ServiceError if no systemd runs, or it refuses; the unit that was there before is there again.
+        Raises ServiceError if no systemd runs, or it refuses; the unit stays then, so that systemd can be asked why.
         """
         self._need_manager()
-        before = self.file.read_text() if self.file.exists() else None
+        unit = self.unit(arguments)
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text(self.unit(arguments))
+            self.file.write_text(unit)
         except OSError as error:
             fix = f"see who owns {self.file}"
             raise ServiceError(f"{self.file} cannot be written: {error.strerror}", fix=fix) from None
-        try:
-            self._call("daemon-reload")
-            self._call("enable", self.name)
-            self._call("restart", self.name)
-        except ServiceError:
-            if before is None:
-                self._ask("disable", "--now", self.name)
-                self.file.unlink(missing_ok=True)
-            else:
-                self.file.write_text(before)
-            self._ask("daemon-reload")
-            raise
+        self._call("daemon-reload")
+        self._call("enable", self.name)
+        self._call("restart", self.name)
 
     def remove(self) -> bool:
         """Stop it and remove its unit; False if it was not installed. Raises ServiceError if systemd refuses."""
@@ -161,7 +152,7 @@ class Service:
         done = self._ask(*arguments)
         if done.returncode != 0:
             why = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-            raise ServiceError(f"systemctl --user {' '.join(arguments)} failed: {why}", fix="see journalctl --user -xe")
+            raise ServiceError(f"systemctl --user {' '.join(arguments)} failed: {why}", fix=f"see {self.log}")
 
     def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Call systemctl; a missing or silent program is an exit code like any other."""
@@ -176,10 +167,8 @@ class Service:
                 timeout=PATIENCE,
                 check=False,
             )
-        except OSError as error:
-            return subprocess.CompletedProcess((), 127, "", f"systemctl: {error.strerror}")
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess((), 124, "", f"systemctl did not answer within {PATIENCE:g} s")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return subprocess.CompletedProcess((), 127, "", f"systemctl cannot be run: {error}")
 
 
 def _quoted(text: str) -> str:

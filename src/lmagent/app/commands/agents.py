@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import WORK, SlashContext, SlashResult
+from lmagent.app.watching import Tree
 from lmagent.core.commands import Interrupt, Steer
 from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user
@@ -19,23 +20,11 @@ def commands() -> Iterator[SlashCommand]:
 
 
 async def _agents(context: SlashContext, _: str) -> SlashResult:
-    session = context.session
-    lines = _tree(session, 0) if session is not None else []
-    return SlashResult("\n".join(lines) or "no sub-agents yet")
-
-
-def _tree(session: Session, depth: int) -> list[str]:
-    lines: list[str] = []
-    work = session.state.work
-    for key, started in work.children.items():
-        result, child = work.results.get(key), session.children.get(started.child)
-        state = result.status if result is not None else "at work" if child is not None else "cut off"
-        steps = f" · step {child.state.step}" if child is not None else ""
-        name = f"{started.task}: " if started.task else ""
-        lines.append(f"{'  ' * depth}{started.child}  {state}{steps}  {name}{started.brief.objective}"[:160])
-        if child is not None:
-            lines += _tree(child, depth + 1)
-    return lines
+    if context.session is None:
+        return SlashResult("no sub-agents yet")
+    nodes = list(Tree(context.host.store, context.session.state.session).nodes())
+    lines = [f"{node.session}  {node.status} · step {node.step}  {node.task} {node.objective}" for node in nodes[1:]]
+    return SlashResult("\n".join(line[:160] for line in lines) or "no sub-agents yet")
 
 
 async def _steer(context: SlashContext, argument: str) -> SlashResult:
@@ -55,20 +44,17 @@ async def _stop(context: SlashContext, name: str) -> SlashResult:
 
 def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
     """Find the sub-agent at work; `name` is its id, a beginning or end of that, or its task's name."""
-    found: dict[str, Session] = {}
-
-    def look(session: Session) -> None:
-        for started in session.state.work.children.values():
-            child = session.children.get(started.child)
-            if child is None:
-                continue
-            if name == started.task or started.child.startswith(name) or started.child.endswith(name):
-                found[started.child] = child
-            look(child)
-
-    if context.session is not None and name:
-        look(context.session)
+    at_work = dict(_at_work(context.session)) if context.session is not None else {}
+    found = [id for id, task in at_work.items() if name and (name == task or id.startswith(name) or id.endswith(name))]
     if context.session is None or len(found) != 1:
         how = f"{len(found)} sub-agents at work are" if found else "no sub-agent at work is"
         raise ConfigError(f"{how} called {name!r}", fix="/agents lists them")
-    return context.session, next(iter(found.values()))
+    return context.session, context.host.sessions[found[0]]
+
+
+def _at_work(session: Session) -> Iterator[tuple[str, str]]:
+    """Yield the id of each sub-agent at work, and the task that it was begun for."""
+    for started in session.state.work.children.values():
+        if (child := session.children.get(started.child)) is not None:
+            yield started.child, started.task
+            yield from _at_work(child)

@@ -1,11 +1,11 @@
-"""Charts in text: the parts of the window, tokens by day, and the list of tools. Charts have at most 40 columns."""
+"""Charts in text: the parts of the window, tokens by day, and lists in columns. Charts have at most 40 columns."""
 
 from __future__ import annotations
 
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
+from textwrap import fill
 
 from lmagent.core.agent import Window
 from lmagent.core.messages import Text
@@ -16,12 +16,11 @@ from lmagent.store.spent import UsageSums
 
 DAYS = 14  # days that the bars of `/usage` show, today included
 
-_CELLS = 36
-_BAR = 20
+_BAR = 18
 
 
 def window_parts(state: SessionState) -> dict[str, int]:
-    """Return the estimated tokens of each part of the prompt; the name's first letter is its sign in the map."""
+    """Return the estimated tokens of each part of the prompt; in the order of the prompt."""
     system = len(state.system.encode())
     notes = _note_bytes(state)
     return {
@@ -35,48 +34,27 @@ def window_parts(state: SessionState) -> dict[str, int]:
 
 
 def window_map(parts: Mapping[str, int], window: Window, total: int, compactions: int) -> str:
-    """Draw the window as one bar with a mark where the conversation will be shortened, and a row for each part."""
-
-    def row(sign: str, name: str, tokens: int) -> str:
-        return f"{sign} {name:<8} {tokens:>10,} tokens {tokens / window.tokens:>6.1%}"
-
-    bar, used = "", 0
-    for name, tokens in parts.items():
-        used += tokens
-        end = round(used * _CELLS / window.tokens)
-        bar += name[0] * max(1 if tokens else 0, end - len(bar))  # a small part is visible, too
-    bar = f"{bar[:_CELLS]:·<{_CELLS}}"
-    cut = max(0, min(_CELLS - 1, round(window.trigger * _CELLS / window.tokens)))
-    rows = [row(name[0], name, tokens) for name, tokens in parts.items()]
-    rows.append(row("·", "Room", max(0, window.tokens - total)))
-    rows.append(row("^", "Cut", window.trigger))
-    return "\n".join(
-        (
-            f"[{bar}]",
-            f"{' ' * (cut + 1)}^",
-            *rows,
-            "",
-            f"in use: {total:,} of {window.tokens:,} tokens",
-            f"At the cut the conversation is shortened\n(compacted {plural(compactions, 'time')} so far).",
-        )
-    )
+    """Draw a bar for each part of the window, and for the room that is left."""
+    rows = _bars({**parts, "Room": max(0, window.tokens - total)}, window.tokens)
+    cut = f"Cut at {window.trigger:,} tokens (so far: {plural(compactions, 'time')})."
+    return "\n".join((*rows, "", f"in use: {total:,} of {window.tokens:,} tokens", cut))
 
 
 def day_bars(days: Sequence[UsageSums], today: str) -> str:
-    """Draw the tokens of each of the last days, the newest last; empty if none were used."""
+    """Draw the tokens of each of the last days, the newest last."""
     known = {row.key: row.prompt_tokens + row.completion_tokens for row in days}
     last = datetime.date.fromisoformat(today)
     shown = [(last - datetime.timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
-    highest = max(known.get(day, 0) for day in shown)
-    if not highest:
+    if not any(known.get(day, 0) for day in shown):
         return f"No tokens were used here in the last {DAYS} days."
-    rows = [_day(day, known.get(day, 0), highest) for day in shown]
-    return "\n".join((f"Tokens in this folder, last {DAYS} days:", *rows))
+    found = {day[5:]: known.get(day, 0) for day in shown}
+    return "\n".join((f"Tokens in this folder, last {DAYS} days:", *_bars(found, max(found.values()))))
 
 
-def _day(day: str, tokens: int, highest: int) -> str:
-    length = max(1, round(tokens * _BAR / highest)) if tokens else 0
-    return f"{day[5:]} {'#' * length:<{_BAR}} {tokens:>12,}"
+def _bars(rows: Mapping[str, int], most: int) -> list[str]:
+    """Return a row for each number, with a bar that is as long as its share of `most`; a small one is visible, too."""
+    lengths = {name: min(_BAR, max(1, round(tokens * _BAR / most))) if tokens else 0 for name, tokens in rows.items()}
+    return [f"{name:<8} {'#' * lengths[name]:<{_BAR}} {tokens:>11,}" for name, tokens in rows.items()]
 
 
 def _role_bytes(state: SessionState, role: str) -> int:
@@ -96,25 +74,18 @@ def _note_bytes(state: SessionState) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-# Tools whose description for the model begins with its arguments.
-_ABOUT = {"todo_update": "Change the text or the status of a todo."}
-
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+def columns(rows: Iterable[tuple[str, str]], begin: int, width: int = 80) -> list[str]:
+    """Return each text beside its head, in columns from `begin` to `width`; a long head has a line of its own."""
+    pad, found = " " * begin, list[str]()
+    for head, text in rows:
+        filled = fill(text, max(width, begin + 20), initial_indent=pad, subsequent_indent=pad)
+        found.append(f"{head}\n{filled}" if len(head) > begin - 2 else f"{head:<{begin}}{filled[begin:]}")
+    return found
 
 
 def tool_rows(tools: Iterable[Tool], width: int) -> list[str]:
     """Return name, effect and first sentence of each tool, in aligned columns of `width` characters in all."""
-    found = [(tool.name, tool.effect, _about(tool)) for tool in tools]
-    name_width = max((len(name) for name, _, _ in found), default=0)
-    begin = name_width + len("  write  ")
-    rows: list[str] = []
-    for name, effect, about in found:
-        first, *more = wrap(about, max(20, width - begin)) or [""]
-        rows.append(f"{name:<{name_width}}  {effect:<5}  {first}")
-        rows += [f"{'':<{begin}}{part}" for part in more]
-    return rows
-
-
-def _about(tool: Tool) -> str:
-    sentence = _SENTENCE.match(tool.description)
-    return _ABOUT.get(tool.name) or (sentence[1] if sentence else tool.description)
+    found = [(tool.name, tool.effect, re.split(r"(?<=[.!?])\s", tool.description, maxsplit=1)[0]) for tool in tools]
+    longest = max((len(name) for name, _, _ in found), default=0)
+    rows = ((f"{name:<{longest}}  {effect}", about) for name, effect, about in found)
+    return columns(rows, longest + len("  write  "), width)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
+from lmagent.config.files import write_private
 from lmagent.core.errors import ConfigError
 from lmagent.identity.files import SOUL, find_identity
 from lmagent.planning.editing import edit_file
-from lmagent.store.files import make_private
 
 NEXT = "New sessions begin with it; this one keeps what it began with: /new"
 
@@ -31,18 +30,10 @@ async def _soul(context: SlashContext, text: str) -> SlashResult:
         await edit_file(path)
         return SlashResult(f"{path}\n{NEXT}")
     if text:
-        _write(path, f"{text}\n")
+        if path.is_symlink():
+            raise ConfigError(f"{path} is a link", fix="remove it, or edit its target")
+        write_private(path, f"{text}\n")
         return SlashResult(f"written to {path}\n{NEXT}")
     if found is None:
         return SlashResult(f"the agent has no character of its own here: /soul TEXT writes {path}")
     return SlashResult(f"{found.name} ({found.size:,} bytes):\n\n{found.text or found.refused}")
-
-
-def _write(path: Path, text: str) -> None:
-    if path.is_symlink():
-        raise ConfigError(f"{path} is a link", fix="remove it, or edit its target")
-    try:
-        make_private(path.parent)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}", fix="make the folder writable") from None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
-from textwrap import fill
 from typing import TYPE_CHECKING
 
-from lmagent.app.commands.charts import DAYS, day_bars, tool_rows, window_map, window_parts
+from lmagent.app.commands.charts import DAYS, columns, day_bars, tool_rows, window_map, window_parts
 from lmagent.app.records import export_session, session_rows
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import (
@@ -26,16 +25,13 @@ from lmagent.app.slash import (
 from lmagent.core.commands import Compact, Continue, Mark, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
-    CompactionDone,
     FilesRestored,
-    StepFinished,
-    StepStarted,
 )
 from lmagent.core.lines import grant_in_a_line
 from lmagent.core.model import ModelReply, TextChunk
 from lmagent.core.plurals import age
 from lmagent.core.titles import title_of
-from lmagent.core.view import TextBlock, View, reduce
+from lmagent.core.view import TextBlock
 from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.undo import by_weight, chosen, diff, shared_with
@@ -51,9 +47,6 @@ Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
 PATHS_SHOWN = 20
 
 OFFERED = 20  # sessions that `/resume` offers
-_HELP_WIDTH = 80  # columns of a terminal of the usual width; `/help` fits into it
-
-_USAGE_WIDTH = 25
 
 KEYS = """Keys:
 Enter                    send; steers the agent while it works
@@ -102,19 +95,12 @@ def commands() -> Iterator[SlashCommand]:
 
 
 async def _help(context: SlashContext, _: str) -> SlashResult:
-    groups = dict[str, list[str]]()
+    groups = dict[str, list[tuple[str, str]]]()
     for item in all_commands(context.host).values():
-        groups.setdefault(item.group, []).append(_help_rows(f"/{item.name} {item.usage}", item.help))
+        groups.setdefault(item.group, []).append((f"/{item.name} {item.usage}", item.help))
     places = (*GROUPS, *(group for group in groups if group not in (*GROUPS, OWN)), OWN)
-    parts = ("\n".join((f"{group}:", *groups[group])) for group in sorted(groups, key=places.index))
+    parts = ("\n".join((f"{group}:", *columns(groups[group], 25))) for group in sorted(groups, key=places.index))
     return SlashResult("\n\n".join((*parts, KEYS)), headed=True)
-
-
-def _help_rows(usage: str, text: str) -> str:
-    """Return a command and its description in rows of 80 columns; a long usage has a row of its own."""
-    pad = " " * _USAGE_WIDTH
-    rows = fill(text, _HELP_WIDTH, initial_indent=pad, subsequent_indent=pad) or pad
-    return f"{usage}\n{rows}" if len(usage) > _USAGE_WIDTH - 2 else f"{usage:<{_USAGE_WIDTH}}{rows[_USAGE_WIDTH:]}"
 
 
 async def _sessions(context: SlashContext, words: str) -> SlashResult:
@@ -288,10 +274,7 @@ async def _usage(context: SlashContext, _: str) -> SlashResult:
 
 def _usage_here(context: SlashContext, session: Session) -> str:
     state = session.state
-    usage, pace = state.usage, View().pace
-    for event in context.host.store.read(state.session):
-        if isinstance(event, StepStarted | StepFinished | CompactionDone):
-            pace = reduce(View(pace=pace), event).pace
+    usage, pace = state.usage, context.view.pace
     cached = f"{usage.cached_tokens / usage.prompt_tokens:.0%}" if usage.prompt_tokens else "-"
     estimate = " (estimated: the server reports no usage)" if usage.estimated else ""
     return (
@@ -313,7 +296,7 @@ async def _compact(context: SlashContext, focus: str) -> SlashResult:
 
 
 async def _tools(context: SlashContext, _: str) -> SlashResult:
-    return SlashResult("\n".join(tool_rows(context.host.toolbox, _HELP_WIDTH)))
+    return SlashResult("\n".join(tool_rows(context.host.toolbox, 80)))
 
 
 async def _btw(context: SlashContext, question: str) -> SlashResult:

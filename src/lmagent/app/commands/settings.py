@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, cast, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from msgspec import ValidationError
 from msgspec.structs import replace
 
-from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.app.servers.table import full_name, provider_named, usable
 from lmagent.app.settings import changed_settings, save_theme
@@ -18,12 +16,12 @@ from lmagent.config.settings import BY_NAME
 from lmagent.config.show import shown
 from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.decoding import convert
-from lmagent.core.errors import ConfigError, ProviderError
+from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
 from lmagent.core.lines import grant_in_a_line
-from lmagent.core.model import LONGEST_INSTRUCTIONS, PROVIDER_NAMES, SessionOptions
+from lmagent.core.model import LONGEST_INSTRUCTIONS, SessionOptions
 
-MODES: dict[PermissionMode, str] = {
+MODES = {
     "auto": "nothing is asked",
     "normal": "writing and running are asked about",
     "manual": "reading is asked about too",
@@ -55,14 +53,18 @@ def commands() -> Iterator[SlashCommand]:
         yield SlashCommand(name, usage, text, run, SETTINGS)
 
 
+def _offered(command: str, given: str, current: str, known: Mapping[str, str]) -> SlashResult:
+    """Return the values to choose from. Raise ConfigError if another one was given."""
+    if given:
+        raise ConfigError(f"there is no {command} {given!r}", fix=f"one of {', '.join(known)}")
+    choices = (Choice(f"/{command} {name}", f"{name:<8}{text}", name == current) for name, text in known.items())
+    return SlashResult(f"{command} {current}; one of {', '.join(known)}", choices=tuple(choices))
+
+
 async def _mode(context: SlashContext, mode: str) -> SlashResult:
-    known = get_args(PermissionMode)
-    current = context.session.state.mode if context.session else context.host.settings.permission_mode
-    if not mode:
-        choices = (Choice(f"/mode {name}", f"{name:<8}{MODES[name]}", name == current) for name in known)
-        return SlashResult(f"mode {current}; one of {', '.join(known)}", choices=tuple(choices))
-    if mode not in known:
-        raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+    if mode not in MODES:
+        current = context.session.state.mode if context.session else context.host.settings.permission_mode
+        return _offered("mode", mode, current, MODES)
     wanted = cast("PermissionMode", mode)
     context.host.settings = replace(context.host.settings, permission_mode=wanted)
     if context.session:
@@ -74,7 +76,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
     host = context.host
     if not name or name.endswith(":"):
         return await _list_models(context, name)
-    name = await _full_name(host, name)
+    name = await full_name(host, "", name)
     host.use_model(name)
     await host.offer_vision()
     if context.session is None:
@@ -96,18 +98,6 @@ async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
     return SlashResult(text.rstrip(), choices=choices)
 
 
-async def _full_name(host: Host, name: str) -> str:
-    """Return the name with its provider. `PROVIDER/NAME` has one, unless the usual server lists a model of that
-    name."""
-    provider, slash, rest = name.partition("/")
-    if slash and rest and provider in PROVIDER_NAMES:
-        with suppress(ProviderError):
-            if name in await host.models():
-                return name
-        name = f"{provider}:{rest}"
-    return await full_name(host, "", name)
-
-
 async def _switch_cost(context: SlashContext, name: str) -> str:
     """Return a warning that another model has to read the whole conversation; empty before a model is chosen."""
     assert context.session is not None
@@ -122,12 +112,8 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
 
 
 async def _theme(context: SlashContext, theme: str) -> SlashResult:
-    if not theme:
-        current = context.host.settings.theme
-        choices = (Choice(f"/theme {name}", f"{name:<8}{text}", name == current) for name, text in THEMES.items())
-        return SlashResult(f"theme {current}; one of {', '.join(THEMES)}", choices=tuple(choices))
     if theme not in THEMES:
-        raise ConfigError(f"there is no theme {theme!r}", fix=f"one of {', '.join(THEMES)}")
+        return _offered("theme", theme, context.host.settings.theme, THEMES)
     file = save_theme(context.host.workspace, theme)
     return SlashResult(f"theme {theme}, kept in {file}", theme=theme)
 

@@ -16,12 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.kept import CALLS, NO_CALLS, READS, SCHEMA, VISION
-from lmagent.core.errors import AuthError, ContextOverflow, ProviderError, Unreachable
+from lmagent.core.errors import ContextOverflow, ProviderError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelReply, ModelRequest, ToolSpec
 from lmagent.providers import jsontext
 from lmagent.providers.dialects.base import ServerFacts
 from lmagent.providers.served import Served
+
+WINDOW = "window"
 
 PROBE = ToolSpec(
     "report_word",
@@ -73,49 +75,29 @@ class Battery:
         self._line_tokens = 0.0
         self._reading = 0.0
         self.measured: dict[str, Any] = {}  # the model's profile, without values that could not be examined
-        self.answered = False
 
     async def run(self) -> AsyncIterator[Finding]:
-        """Yield the findings as they come.
-
-        An examination that fails ends the others only if they would fail too: the server has never answered, refuses
-        the key, or shows no sign of life.
-        """
+        """Yield the findings as they come; only the first one and a fault if the model answers no question at all."""
         facts = await self._served.facts(self._model, deep=True)
-        self.measured |= {"server": facts.label or facts.dialect, "version": facts.version, "slots": facts.slots}
         yield self._server(facts)
+        try:
+            await self._ask("Say OK.", 16)
+        except ProviderError as failure:
+            yield Finding("chat", "fault", f"the model does not answer: {failure.message}", failure.typed)
+            return
         for name, examine in (
             (CALLS, self._calls),
-            ("parallel calls", self._parallel),
             (SCHEMA, self._schema),
             (VISION, self._vision),
             ("speed", self._speed),
-            ("window", self._window),
+            (WINDOW, self._window),
         ):
             try:
-                yield await examine(facts)
+                yield await examine()
             except ProviderError as failure:
-                broken = None if self.answered else await self._no_answer(failure)
-                if broken is None:
-                    yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.typed)
-                if broken or isinstance(failure, Unreachable | AuthError):
-                    yield await self._stated()
-                    if broken:
-                        yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.typed)
-                    return
-        names = [model.id for model in facts.models if model.embeddings]
-        self.measured["embeddings"] = names
-        yield Finding("embeddings", "ok", ", ".join(names) or "the server lists no model for embeddings")
-
-    async def _no_answer(self, failure: ProviderError) -> ProviderError | None:
-        """Return why the server never answers; None if it refused only this request, because of its tools."""
-        if not _is_refusal(failure):
-            return failure
-        try:
-            await self._ask("Say OK.", 16)
-        except ProviderError as again:
-            return again
-        return None
+                yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.typed)
+        names = ", ".join(model.id for model in facts.models if model.embeddings)
+        yield Finding("embeddings", "ok", names or "the server lists no model for embeddings")
 
     def _server(self, facts: ServerFacts) -> Finding:
         name = f"{facts.label or 'not one that is known'} {facts.version}".strip()
@@ -124,13 +106,22 @@ class Battery:
         about = " ".join(filter(None, (model.size, model.quant))) if model else ""
         return Finding("server is", "ok", f"{name}{slots}{f'; the model is {about}' if about else ''}")
 
-    async def _window(self, _: ServerFacts) -> Finding:
+    async def _window(self) -> Finding:
         """Return the stated window, once the model is loaded; or the window that a long prompt shows to be served."""
-        stated = await self._stated()
-        try:
-            return await self._tried(self.measured["window"]) or stated
-        except ProviderError:
-            return stated  # no other figure is known
+        facts, window = await self._served.facts(self._model, deep=True), await self._served.window(self._model)
+        if (tried := await self._tried(window)) is not None:
+            return tried
+        self.measured[WINDOW] = window
+        model = facts.model
+        proof = "asked for with each request" if facts.native_chat else model.proof if model else "none"
+        most = f"; the model was made for {model.maximum:,}" if model and model.maximum else ""
+        if window is None:
+            fix = "set LMAGENT_CONTEXT_WINDOW to the window that the model is loaded with"
+            return Finding(WINDOW, "warning", f"the server does not say; {self._assumed:,} is assumed{most}", fix)
+        if window < 8192:
+            fix = "load the model with a larger context: 16,384 or more is comfortable"
+            return Finding(WINDOW, "warning", f"{window:,} tokens are served, which is small{most}", fix)
+        return Finding(WINDOW, "ok", f"{window:,} tokens are served ({proof}){most}")
 
     async def _tried(self, window: int | None) -> Finding | None:
         """Return the finding of a prompt longer than most windows; None if it was read, or cannot be tried."""
@@ -145,49 +136,26 @@ class Battery:
                 return None
         except ContextOverflow as overflow:
             served, how = overflow.window, how if overflow.silent else "refused"
-        self.measured |= {"window": served, "proof": "tried"}
+        except ProviderError:
+            return None  # no other figure than the stated one is known
+        self.measured[WINDOW] = served
         said = f"{window:,} tokens are stated" if window else f"no window is stated and {self._assumed:,} is assumed"
         least = f"; {served:,} are served" if served else ""
         fix = "load the model with a larger context, or set LMAGENT_CONTEXT_WINDOW to the served size"
-        return Finding("window", "warning", f"{said}, but a prompt of {size:,} was {how}{least}", fix)
+        return Finding(WINDOW, "warning", f"{said}, but a prompt of {size:,} was {how}{least}", fix)
 
-    async def _stated(self) -> Finding:
-        facts = await self._served.facts(self._model, deep=True)
-        window = await self._served.window(self._model)
-        model = facts.model
-        proof = "asked for with each request" if facts.native_chat else model.proof if model else "none"
-        self.measured |= {"window": window, "proof": proof, "maximum": model.maximum if model else None}
-        most = f"; the model was made for {model.maximum:,}" if model and model.maximum else ""
-        if window is None:
-            fix = "set LMAGENT_CONTEXT_WINDOW to the window that the model is loaded with"
-            return Finding("window", "warning", f"the server does not say; {self._assumed:,} is assumed{most}", fix)
-        if window < 8192:
-            fix = "load the model with a larger context: 16,384 or more is comfortable"
-            return Finding("window", "warning", f"{window:,} tokens are served, which is small{most}", fix)
-        return Finding("window", "ok", f"{window:,} tokens are served ({proof}){most}")
-
-    async def _calls(self, _: ServerFacts) -> Finding:
+    async def _calls(self) -> Finding:
         reply = await self._ask('Call report_word with the word "hello".', 600, tools=(PROBE,))
         if not any(call.name == PROBE.name for call in reply.message.tool_calls):
             self.measured[CALLS] = NO_CALLS
-            fix = (
-                "use an instruct model that is trained for tool calls; its calls will be constrained where that is "
-                "possible"
-            )
+            fix = "use an instruct model that is trained for tool calls; its calls are constrained where possible"
             return Finding("tool calls", "warning", "asked for a tool call, the model answered in text", fix)
         self.measured[CALLS] = how = f"as text ({reply.text_format})" if reply.text_format else "structured"
         usage = "estimated by us" if reply.usage.estimated else "reported"
         took = f"the model called a tool in {reply.total_s:.1f} s, {how}; token counts are {usage}"
         return Finding("tool calls", "ok", took)
 
-    async def _parallel(self, _: ServerFacts) -> Finding:
-        asked = 'Call report_word twice in this reply, with the words "one" and "two".'
-        reply = await self._ask(asked, 800, tools=(PROBE,))
-        self.measured["parallel calls"] = several = len(reply.message.tool_calls) > 1
-        text = "several calls in one reply" if several else "one call a reply: reads take a step each"
-        return Finding("parallel calls", "ok", text)
-
-    async def _schema(self, _: ServerFacts) -> Finding:
+    async def _schema(self) -> Finding:
         """Ask for no JSON: only an enforced schema gets it."""
         reply = await self._ask("Write a short poem.", 200, response_schema=NUMBER, temperature=1.0)
         try:
@@ -200,25 +168,21 @@ class Battery:
             return Finding("JSON schema", "ok", "enforced: calls can be constrained")
         return Finding("JSON schema", "warning", "not enforced: a model that fails to call cannot be helped by it")
 
-    async def _vision(self, facts: ServerFacts) -> Finding:
-        text, sees = "the model takes no images", False
-        if facts.model is None or facts.model.vision is not False:
+    async def _vision(self) -> Finding:
+        text, sees, model = "the model takes no images", False, (await self._served.facts(self._model)).model
+        if model is None or model.vision is not False:
             picture = (Text("What colour is this? One word."), Image("image/png", _RED_SQUARE))
             try:
                 reply = await self._ask("", 300, messages=(Message("user", picture),))
                 sees = "red" in reply.message.text.lower()
-                text = (
-                    "the model sees: it named the colour of a picture"
-                    if sees
-                    else "a picture is accepted, and not seen"
-                )
+                text = "the model sees: it named the colour of a picture" if sees else "it takes a picture, unseen"
             except ProviderError as failure:
                 if not _is_refusal(failure) and not _NO_IMAGES.search(failure.message):
                     raise
         self.measured[VISION] = sees
         return Finding("vision", "ok", text)
 
-    async def _speed(self, _: ServerFacts) -> Finding:
+    async def _speed(self) -> Finding:
         asked = f"{_lines(PROMPT_LINES)}\nSay OK."
         first, again = await self._ask(asked, 32), await self._ask(asked, 32)
         self._reading = reading = first.usage.prompt_tokens / max(first.first_token_s, 1e-6)
@@ -226,11 +190,7 @@ class Battery:
         writing = first.usage.completion_tokens / max(first.total_s - first.first_token_s, 1e-6)
         counted = again.usage.cached_tokens >= KEPT * again.usage.prompt_tokens
         kept = counted or again.first_token_s < (1 - KEPT) * first.first_token_s
-        self.measured |= {
-            READS: round(reading, 1),
-            "writes tokens/s": round(writing, 1) if first.usage.completion_tokens > 1 else None,
-            "keeps its cache": kept,
-        }
+        self.measured[READS] = round(reading, 1)
         speed = f"prompt {reading:,.0f} tokens/s, generation {writing:,.0f} tokens/s"
         if kept:
             return Finding("speed", "ok", f"{speed}, the prompt cache works")
@@ -249,7 +209,6 @@ class Battery:
                     reply = event
         if reply is None:
             raise ProviderError("the stream ended without a reply")
-        self.answered = True
         return reply
 
 

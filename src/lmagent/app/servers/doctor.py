@@ -65,11 +65,11 @@ def system(platform: str) -> Finding:
     """Return whether lmagent was tested on a system; `platform` as in `sys.platform`."""
     if platform.startswith("linux"):
         return Finding("system", "ok", "Linux")
-    if platform == "darwin":
-        return Finding("system", "warning", "lmagent was never run on macOS", "commands in docker: SANDBOX=docker")
-    if platform == "win32":
-        return Finding("system", "warning", "lmagent was never run on Windows", "use WSL2: there it is as on Linux")
-    return Finding("system", "warning", f"lmagent was never run on {platform}", "use Linux")
+    name, fix = {
+        "darwin": ("macOS", "commands in docker: SANDBOX=docker"),
+        "win32": ("Windows", "use WSL2: there it is as on Linux"),
+    }.get(platform, (platform, "use Linux"))
+    return Finding("system", "warning", f"lmagent was never run on {name}", fix)
 
 
 async def _sandbox(host: Host) -> Finding:
@@ -92,7 +92,7 @@ async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
         return Finding("server", "fault", failure.message, failure.typed)
     other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None
     if other is not None:
-        return Finding("server", "fault", str(other), other.fix)
+        return Finding("server", "fault", other.message, other.fix)
     return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.typed)
 
 
@@ -124,10 +124,8 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
     async with aclosing(cast("Any", battery.run())) as coming:
         async for finding in coming:
             yield finding
-    if not battery.answered:
-        return  # nothing was measured: an earlier examination's profile stays
-    model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
-    traits = KeptTraits(host.settings.agent_data_dir, url)
-    known = {name: value for name, value in battery.measured.items() if value is not None}
-    file = traits.profile(model, battery.measured | traits.of(model).profile | known)
-    yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
+    if battery.measured:
+        model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
+        traits = KeptTraits(host.settings.agent_data_dir, url)
+        file = traits.profile(model, {**traits.of(model).profile, **battery.measured})
+        yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")

@@ -9,14 +9,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.config.files import save_env
 from lmagent.config.layers import Origin
 from lmagent.config.loader import Loaded
 from lmagent.config.settings import Settings
-from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.core.errors import ConfigError, LmagentError, Unreachable
 from lmagent.providers.concealed import shown
 from lmagent.providers.discovery import discover, usual
 from lmagent.providers.transport import HttpTransport, Transport
@@ -126,45 +124,19 @@ def best_of(entries: Sequence[ModelEntry], free: int) -> ModelEntry | None:
 # --- servers that answer ----------------------------------------------------------------------------------------------
 
 
-class StandIn(Struct, frozen=True):
-    """A server that answers, offered in place of the configured one (`silent`: its address, without secrets)."""
-
-    silent: str
-    origin: Origin
-    server: FoundServer
-
-    def __str__(self) -> str:
-        """Return the state of both servers, without a full stop."""
-        port = urlsplit(self.server.base_url).port
-        return f"{self.silent} ({self.origin}) does not answer, but {self.server.name} answers on port {port}"
-
-    @property
-    def fix(self) -> str:
-        """Return the remedy for a program without a terminal."""
-        return f"use it for this run with --base-url {self.server.base_url}, or change {self.origin}"
-
-
-async def stand_in(loaded: Loaded) -> StandIn | None:
-    """Return the server to offer in place of the configured one, which is silent; None if no other one answers."""
+async def stand_in(loaded: Loaded) -> Unreachable | None:
+    """Return the error that names a server in place of the configured one, which is silent; None if no other one
+    answers."""
     found = await answering()
     if not found:
         return None
-    settings = loaded.settings
-    return StandIn(shown(settings.given_endpoint), endpoint_origin(loaded), preferred(found, settings.llm_model))
-
-
-def keep(loaded: Loaded, found: StandIn) -> str:
-    """Save the new address where the silent one was saved; return a sentence for the user.
-
-    Only the user's own `.env` is rewritten: variables, options and the files of a folder are not ours to change.
-    """
-    if found.origin.layer != "user .env":
-        return f"Using {found.server.base_url} for this run. To keep it, change {found.origin}."
-    try:
-        save_env(loaded.env_file, {found.origin.name: found.server.base_url})
-    except LmagentError as failure:
-        return f"Using {found.server.base_url} for this run; it was not saved: {failure}"
-    return f"Saved {found.server.base_url} as {found.origin}."
+    settings, origin = loaded.settings, endpoint_origin(loaded)
+    other = preferred(found, settings.llm_model)
+    answers = f"{other.name} answers on port {urlsplit(other.base_url).port}"
+    return Unreachable(
+        f"{shown(settings.given_endpoint)} ({origin}) does not answer, but {answers}",
+        fix=f"use it for this run with --base-url {other.base_url}, or change {origin}",
+    )
 
 
 async def answering() -> list[FoundServer]:

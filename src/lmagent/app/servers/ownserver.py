@@ -1,7 +1,8 @@
 """Own server: a model server of this program, which ends with it. Run as `python -m lmagent.app.servers.ownserver`.
 
-It reads one line from its standard input (`ChildSpec`), prints one line (`Up`), and serves on a free port of loopback,
-for clients with the key, until its standard input ends. Its log and its workers' logs are deleted at the end.
+It reads the key from its standard input, prints its address or the reason why it does not listen, and serves on a free
+port of loopback, for clients with the key, until its standard input ends. Its log and its workers' logs are deleted at
+the end.
 """
 
 from __future__ import annotations
@@ -17,29 +18,12 @@ from typing import Self
 
 import anyio
 import anyio.to_thread
-import msgspec
 from anyio.abc import Process
-from msgspec import Struct
 
-from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 
 START = 30.0  # seconds for the child's start; models are loaded later
 STOP = 15.0  # seconds for its end
-
-
-class ChildSpec(Struct, frozen=True):
-    """The child's input."""
-
-    models: str
-    key: str
-
-
-class Up(Struct, frozen=True):
-    """The child's answer: its address, or the reason why it does not listen."""
-
-    url: str = ""
-    error: str = "it said nothing"
 
 
 class OwnServer:
@@ -63,24 +47,22 @@ class OwnServer:
 
     async def start(self) -> None:
         """Start it. Raise LmagentError if it does not come up."""
-        spec = msgspec.json.encode(ChildSpec(str(self._models), self.key))
         # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go. -P: the
         # current folder may be a stranger's project, from which nothing may be imported.
-        command = [sys.executable, "-P", "-m", "lmagent.app.servers.ownserver"]
+        command = [sys.executable, "-P", "-m", "lmagent.app.servers.ownserver", str(self._models)]
         self._process = process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
-        line, up = b"", Up()
+        line = b""
         with anyio.move_on_after(START), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-            await process.stdin.send(spec + b"\n")
+            await process.stdin.send(f"{self.key}\n".encode())
             while not line.endswith(b"\n"):
                 line += await process.stdout.receive()
-        with suppress(msgspec.DecodeError):
-            up = decode_json(line, Up)
-        if not up.url:
+        said = line.decode(errors="replace").strip() or "it said nothing"
+        if not said.startswith("http://"):
             await self.aclose()
-            raise LmagentError(f"the built-in model server did not start: {up.error}", terminal="lmagent server start")
-        self.url = f"{up.url}/v1"
+            raise LmagentError(f"the built-in model server did not start: {said}", terminal="lmagent server start")
+        self.url = f"{said}/v1"
 
     async def aclose(self) -> None:
         """End it, and with it each model that it runs."""
@@ -105,7 +87,7 @@ class OwnServer:
         await self.aclose()
 
 
-async def _serve(spec: ChildSpec, folder: Path) -> None:
+async def _serve(models: Path, key: str, folder: Path) -> None:
     from lmagent.app.clock import SystemClock
     from lmagent.modelserver.http.listening import Signals, listen
     from lmagent.modelserver.http.serving import RouterServer, ServerSettings, serve
@@ -113,7 +95,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
 
     signals = Signals()  # after a signal, too, the worker's files are removed
     listener = listen("127.0.0.1", 0)
-    settings = ServerSettings(folder, port=0, key=spec.key, models_dir=Path(spec.models))
+    settings = ServerSettings(folder, port=0, key=key, models_dir=models)
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
 
         async def end_with_parent(server: RouterServer) -> None:
@@ -123,7 +105,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
         def started(server: RouterServer) -> None:
             signals.end(server)
             group.start_soon(end_with_parent, server)
-            _say(Up(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+            _say(f"http://127.0.0.1:{listener.getsockname()[1]}")
 
         await serve(router, listener, started=started)
         group.cancel_scope.cancel()
@@ -134,18 +116,18 @@ def _wait_for_end() -> None:
         pass
 
 
-def _say(up: Up) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(up) + b"\n")
-    sys.stdout.buffer.flush()
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
     try:
-        spec = decode_json(sys.stdin.buffer.readline(), ChildSpec)
+        key = sys.stdin.buffer.readline().decode().strip()
         with tempfile.TemporaryDirectory(prefix="lmagent-server-") as folder:
-            anyio.run(_serve, spec, Path(folder))
-    except (LmagentError, OSError, msgspec.DecodeError) as error:
-        _say(Up(error=str(error)))
+            anyio.run(_serve, Path(sys.argv[1]), key, Path(folder))
+    except (LmagentError, OSError) as error:
+        _say(" ".join(str(error).split()))
         sys.exit(1)
     os._exit(0)  # a thread may still wait for the end of standard input
 

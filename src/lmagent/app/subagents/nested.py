@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lmagent.core import events as ev
 from lmagent.core.lines import command_end
+from lmagent.tools.sanitize import one_line
 
 OBJECTIVE = 80  # characters of an objective or a summary in a line
 
@@ -55,5 +56,4 @@ def _ending(pad: str, event: ev.SubagentFinished) -> tuple[str, str]:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= OBJECTIVE else f"{line[: OBJECTIVE - 1]}…"
+    return one_line(" ".join(text.split()), OBJECTIVE)

@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from lmagent.config.files import line_of
 from lmagent.core.decoding import convert
 from lmagent.modelserver.spec import ModelServerError, ModelSettings
 
@@ -57,7 +56,7 @@ KEYS: dict[str, Any] = {
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a settings file; an error names file, line and the allowed values."""
+    """Read a settings file; an error names the file, the key and the allowed values."""
     try:
         text = path.read_text(encoding="utf-8-sig") if path.stat().st_size <= MAX_BYTES else "it is too large"
         values = tomllib.loads(text)
@@ -65,15 +64,14 @@ def read_sheet(path: Path) -> Sheet:
         fix = 'write one `key = value` a line, with texts in "quotes", as UTF-8'
         raise _wrong(path, f"cannot be read as settings in TOML: {error}", fix) from None
     for key, value in values.items():
-        where = f"line {line_of(text, key) or '?'}"
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1)
             fix = f"did you mean {near[0]}?" if near else f"the keys are: {', '.join(KEYS)}"
-            raise _wrong(path, f"{where}: there is no setting {key!r}", fix)
+            raise _wrong(path, f"there is no setting {key!r}", fix)
         try:
             convert(value, KEYS[key])
         except msgspec.ValidationError as error:
-            raise _wrong(path, f"{where}: {key}: {str(error)[:200]}", f"{key} has to be {allowed(key)}") from None
+            raise _wrong(path, f"{key}: {str(error)[:200]}", f"{key} has to be {allowed(key)}") from None
     given = frozenset(values)
     more = {key: values.pop(key) for key in UPSTREAM_KEYS if key in values}
     settings = convert(values, ModelSettings)
