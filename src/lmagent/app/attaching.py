@@ -45,7 +45,7 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
             data = await to_thread.run_sync(_load, path, name, host.workspace)
             if (picture := picture_of(data)) is not None and is_binary(data):
                 images.append(await _image(data, picture, host, session))
-                what = f"{picture.media_type.removeprefix("image/").upper()}, {picture.width} × {picture.height}"
+                what = f"{picture.media_type.removeprefix('image/').upper()}, {picture.width} × {picture.height}"
             else:
                 part, what = _text(name, data, room)
                 text, room = text + part, room - len(part)
