@@ -332,7 +332,7 @@ def _difference(snapshots: Snapshots, path: str, before: PathState | None, after
 
 
 def _lines(snapshots: Snapshots, state: PathState | None) -> list[str]:
-    """Return the lines of a text file; what is no text, or too large, is described in one line."""
+    """Return the lines of a text file; any other state, and a large file, is described in one line."""
     if state is None:
         return []
     content = snapshots.content(state.sha256) if state.kind == "file" and state.size <= LARGEST_DIFF else None
