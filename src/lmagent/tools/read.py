@@ -37,6 +37,7 @@ _CUT = 100
 """Bytes that the note about a truncated line may take."""
 
 _LOOKED_AT = 8192  # characters of a line that are looked at; nothing longer is ever shown
+_THREAD_FROM = 1 << 20  # bytes of a file whose reading would block the event loop
 _OPEN_END = "no line end at the end"
 
 PATH_NAMES = dict.fromkeys(
@@ -82,17 +83,18 @@ class Read(Struct, frozen=True):
 
 
 async def _run(arguments: Read, ctx: ToolContext) -> ToolOutput:
+    with Beneath(ctx.workspace) as files, suggesting(files, arguments.path, ctx.hidden):
+        size = files.stat(arguments.path).st_size
+    if size < _THREAD_FROM:
+        return _page(arguments, ctx, size)
     from anyio import to_thread
 
-    return await to_thread.run_sync(_page, arguments, ctx)
+    return await to_thread.run_sync(_page, arguments, ctx, size)
 
 
-def _page(arguments: Read, ctx: ToolContext) -> ToolOutput:
+def _page(arguments: Read, ctx: ToolContext, size: int) -> ToolOutput:
     with Beneath(ctx.workspace) as files:
-        with suggesting(files, arguments.path, ctx.hidden):
-            data = files.read_bytes(arguments.path, LIMIT + 1)
-            size = files.stat(arguments.path).st_size
-        name = files.locate(arguments.path)
+        data, name = files.read_bytes(arguments.path, LIMIT + 1), files.locate(arguments.path)
     label = one_line(name, 300)
     if len(data) > LIMIT and not is_binary(data[:SNIFF]):
         raise ToolError(
