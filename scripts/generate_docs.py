@@ -210,7 +210,7 @@ def slash() -> str:
             "`.lmagent/commands/NAME.md` adds `/NAME`: the file is sent as a prompt, `$ARGUMENTS` replaced by the text",
             "after the command. A text that begins with a path, or with a space before its slash, is a message.",
             "A mistyped command is never sent to the model: its near misses are named. Names of other programs run",
-            "the command that is meant (`/clear`, `/exit`, `/?`) or say what it is called here (`/rewind`, `/add`).",
+            "the command that is meant: `/clear`, `/exit`, `/continue`, `/tasks`, `/?`.",
             *tables,
             "",
         ]

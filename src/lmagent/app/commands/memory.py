@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import anyio.to_thread
 
+from lmagent.app.reflecting import reflect
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
@@ -25,8 +26,6 @@ def commands() -> Iterator[SlashCommand]:
 async def _memory(context: SlashContext, line: str) -> SlashResult:
     verb, _, rest = line.strip().partition(" ")
     if verb == "reflect" and not rest:
-        from lmagent.app.reflecting import reflect
-
         return SlashResult(report_text(await reflect(context.host)))
     host = context.host
     memories = open_memories(host.workspace, host.settings, host.clock)

@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
+from lmagent.app.clock import SystemClock
 from lmagent.core.errors import LmagentError
 
 START = 30.0  # seconds for the child's start; models are loaded later
@@ -88,7 +89,6 @@ class OwnServer:
 
 
 async def _serve(models: Path, key: str, folder: Path) -> None:
-    from lmagent.app.clock import SystemClock
     from lmagent.modelserver.http.listening import Signals, listen
     from lmagent.modelserver.http.serving import RouterServer, ServerSettings, serve
     from lmagent.modelserver.opening import open_server
