@@ -307,6 +307,7 @@ CHILD = textwrap.dedent("""\
             await transport.aclose()
 
     if len(sys.argv) > 3:
+        sys.dont_write_bytecode = True  # a module file would be cut too, and be loaded by every other test
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
     try:
         anyio.run(main)

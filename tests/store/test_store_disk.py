@@ -104,6 +104,7 @@ def test_a_read_only_workspace_can_be_read_and_says_why_it_cannot_be_written(tmp
 def test_a_short_write_is_taken_back(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     script = """
+sys.dont_write_bytecode = True  # a limited module file would be cut, and be loaded by every other test
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 async def main():
     log = store.create(session)

@@ -13,7 +13,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt
 from lmagent.core.errors import LmagentError
 from lmagent.core.ids import InputOrigin
-from lmagent.core.ports import Clock, Postponed
+from lmagent.core.ports import Postponed
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
@@ -200,17 +200,6 @@ class OpenSession:
         if await wake(self.session, self._host.clock):
             be_patient(self.session, state.origin, now + PATIENCE)
             self.work()
-
-
-async def wake_in_time(session: Session, clock: Clock) -> bool:
-    """Wait for the time of a waiting session and wake it; return False if it was continued before that."""
-    wait = session.state.wait
-    while wait is not None and session.state.wait is wait and not session.closed:
-        left = wait.until - clock.now()
-        if left <= 0:
-            return await wake(session, clock)
-        await clock.sleep(min(LOOK, left))
-    return False
 
 
 def _family(session: Session) -> list[Session]:

@@ -39,6 +39,7 @@ QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 LOOK = 0.05
+TICK = 0.5  # seconds between two looks whether the time has come that a session waits for
 """Seconds between two looks whether the work has ended."""
 
 MOST_SHOWN = 40
@@ -100,7 +101,7 @@ class ReplConversation:
         for event in session.opening if show else ():  # recorded before any listener
             self.renderer(event)
         self._stop_listening = session.listen(self._listen)
-        self._open_session(session).sleep()
+        self._open_session(session)  # it may wait for a time
 
     def _show_last(self, events: Sequence[ev.DurableEvent]) -> None:
         """Print the last question and its answer."""
@@ -374,6 +375,17 @@ class ReplConversation:
             known = OpenSession(session, self.host, self._tasks, self._say_fault, resumable=False)
             self._opened[session.state.session] = known
         return known
+
+    async def wake_in_time(self) -> None:
+        """Continue the conversation's sessions at the times that they wait for."""
+        while True:
+            await anyio.sleep(TICK)
+            for name, known in list(self._opened.items()):
+                try:
+                    await known.wake_if_due()
+                except LmagentError as failure:
+                    del self._opened[name]
+                    self._say_fault(f"session {name}: {failure}")
 
     def _say_fault(self, text: str) -> None:
         self.renderer.say(text, "fault")
