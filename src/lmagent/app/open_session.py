@@ -13,7 +13,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt
 from lmagent.core.errors import LmagentError
 from lmagent.core.ids import InputOrigin
-from lmagent.core.ports import Clock, Postponed
+from lmagent.core.ports import Postponed
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
@@ -22,7 +22,6 @@ from lmagent.schedule.turns import turn_of, wake
 
 ENDING = 20.0  # seconds within which an interrupted turn ends, if its tools let go
 AGAIN = 1.0  # seconds after which a job is tried again whose session was closed before its turn could begin
-LOOK = 0.5  # longest pause between two looks at the wall clock, in seconds: the clock may have been set
 
 
 class OpenSession:
@@ -200,17 +199,6 @@ class OpenSession:
         if await wake(self.session, self._host.clock):
             be_patient(self.session, state.origin, now + PATIENCE)
             self.work()
-
-
-async def wake_in_time(session: Session, clock: Clock) -> bool:
-    """Wait for the time of a waiting session and wake it; return False if it was continued before that."""
-    wait = session.state.wait
-    while wait is not None and session.state.wait is wait and not session.closed:
-        left = wait.until - clock.now()
-        if left <= 0:
-            return await wake(session, clock)
-        await clock.sleep(min(LOOK, left))
-    return False
 
 
 def _family(session: Session) -> list[Session]:

@@ -73,6 +73,7 @@ async def run_repl(host: Host, resume: str = "", *, pick: bool = False, plain: b
                     tasks.start_soon(show_facts, host, renderer.say)
                     if conversation.session is None:
                         conversation.prewarm()
+                tasks.start_soon(conversation.wake_sessions)
                 tasks.start_soon(_schedule, host, conversation, scheduling)
                 await surface.run(conversation)
             scheduling.cancel()

@@ -41,6 +41,9 @@ QUIT_WITHIN = 2.0
 LOOK = 0.05
 """Seconds between two looks whether the work has ended."""
 
+TICK = 0.25
+"""Seconds between two looks whether a session's time has come."""
+
 MOST_SHOWN = 40
 """Messages, calls and results of a resumed session's last exchange that are printed, besides the question."""
 
@@ -100,7 +103,7 @@ class ReplConversation:
         for event in session.opening if show else ():  # recorded before any listener
             self.renderer(event)
         self._stop_listening = session.listen(self._listen)
-        self._open_session(session).sleep()
+        self._open_session(session)
 
     def _show_last(self, events: Sequence[ev.DurableEvent]) -> None:
         """Print the last question and its answer."""
@@ -374,6 +377,14 @@ class ReplConversation:
             known = OpenSession(session, self.host, self._tasks, self._say_fault, resumable=False)
             self._opened[session.state.session] = known
         return known
+
+    async def wake_sessions(self) -> None:
+        """Continue sessions at the time that they wait for."""
+        with self._failures_shown():
+            while True:
+                await anyio.sleep(TICK)
+                for known in list(self._opened.values()):
+                    await known.wake_if_due()
 
     def _say_fault(self, text: str) -> None:
         self.renderer.say(text, "fault")
