@@ -22,7 +22,6 @@ from lmagent.schedule.turns import turn_of, wake
 
 ENDING = 20.0  # seconds within which an interrupted turn ends, if its tools let go
 AGAIN = 1.0  # seconds after which a job is tried again whose session was closed before its turn could begin
-LOOK = 0.5  # longest pause between two looks at the wall clock, in seconds: the clock may have been set
 
 
 class OpenSession:

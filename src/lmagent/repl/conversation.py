@@ -39,8 +39,10 @@ QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 LOOK = 0.05
-TICK = 0.5  # seconds between two looks whether the time has come that a session waits for
 """Seconds between two looks whether the work has ended."""
+
+TICK = 0.5
+"""Seconds between two looks whether a session's time has come."""
 
 MOST_SHOWN = 40
 """Messages, calls and results of a resumed session's last exchange that are printed, besides the question."""
