@@ -30,7 +30,7 @@ from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
 VICTIM = Path(__file__).with_name("scheduler_victim.py")
-STEPS = 66
+STEPS = 58
 """Steps of the whole, and some: the last ones kill nothing, which shows that every one was covered."""
 
 pytestmark = [pytest.mark.crash, pytest.mark.long]
@@ -81,7 +81,7 @@ def test_a_scheduler_that_is_killed_loses_nothing_and_nothing_runs_twice(tmp_pat
         first = start(workspace, server, kill_at)
         _, said = first.communicate(timeout=60)
         assert first.returncode in (0, -signal.SIGKILL), said
-        if kill_at % 5 == 0:  # the table is an index: without it, all is found again
+        if kill_at % 5 == 0:  # the index of the sessions may be lost as well
             for path in (workspace / ".lmagent").glob("state.db*"):
                 path.unlink()
         rescuers = [start(workspace, server, 0) for _ in range(2)]
