@@ -44,7 +44,6 @@ from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, ClosingStream, Routes, json, must_be_json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
-from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
 AGENT = "agent/lmagent"  # the agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME
@@ -261,11 +260,12 @@ async def _exchanges(gateway: Gateway, mark: str) -> list[_Exchange]:
     """Return the last exchange of each session whose last input has this mark."""
     store = gateway.host.store
 
-    def read(index: SessionIndex) -> list[_Exchange]:
-        found = (_last_exchange(store, session) for session in index.from_api(mark))
+    def read() -> list[_Exchange]:
+        with gateway.index() as index:
+            found = [_last_exchange(store, session) for session in index.from_api(mark)]
         return [last for last in found if last is not None and last.input.origin.key.startswith(mark)]
 
-    return await gateway.from_index(read)
+    return await to_thread.run_sync(read)
 
 
 def _last_exchange(store: JsonlStore, session: str) -> _Exchange | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,8 +22,6 @@ from lmagent.gateway.broadcast.broadcast import Broadcast
 from lmagent.store.follow import LogTail, last_seq
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
-
-T = TypeVar("T")
 
 SURFACE = "web"  # the gateway's name in the log
 
@@ -60,15 +58,12 @@ class Gateway:
         await self.runner.end()
         self.broadcast.end_all()
 
-    async def from_index(self, read: Callable[[SessionIndex], T]) -> T:
-        """Return what `read` returns for the refreshed index of the sessions, in a thread."""
-
-        def refreshed() -> T:
-            with SessionIndex(self.host.store.root) as index:
-                index.refresh()
-                return read(index)
-
-        return await anyio.to_thread.run_sync(refreshed)
+    @contextmanager
+    def index(self) -> Generator[SessionIndex]:
+        """Open the refreshed index of the sessions, in a thread."""
+        with SessionIndex(self.host.store.root) as index:
+            index.refresh()
+            yield index
 
     async def last_seq(self, session: str) -> int:
         """Return the `seq` of the last recorded event of a session, 0 if it has none."""

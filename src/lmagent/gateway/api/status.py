@@ -17,6 +17,7 @@ from lmagent.core.tool import Effect
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.providers.concealed import shown
+from lmagent.store.spent import UsageSums
 
 ROUTES = Routes()
 
@@ -106,7 +107,7 @@ PAUSE = 0.01  # seconds slept to measure the event loop's lag
 @ROUTES.get("/metrics", "Metrics for Prometheus", media="text/plain")
 async def show_metrics(call: Call) -> Response:
     lag, counters = await _lag(), call.gateway.counters
-    spent = (await call.gateway.from_index(lambda index: index.spending())).total
+    spent = await to_thread.run_sync(_spent, call.gateway)
     sums = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}
     tokens = {name: _rising(counters, name, value) for name, value in sums.items()}
     steps = _rising(counters, "steps", spent.steps)
@@ -121,6 +122,11 @@ async def show_metrics(call: Call) -> Response:
     for name, help, value in _gauges(call.gateway):
         lines += _family(name, "gauge", help, [("", value)])
     return Response("\n".join([*lines, ""]), media_type=MEDIA)
+
+
+def _spent(gateway: Gateway) -> UsageSums:
+    with gateway.index() as index:
+        return index.spending().total
 
 
 def _rising(counters: Counter[str], name: str, value: int) -> int:

@@ -232,8 +232,8 @@ async def save_text(call: Call, body: Edited) -> Saved:
 
 
 @ROUTES.get("/api/files/edit", "A whole text, to edit")
-async def load_text(call: Call, query: FileQuery) -> Editable:
-    return await beneath(call.gateway.host.workspace, query.path, _editable)
+def load_text(call: Call, query: FileQuery) -> Editable:
+    return beneath(call.gateway.host.workspace, query.path, _editable)
 
 
 def _editable(files: Beneath, path: str) -> Editable:
@@ -274,7 +274,10 @@ async def _save(call: Call, wanted: SendQuery, what: Literal["upload", "edit"], 
     known = await gateway.runner.open(call.path["session"])
     path = await to_thread.run_sync(_allowed, workspace, known.session, wanted)
     change = user_change(known.session, what, path, SURFACE)
-    write = partial(beneath, workspace, path, partial(_write, wanted, content))
+
+    async def write() -> Saved:
+        return await to_thread.run_sync(beneath, workspace, path, partial(_write, wanted, content))
+
     try:
         return await change_for_user(known.session, change, f"{what} {one_line(shown(path), 300)}", write)
     except ToolError as trouble:  # the old content cannot be kept for undo

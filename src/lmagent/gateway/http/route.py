@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
-from functools import partialmethod
+from functools import partial, partialmethod
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import anyio
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 MAX_BODY = 1_000_000  # bytes of a body, uploads excepted
 
 Method = Literal["GET", "POST", "DELETE"]
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Call(Struct, frozen=True):
@@ -68,8 +70,9 @@ class Route(Struct, frozen=True):
 
     method: Method
     path: str  # with `{name}` for its parts; `{name:path}` takes slashes, `{session}` only a session's id
-    # takes the call, and `query` and `body` if the route has them; returns a Struct or a response
-    handler: Callable[..., Awaitable[Any]]
+    # takes the call, and `query` and `body` if the route has them; returns a Struct or a response. A plain function
+    # runs in a thread
+    handler: Callable[..., Any]
     summary: str  # one line, for the description
     query: type[Struct] | None = None  # Struct of the query; its fields are decoded from text
     body: Any = None  # Struct of the JSON body
@@ -134,7 +137,8 @@ async def carry_out(route: Route, call: Call) -> Response:
         if route.body is not None and not route.raw:
             must_be_json(call.request)
             given["body"] = decode(await call.request.body(), route.body)
-        answer = await route.handler(call, **given)
+        work = partial(route.handler, call, **given)
+        answer = await (work() if iscoroutinefunction(route.handler) else to_thread.run_sync(work))
     except ClientDisconnect:
         return (route.tell or told)(Refusal(400, "cut", "the body broke off", fix="send it again"))
     except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
