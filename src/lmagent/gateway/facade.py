@@ -181,7 +181,7 @@ async def _accepted(
 
 async def _checked(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
     """Return the parts with their images checked."""
-    return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
+    return (await taken(gateway.uploads, Message("user", tuple(parts)))).parts
 
 
 # --- finding the session of a conversation ----------------------------------------------------------------------------

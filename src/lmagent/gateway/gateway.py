@@ -35,6 +35,7 @@ class Gateway:
         self.say = say
         self.runner = Runner(host, say, surface=SURFACE, attended=True)
         self.broadcast = Broadcast(self.runner)
+        self.uploads = host.settings.agent_data_dir / "web" / "uploads"  # the images that wait for a message
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
         self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event

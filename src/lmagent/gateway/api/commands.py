@@ -114,7 +114,7 @@ async def _said(gateway: Gateway, message: Message) -> Message:
         raise Refusal(400, "invalid", "a user message needs the role user and parts of type text or image", fix=fix)
     if not message.text.strip() and not any(isinstance(part, Image) for part in message.parts):
         raise Refusal(400, "empty", "the message says nothing", fix="send a text or an image")
-    return await taken(gateway.host.workspace, message)
+    return await taken(gateway.uploads, message)
 
 
 async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
