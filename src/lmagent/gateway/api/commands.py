@@ -233,12 +233,7 @@ async def run_slash(call: Call, body: SlashLine) -> SlashAnswer:
         raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
     known = await gateway.runner.open(session) if session else None
     seen = (await gateway.views.look(session))[1] if session else View()
-    try:
-        result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
-    except LmagentError as unfit:
-        if type(unfit) is not LmagentError:
-            raise
-        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # such as nothing to undo
+    result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
     told = await _gone_on(gateway, session, result)
     if known is not None and result.run:
         known.work()

@@ -82,7 +82,7 @@ class TextQuery(FileQuery, frozen=True):
     """A part of a file, in bytes."""
 
     offset: Annotated[int, Meta(ge=0, le=FARTHEST)] = 0
-    limit: Annotated[int, Meta(ge=1, le=PIECE)] = 200_000
+    limit: Annotated[int, Meta(ge=4, le=PIECE)] = 200_000
 
 
 class FindQuery(Struct, frozen=True):
@@ -232,10 +232,7 @@ def _decoded(data: bytes, encoding: Encoding, offset: int, *, last: bool) -> tup
     mark = encoding.mark if offset == 0 else b""
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     text = decoder.decode(data[len(mark) :], last)
-    left, _ = decoder.getstate()
-    if len(left) >= len(data) - len(mark):  # smaller than a character: without half of it, reading would not end
-        text, left = data[len(mark) :].decode(encoding.codec, "replace"), b""
-    return text.encode("utf-8", "replace").decode(), len(data) - len(left)
+    return text.encode("utf-8", "replace").decode(), len(data) - len(decoder.getstate()[0])
 
 
 @ROUTES.get("/api/files/raw", "A file as it is", media="*/*")

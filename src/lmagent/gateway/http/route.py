@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import aclosing, contextmanager
 from functools import partial, partialmethod
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import anyio
+import anyio.abc
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
@@ -18,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lmagent.core.decoding import convert, decode_json
-from lmagent.core.errors import LmagentError
+from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 
@@ -236,8 +237,20 @@ async def read_message(socket: WebSocket) -> bytes:
     return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
 
 
+async def hold(
+    socket: WebSocket, end: tuple[int, str], *works: Callable[[anyio.abc.TaskGroup], Coroutine[Any, Any, None]]
+) -> None:
+    """Work with an accepted socket until the client goes, or until a work cancels the group; then close the socket."""
+    with _until_gone():
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for work in works:
+                    tasks.start_soon(work, tasks)
+        await socket.close(*end)
+
+
 @contextmanager
-def until_gone() -> Generator[None]:
+def _until_gone() -> Generator[None]:
     """End the work on a socket quietly when the client goes."""
     try:
         yield
