@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import anyio
@@ -19,6 +20,7 @@ from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.follow import LogTail, last_seq
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
@@ -73,8 +75,6 @@ class Gateway:
         return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
 
     async def _schedule(self) -> None:
-        from lmagent.schedule.scheduler import Scheduler
-
         try:
             with ungrouped():
                 await Scheduler(self.runner, startup=True).run()
@@ -82,7 +82,7 @@ class Gateway:
             self.say(f"the scheduler of this gateway has stopped: {error}")
 
     def _deleted(self, session: str) -> None:
-        self.views.forget(session)
+        self.views.forget()
         self.broadcast.end(session)
 
 
@@ -123,17 +123,12 @@ class Views:
     """The views of the most recently viewed sessions."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._kept: OrderedDict[str, Folded] = OrderedDict()
+        def folded(session: str) -> Folded:
+            return Folded(root / session / EVENTS)
+
+        self._kept = lru_cache(KEPT)(folded)
+        self.forget = self._kept.cache_clear  # after that, another session may have the id of an earlier one
 
     async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
         """See `Folded.look`; the session must exist."""
-        folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
-        self._kept.move_to_end(session)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return await anyio.to_thread.run_sync(folded.look)
-
-    def forget(self, session: str) -> None:
-        """Drop the view: another session may have this id from now on."""
-        self._kept.pop(session, None)
+        return await anyio.to_thread.run_sync(self._kept(session).look)

@@ -16,6 +16,7 @@ from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.schedule.crontab import CronList, CronRow, cron_list, next_times
 from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
+from lmagent.schedule.scheduler import Scheduler
 
 ROUTES = Routes()
 
@@ -83,8 +84,6 @@ def list_jobs(call: Call) -> CronList:
 @ROUTES.post("/api/cron/{id}/run", "Run a job now", status=202)
 async def run_job(call: Call) -> JobChanged:
     """Run a job now. The run is on record before the answer; the gateway's scheduler carries it out."""
-    from lmagent.schedule.scheduler import Scheduler
-
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
     job = await Scheduler(call.gateway.runner).run_now(call.path["id"], call.caller)
     return JobChanged(True, call.path["id"], job=job.id)

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from lmagent.app.host import Host
 from lmagent.app.servers.found import best_here, is_installed, running_server
+from lmagent.app.servers.table import TITLES
 from lmagent.app.settings import Changed, SettingRow, change_setting, setting_rows
 from lmagent.config.installed import install_command
 from lmagent.config.loader import ConfigWarning
@@ -166,7 +167,6 @@ async def _server(host: Host) -> tuple[ServerState, int]:
 
 
 async def _looked_at(host: Host) -> tuple[LookedAt, ...]:
-    from lmagent.app.servers.table import TITLES
     from lmagent.providers.discovery import Candidate, discover, usual
 
     candidates = usual(os.environ)

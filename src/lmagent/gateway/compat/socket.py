@@ -317,7 +317,7 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
             host.left.pop(session, None)  # its grants were given in the old conversation
             if (old := gateway.broadcast.streams.pop(session, None)) is not None:
                 ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
-            gateway.views.forget(session)
+            gateway.views.forget()
         known = await _patiently(host, lambda: gateway.runner.open(session, take_up=False))
         planning = host.settings.deep_planning
         if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:
