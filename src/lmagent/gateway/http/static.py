@@ -91,7 +91,7 @@ def _answered(call: Call, file: File) -> Response:
 
 
 @ROUTES.get("/", "The page", media="text/html", is_open=True)
-def _page(call: Call) -> Response:
+async def _page(call: Call) -> Response:
     return answer(call, "index.html")
 
 
@@ -129,7 +129,7 @@ def _drawing() -> tuple[File, str]:
 
 
 @ROUTES.get("/favicon.ico", "The page's icon", media="image/svg+xml", is_open=True)
-def _icon(call: Call) -> Response:
+async def _icon(call: Call) -> Response:
     return answer(call, "icon.svg")
 
 
