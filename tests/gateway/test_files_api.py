@@ -57,7 +57,7 @@ def ask(running: Running, route: str, path: str, **query: object) -> Answer:
 
 
 def test_a_folder_is_listed_with_folders_first_and_nothing_of_ours(running: Running) -> None:
-    running.ask("POST", "/api/uploads", png(1, 1))  # makes .lmagent
+    running.ask("POST", "/api/sessions", {})  # makes .lmagent
     assert (running.workspace / ".lmagent").is_dir()
     entries = ask(running, "/api/files", "").json["entries"]
     names = [entry["name"] for entry in entries]
