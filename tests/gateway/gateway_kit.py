@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +34,7 @@ from msgspec import Struct
 from lmagent.config.trust import trust
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received, held_port
+from lmagent.testing.prefix import PrefixMeter
 from lmagent.testing.script import Reply
 
 NO_MESSAGES: tuple[str | bytes, ...] = (
@@ -343,3 +346,48 @@ def gateway(folder: Path, script: Any = (), *, options: Sequence[str] = (), **en
         finally:
             if running.process is not None and running.process.poll() is None:
                 running.stop()
+
+
+class Rescripted(ScriptedServer):
+    """A scripted model server that is given another script."""
+
+    def follow(self, script: Any) -> None:
+        self._script, self._position = script, 0
+        self.prefix = PrefixMeter(1)
+        for seen in (self.requests, self.chats, self.objections):
+            seen.clear()
+
+
+_shared: dict[Any, Running] = {}
+_ending = ExitStack()
+
+
+@contextmanager
+def shared(script: Any = (), *, options: Sequence[str] = (), **env: str) -> Iterator[Running]:
+    """A gateway as new, for a test that changes nothing but sessions and files of the workspace.
+
+    The tests of a file that ask for the same options share the process: its sessions are deleted between them.
+    """
+    key = (*options, *sorted(env.items()))
+    if key not in _shared:
+        model = _ending.enter_context(Rescripted())
+        folder = Path(_ending.enter_context(TemporaryDirectory(prefix="shared-gateway-")))
+        _shared[key] = Running(folder, model, options, env)
+        _ending.callback(lambda running=_shared[key]: running.process is not None and running.stop())
+    running = _shared[key]
+    if running.process is None or running.process.poll() is not None:
+        running.start()
+    for row in running.ask("GET", "/api/sessions?limit=500&children=true").json["sessions"]:
+        assert running.ask("DELETE", f"/api/sessions/{row['id']}").status in (200, 404)
+    for path in running.workspace.iterdir():
+        if path.name != ".lmagent":
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert isinstance(running.model, Rescripted)
+    running.model.follow(list(script) if isinstance(script, tuple) else script)
+    yield running
+
+
+def end_shared() -> None:
+    """End the gateways that tests shared."""
+    _shared.clear()
+    _ending.close()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, shared
 
 from lmagent.testing.script import call, say
 
 
-def test_what_happened_is_told_the_newest_first(tmp_path: Path) -> None:
+def test_what_happened_is_told_the_newest_first() -> None:
     script = [call("ls"), say("It is empty."), call("read", path="nothing"), say("It is not there.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         assert running.ask("GET", "/api/activity").json == {"activity": []}
         running.ask("POST", "/api/chat/one", {"message": "list them"})
         running.ask("POST", "/api/chat/two", {"message": "read it"})
@@ -32,8 +30,8 @@ def test_what_happened_is_told_the_newest_first(tmp_path: Path) -> None:
         assert [(row["session"], row["type"]) for row in one] == [("one", "done"), ("one", "tool_result")]
 
 
-def test_approvals_are_part_of_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("Not done.")]) as running:
+def test_approvals_are_part_of_it() -> None:
+    with shared([call("shell", command="touch x"), say("Not done.")]) as running:
         running.ask("POST", "/api/chat/s", {"message": "touch x", "approval_timeout": 0.2})
         rows = running.ask("GET", "/api/activity").json["activity"]
         told = {row["type"]: row for row in rows}

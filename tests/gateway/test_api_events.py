@@ -8,7 +8,7 @@ from http.client import HTTPException
 from typing import Any
 
 import pytest
-from gateway_kit import Running, gateway, until
+from gateway_kit import Running, gateway, shared, until
 
 from lmagent.testing.script import call, say, slow
 
@@ -109,9 +109,9 @@ def test_all_who_watch_have_every_event_once_over_reconnects_and_a_restart(tmp_p
             watcher.is_done = True
 
 
-def test_who_joins_a_running_step_is_given_what_was_said_as_one_piece(tmp_path):
+def test_who_joins_a_running_step_is_given_what_was_said_as_one_piece():
     words = " ".join(f"word{number}" for number in range(60))
-    with gateway(tmp_path, [slow(say(words, chunk=4), each=0.05)], **AUTO) as running:
+    with shared([slow(say(words, chunk=4), each=0.05)], **AUTO) as running:
         session = begun(running)
         path = f"/api/sessions/{session}/events"
         first = Watcher(running, path)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from gateway_kit import NO_MESSAGES, Client, gateway
+from gateway_kit import NO_MESSAGES, Client, gateway, shared
 from seed_client import chatting
 from serving_kit import AUTH, answer_to, lab
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -100,10 +100,10 @@ def idle(tmp_path_factory):
         yield running
 
 
-def test_many_sessions_and_all_of_them_are_watched_over_one_socket(tmp_path):
+def test_many_sessions_and_all_of_them_are_watched_over_one_socket():
     words = " ".join(f"word{number}" for number in range(60))
     script = [slow(say(words, chunk=6), each=0.01)] * 3
-    with gateway(tmp_path, script, **AUTO) as running, line(running) as here:
+    with shared(script, **AUTO) as running, line(running) as here:
         sessions = [begun(running) for _ in range(3)]
         here.say("watch_all", id="all")
         here.until("watching", id="all")
@@ -152,8 +152,8 @@ def test_who_comes_back_goes_on_where_it_was_over_a_restart(tmp_path):
             assert here.seqs("2")[0] == seen[-1] + 1
 
 
-def test_who_joins_a_running_step_is_given_what_was_said_as_one_piece(tmp_path):
-    with gateway(tmp_path, [hang(say("one two three"), chunks=3)], **AUTO) as running:
+def test_who_joins_a_running_step_is_given_what_was_said_as_one_piece():
+    with shared([hang(say("one two three"), chunks=3)], **AUTO) as running:
         session = begun(running)
         with line(running) as first, line(running) as late:
             first.watch("a", session)
@@ -276,9 +276,9 @@ def test_a_logout_ends_the_sockets_of_that_browser_and_no_others(idle):
         there.until_event("x", "turn.finished")
 
 
-def test_a_long_history_comes_in_pieces(tmp_path):
+def test_a_long_history_comes_in_pieces():
     replies = [say(f"{number} " + " ".join(map(str, range(20_000)))) for number in range(6)]
-    with gateway(tmp_path, replies, LMAGENT_CONTEXT_WINDOW="200000") as running:
+    with shared(replies, LMAGENT_CONTEXT_WINDOW="200000") as running:
         session = begun(running)
         for number in range(6):
             with line(running) as here:
@@ -321,8 +321,8 @@ def test_a_client_that_reads_nothing_and_answers_no_ping_is_let_go(tmp_path):
             time.sleep(0.05)
 
 
-def test_a_session_that_begins_anew_ends_its_stream_and_goes_on_with_the_new_one(tmp_path):
-    with gateway(tmp_path, [say("old"), say("new")], **AUTO) as running:
+def test_a_session_that_begins_anew_ends_its_stream_and_goes_on_with_the_new_one():
+    with shared([say("old"), say("new")], **AUTO) as running:
         session = begun(running)
         with line(running) as here, chatting(running, session) as other:
             here.watch("x", session)

@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from gateway_kit import Client, Running, gateway
+from gateway_kit import Client, Running, gateway, shared
 
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, calls, hang, say, slow, status, tool
@@ -75,9 +75,9 @@ def test_a_conversation_goes_on_in_its_session(running: Running) -> None:
     assert told(running)[-3:] == ["more", "more", "and more"]
 
 
-def test_so_does_one_that_is_streamed_with_calls_between_the_words(tmp_path: Path) -> None:
+def test_so_does_one_that_is_streamed_with_calls_between_the_words() -> None:
     script = [calls(tool("ls"), text="I look."), say("Nothing.  "), say("Bye.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         token = running.headers["Authorization"].removeprefix("Bearer ")
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=0, timeout=30) as client:
             messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "what is here?"}]
@@ -208,9 +208,9 @@ def test_a_session_that_is_deleted_is_not_gone_on_with(running: Running) -> None
     assert talk.ask("more") != first
 
 
-def test_what_was_done_is_known_and_not_only_what_was_said(tmp_path: Path) -> None:
+def test_what_was_done_is_known_and_not_only_what_was_said() -> None:
     script = [call("ls"), say("One."), say("Two.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         talk = Talk(running, "hello")
         talk.ask()
         talk.ask("again")
@@ -218,8 +218,8 @@ def test_what_was_done_is_known_and_not_only_what_was_said(tmp_path: Path) -> No
         assert "tool" in roles
 
 
-def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp_path: Path) -> None:
-    with gateway(tmp_path, [slow(say("Done at last."), first=3), say("Done twice.")]) as running:
+def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn() -> None:
+    with shared([slow(say("Done at last."), first=3), say("Done twice.")]) as running:
         token = running.headers["Authorization"].removeprefix("Bearer ")
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=9, timeout=2) as client:
             answer = client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": "do it"}])
@@ -228,8 +228,8 @@ def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp
         assert [event["type"] for event in running.logs()].count("input.received") == 1
 
 
-def test_so_is_one_that_names_its_session(tmp_path: Path) -> None:
-    with gateway(tmp_path, [slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
+def test_so_is_one_that_names_its_session() -> None:
+    with shared([slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
         talk, named = Talk(running, "do it"), {"X-Session": "named-and-asked-again"}
         given_up(running, talk, named)
         talk.ask(headers={**named, **AGAIN})
@@ -299,18 +299,16 @@ def test_a_turn_that_the_next_gateway_goes_on_with_is_given_to_who_asks_again(tm
 
 
 @pytest.mark.parametrize("session", ["", "interrupted"])
-def test_who_has_a_turn_interrupted_by_going_away_and_asks_again_begins_another_one(
-    tmp_path: Path, session: str
-) -> None:
-    with gateway(tmp_path, [hang(say("never said"), chunks=1), say("Done.")]) as running:
+def test_who_has_a_turn_interrupted_by_going_away_and_asks_again_begins_another_one(session: str) -> None:
+    with shared([hang(say("never said"), chunks=1), say("Done.")]) as running:
         talk, headers = Talk(running, "do it"), {"X-Session": session, "X-Session-Interrupt": "1"}
         given_up(running, talk, headers)
         talk.ask(headers={**headers, **AGAIN})
         assert talk.last == "Done."
 
 
-def test_a_turn_that_failed_is_not_asked_for_again_by_itself(tmp_path: Path) -> None:
-    with gateway(tmp_path, [status(401), say("never asked")]) as running:
+def test_a_turn_that_failed_is_not_asked_for_again_by_itself() -> None:
+    with shared([status(401), say("never asked")]) as running:
         token = running.headers["Authorization"].removeprefix("Bearer ")
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=2, timeout=30) as client:
             with pytest.raises(openai.InternalServerError) as failed:

@@ -57,7 +57,7 @@ def ask(running: Running, route: str, path: str, **query: object) -> Answer:
 
 
 def test_a_folder_is_listed_with_folders_first_and_nothing_of_ours(running: Running) -> None:
-    running.ask("POST", "/api/uploads", png(1, 1))  # makes .lmagent
+    running.ask("POST", "/api/sessions", {})  # makes .lmagent
     assert (running.workspace / ".lmagent").is_dir()
     entries = ask(running, "/api/files", "").json["entries"]
     names = [entry["name"] for entry in entries]
@@ -114,7 +114,7 @@ def test_what_is_no_file_of_the_workspace_is_refused_with_a_reason(
 def test_text_comes_in_parts_that_cut_no_character(running: Running) -> None:
     whole, at = "", 0
     while True:
-        part = ask(running, "/api/files/text", "a.txt", offset=at, limit=2).json
+        part = ask(running, "/api/files/text", "a.txt", offset=at, limit=4).json
         whole, at = whole + part["text"], part["next"]
         if not part["more"]:
             break

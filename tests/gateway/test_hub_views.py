@@ -74,7 +74,7 @@ async def test_only_the_views_that_were_looked_at_last_are_kept(tmp_path):
         log.close()
         _, view, _ = await views.look(f"s{number}")
         assert view.title == str(number)
-    assert len(views._kept) == KEPT
+    assert views._kept.cache_info().currsize == KEPT
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
 import openai
 import pytest
-from gateway_kit import Running, gateway, until
+from gateway_kit import Running, gateway, shared, until
 from images_kit import gif, png
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -37,13 +36,13 @@ def said(running: Running) -> str:
     return last if isinstance(last, str) else "".join(part.get("text", "") for part in last)
 
 
-def test_the_agents_are_listed_as_models(tmp_path: Path) -> None:
-    with gateway(tmp_path) as running, client(running) as ours:
+def test_the_agents_are_listed_as_models() -> None:
+    with shared() as running, client(running) as ours:
         assert [model.id for model in ours.models.list()] == [AGENT, f"{AGENT}:test-model"]
 
 
-def test_a_completion_is_a_turn(tmp_path: Path) -> None:
-    with gateway(tmp_path, [think("Hm.", call("ls")), say("It is empty.")]) as running, client(running) as ours:
+def test_a_completion_is_a_turn() -> None:
+    with shared([think("Hm.", call("ls")), say("It is empty.")]) as running, client(running) as ours:
         answer = ours.chat.completions.create(model=AGENT, messages=[HEY])
         (choice,) = answer.choices
         assert (choice.message.content, choice.finish_reason) == ("It is empty.", "stop")
@@ -54,10 +53,10 @@ def test_a_completion_is_a_turn(tmp_path: Path) -> None:
         assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
 
 
-def test_a_stream_tells_what_is_said_and_done(tmp_path: Path) -> None:
+def test_a_stream_tells_what_is_said_and_done() -> None:
     text = "It is empty, as far as I can see. " * 20
     script = [think("Hm.", call("ls")), slow(say(text), each=0.01)]
-    with gateway(tmp_path, script) as running, client(running) as ours:
+    with shared(script) as running, client(running) as ours:
         stream = ours.chat.completions.create(
             model=AGENT, messages=[HEY], stream=True, stream_options={"include_usage": True}
         )
@@ -75,8 +74,8 @@ def test_a_stream_tells_what_is_said_and_done(tmp_path: Path) -> None:
         assert chunks[-1].usage.completion_tokens > 0
 
 
-def test_a_session_goes_on_with_the_last_message_only(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Hello."), say("Blue."), say("Other.")]) as running, client(running) as ours:
+def test_a_session_goes_on_with_the_last_message_only() -> None:
+    with shared([say("Hello."), say("Blue."), say("Other.")]) as running, client(running) as ours:
         first = ours.chat.completions.with_raw_response.create(model=AGENT, messages=[HEY])
         session = first.headers["x-session"]
         talk: Any = [HEY, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "which colour?"}]
@@ -93,14 +92,14 @@ def test_a_session_goes_on_with_the_last_message_only(tmp_path: Path) -> None:
         assert running.ask("GET", "/api/sessions/my-own/history").status == 200
 
 
-def test_a_session_that_begins_is_given_the_whole_conversation(tmp_path: Path) -> None:
+def test_a_session_that_begins_is_given_the_whole_conversation() -> None:
     talk: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "I like blue."}]},
         {"role": "assistant", "content": "Noted."},
         {"role": "user", "content": "Which colour do I like?"},
     ]
-    with gateway(tmp_path, [say("Blue.")]) as running, client(running) as ours:
+    with shared([say("Blue.")]) as running, client(running) as ours:
         answer = ours.chat.completions.with_raw_response.create(model=AGENT, messages=talk)
         told = said(running)
         assert [part in told for part in ("Be brief.", "I like blue.", "Noted.", "Which colour do I like?")] == [
@@ -111,17 +110,17 @@ def test_a_session_that_begins_is_given_the_whole_conversation(tmp_path: Path) -
         assert answer.headers["x-session"] == row["id"]
 
 
-def test_an_agent_runs_on_the_model_that_its_name_says(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Hi.")]) as running, client(running) as ours:
+def test_an_agent_runs_on_the_model_that_its_name_says() -> None:
+    with shared([say("Hi.")]) as running, client(running) as ours:
         ours.chat.completions.create(model=f"{AGENT}:test-model", messages=[HEY])
         asked = [request for request in running.model.requests if request.method == "POST"]
         assert asked[-1].body["model"] == "test-model"
 
 
-def test_images_come_along_as_data(tmp_path: Path) -> None:
+def test_images_come_along_as_data() -> None:
     url = f"data:image/png;base64,{base64.b64encode(png(4, 4)).decode()}"
     parts: Any = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
-    with gateway(tmp_path, [say("Black.")]) as running, client(running) as ours:
+    with shared([say("Black.")]) as running, client(running) as ours:
         ours.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": parts}])
         (received,) = [event for event in running.logs() if event["type"] == "input.received"]
         assert received["message"]["parts"][1] == {
@@ -192,8 +191,8 @@ def test_a_wrong_key_is_told_as_the_client_knows_it(running: Running) -> None:
             ours.chat.completions.create(model="gpt-5", messages=[HEY])  # type: ignore[list-item]
 
 
-def test_a_turn_that_fails_is_an_error_in_both_ways(tmp_path: Path) -> None:
-    with gateway(tmp_path, [status(401)]) as running, client(running) as ours:
+def test_a_turn_that_fails_is_an_error_in_both_ways() -> None:
+    with shared([status(401)]) as running, client(running) as ours:
         with pytest.raises(openai.APIStatusError) as failed:
             ours.chat.completions.create(model=AGENT, messages=[HEY])
         assert failed.value.status_code == 502
@@ -202,8 +201,8 @@ def test_a_turn_that_fails_is_an_error_in_both_ways(tmp_path: Path) -> None:
         assert broken.value.message
 
 
-def test_an_approval_that_nobody_gives_in_time_is_denied(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("I may not.")]) as running, client(running) as ours:
+def test_an_approval_that_nobody_gives_in_time_is_denied() -> None:
+    with shared([call("shell", command="touch x"), say("I may not.")]) as running, client(running) as ours:
         stream = ours.chat.completions.create(
             model=AGENT, messages=[HEY], stream=True, extra_headers={"X-Approval-Timeout": "0.3"}
         )
@@ -225,21 +224,21 @@ def leave(running: Running, *, stream: bool, headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_who_goes_away_ends_nothing(tmp_path: Path, stream: bool) -> None:
-    with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
+def test_who_goes_away_ends_nothing(stream: bool) -> None:
+    with shared([slow(say("Finished."), first=1.0)]) as running:
         leave(running, stream=stream, headers={})
         assert (finished(running)["outcome"], finished(running)["answer"]) == ("done", "Finished.")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_who_says_so_interrupts_by_going_away(tmp_path: Path, stream: bool) -> None:
-    with gateway(tmp_path, [hang(say("never ending"), chunks=1)]) as running:
+def test_who_says_so_interrupts_by_going_away(stream: bool) -> None:
+    with shared([hang(say("never ending"), chunks=1)]) as running:
         leave(running, stream=stream, headers={"X-Session-Interrupt": "1"})
         assert finished(running)["outcome"] == "interrupted"
 
 
-def test_pydantic_ai_drives_the_agent(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("ls"), say("Two files."), say("Bye.")]) as running:
+def test_pydantic_ai_drives_the_agent() -> None:
+    with shared([call("ls"), say("Two files."), say("Bye.")]) as running:
         token = running.headers["Authorization"].removeprefix("Bearer ")
         provider = OpenAIProvider(base_url=f"{running.url}/v1", api_key=token)
         agent = Agent(OpenAIChatModel(AGENT, provider=provider), instructions="Be brief.")

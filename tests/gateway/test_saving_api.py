@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from gateway_kit import Answer, Running, gateway, until
+from gateway_kit import Answer, Running, shared, until
 
 from lmagent.testing.script import call, say
 
@@ -38,9 +38,9 @@ def undo(running: Running, session: str) -> None:
     assert running.ask("POST", f"/api/sessions/{session}/commands", {"type": "undo"}).status == 202
 
 
-def test_a_file_that_is_sent_is_in_the_workspace_and_undo_takes_it_back(tmp_path):
+def test_a_file_that_is_sent_is_in_the_workspace_and_undo_takes_it_back():
     data = bytes(range(256)) * 1000
-    with gateway(tmp_path) as running:
+    with shared() as running:
         session = begin(running)
         answer = send(running, session, "new/data.bin", data)
         assert (answer.status, answer.json["size"], answer.json["changed"]) == (201, len(data), True)
@@ -51,8 +51,8 @@ def test_a_file_that_is_sent_is_in_the_workspace_and_undo_takes_it_back(tmp_path
         assert not (running.workspace / "new" / "data.bin").exists()
 
 
-def test_a_name_that_is_taken_is_refused_until_the_user_wants_it_replaced(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_name_that_is_taken_is_refused_until_the_user_wants_it_replaced():
+    with shared() as running:
         (running.workspace / "a.txt").write_text("mine\n")
         session = begin(running)
         refused = send(running, session, "a.txt", b"theirs\n")
@@ -63,8 +63,8 @@ def test_a_name_that_is_taken_is_refused_until_the_user_wants_it_replaced(tmp_pa
         assert (running.workspace / "a.txt").read_text() == "mine\n"
 
 
-def test_an_edited_text_is_saved_only_over_what_the_user_has_seen(tmp_path):
-    with gateway(tmp_path) as running:
+def test_an_edited_text_is_saved_only_over_what_the_user_has_seen():
+    with shared() as running:
         path = running.workspace / "notes.md"
         path.write_text("one\n")
         session = begin(running)
@@ -82,8 +82,8 @@ def test_an_edited_text_is_saved_only_over_what_the_user_has_seen(tmp_path):
         assert path.read_text() == "three\n"
 
 
-def test_an_edit_keeps_the_encoding_the_line_ends_and_the_mode_of_its_file(tmp_path):
-    with gateway(tmp_path) as running:
+def test_an_edit_keeps_the_encoding_the_line_ends_and_the_mode_of_its_file():
+    with shared() as running:
         session = begin(running)
         for name, data in (("dos.txt", b"one\r\ntwo\r\n"), ("wide.txt", "\ufeffgrüße\r\n".encode("utf-16-le"))):
             path = running.workspace / name
@@ -96,8 +96,8 @@ def test_an_edit_keeps_the_encoding_the_line_ends_and_the_mode_of_its_file(tmp_p
             assert path.stat().st_mode & 0o777 == 0o750
 
 
-def test_a_file_that_cannot_be_edited_without_harm_says_why(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_file_that_cannot_be_edited_without_harm_says_why():
+    with shared() as running:
         for data, why in (
             (b"\x7fELF\0\0", "it is no text"),
             (b"a\nb\r\n", "different ways"),
@@ -128,7 +128,7 @@ FORBIDDEN = {
 
 
 def test_what_the_agent_may_not_write_the_page_may_not_either(tmp_path):
-    with gateway(tmp_path) as running:
+    with shared() as running:
         root = running.workspace
         (root / "folder").mkdir()
         (root / "a.txt").write_text("a")
@@ -148,8 +148,8 @@ def test_what_the_agent_may_not_write_the_page_may_not_either(tmp_path):
         assert not running.recorded("files.changed")
 
 
-def test_rules_of_the_user_hold_and_a_file_with_secrets_needs_consent(tmp_path):
-    with gateway(tmp_path, LMAGENT_PERMISSION_DENY="write(docs/**)") as running:
+def test_rules_of_the_user_hold_and_a_file_with_secrets_needs_consent():
+    with shared(LMAGENT_PERMISSION_DENY="write(docs/**)") as running:
         session = begin(running)
         denied = send(running, session, "docs/a.md", b"x", sure="true")
         assert (denied.status, denied.code) == (403, "denied"), denied.body
@@ -159,8 +159,8 @@ def test_rules_of_the_user_hold_and_a_file_with_secrets_needs_consent(tmp_path):
         assert edit(running, session, ".env", "KEY=1\n", sure=True).status == 201
 
 
-def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_file_that_is_too_large_is_refused_before_it_is_read():
+    with shared() as running:
         session = begin(running)
         head = f"POST /api/sessions/{session}/files?path=big HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         head += f"Authorization: {running.headers['Authorization']}\r\nContent-Length: {2 << 30}\r\n\r\n"
@@ -170,9 +170,9 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
         assert running.ask("GET", "/api/files").json["largest"] == 64 << 20
 
 
-def test_what_the_user_changes_while_the_agent_works_is_not_taken_back_with_the_agents_turn(tmp_path):
+def test_what_the_user_changes_while_the_agent_works_is_not_taken_back_with_the_agents_turn():
     script = [call("write", path="agent.txt", content="agent\n"), say("Written.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         session = running.ask("POST", "/api/sessions", {"mode": "auto"}).json["session"]
         said = {"role": "user", "parts": [{"type": "text", "text": "Write it."}]}
         running.ask("POST", f"/api/sessions/{session}/commands", {"type": "submit", "message": said})
@@ -185,8 +185,8 @@ def test_what_the_user_changes_while_the_agent_works_is_not_taken_back_with_the_
         assert not (running.workspace / "agent.txt").exists()
 
 
-def test_a_folder_is_downloaded_as_a_zip_with_all_its_files_and_nothing_of_ours(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_folder_is_downloaded_as_a_zip_with_all_its_files_and_nothing_of_ours():
+    with shared() as running:
         root: Path = running.workspace
         (root / "src" / "deep").mkdir(parents=True)
         (root / "src" / "a.py").write_text("a = 1\n")
@@ -206,8 +206,8 @@ def test_a_folder_is_downloaded_as_a_zip_with_all_its_files_and_nothing_of_ours(
         assert whole.getinfo("run.sh").external_attr >> 16 & 0o777 == 0o755
 
 
-def test_a_folder_beyond_the_bound_is_refused_with_a_sentence(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_folder_beyond_the_bound_is_refused_with_a_sentence():
+    with shared() as running:
         for name in ("a", "b"):
             with (running.workspace / name).open("wb") as stream:
                 stream.truncate(1_100_000_000)
@@ -216,8 +216,8 @@ def test_a_folder_beyond_the_bound_is_refused_with_a_sentence(tmp_path):
         assert "more than 2,000 MB" in answer.json["error"]["message"]
 
 
-def test_a_file_that_cannot_be_read_is_named_in_the_zip(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_file_that_cannot_be_read_is_named_in_the_zip():
+    with shared() as running:
         (running.workspace / "a.txt").write_text("a")
         (running.workspace / "b.txt").write_text("b")
         if os.geteuid() == 0:
@@ -227,8 +227,8 @@ def test_a_file_that_cannot_be_read_is_named_in_the_zip(tmp_path):
         assert "b.txt" in packed.read("LEFT-OUT.txt").decode()
 
 
-def test_a_page_of_the_workspace_is_shown_without_scripts_and_without_an_origin(tmp_path):
-    with gateway(tmp_path) as running:
+def test_a_page_of_the_workspace_is_shown_without_scripts_and_without_an_origin():
+    with shared() as running:
         (running.workspace / "page.html").write_text("<script>alert(1)</script><p>hello")
         answer = running.ask("GET", "/api/files/page?path=page.html")
         assert answer.headers["content-type"].startswith("text/html")

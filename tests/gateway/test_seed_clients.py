@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gateway_kit import Answer, Running, gateway, held, until
+from gateway_kit import Answer, Running, gateway, held, shared, until
 from seed_client import PLAN, chatting
 from websockets.exceptions import InvalidStatus
 
@@ -25,8 +25,8 @@ def in_background(running: Running, path: str, body: dict, answers: list[Answer]
 # --- HTTP -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_chat_answers_when_its_turn_has_ended(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("ls"), say("One file."), say("Again.")]) as running:
+def test_a_chat_answers_when_its_turn_has_ended() -> None:
+    with shared([call("ls"), say("One file."), say("Again.")]) as running:
         answer = running.ask("POST", "/api/chat/my-session", {"message": "List the files in my workspace"})
         assert answer.status == 200
         told = answer.json
@@ -37,9 +37,9 @@ def test_a_chat_answers_when_its_turn_has_ended(tmp_path: Path) -> None:
         assert len([log for log in running.logs() if log["type"] == "session.created"]) == 1
 
 
-def test_history_and_tasks_of_a_session_are_told(tmp_path: Path) -> None:
+def test_history_and_tasks_of_a_session_are_told() -> None:
     todo = call("use_tool", name="todo_add", arguments={"items": ["look", "write"]})
-    with gateway(tmp_path, [call("ls"), todo, say("Done.")]) as running:
+    with shared([call("ls"), todo, say("Done.")]) as running:
         running.ask("POST", "/api/chat/s1", {"message": "go"})
         history = running.ask("GET", "/api/sessions/s1/history").json
         assert history["session_id"] == "s1"
@@ -90,30 +90,30 @@ def running(tmp_path_factory: pytest.TempPathFactory):
         yield started
 
 
-def test_a_model_that_fails_is_told_as_an_error(tmp_path: Path) -> None:
-    with gateway(tmp_path, [status(401)]) as running:
+def test_a_model_that_fails_is_told_as_an_error() -> None:
+    with shared([status(401)]) as running:
         answer = running.ask("POST", "/api/chat/s", {"message": "hi"}, timeout=60)
         assert answer.status == 502
         assert answer.json["error"]["message"]
 
 
-def test_a_turn_that_comes_to_nothing_is_an_answer(tmp_path: Path) -> None:
-    with gateway(tmp_path, lambda _: say("No plan from me.")) as running:
+def test_a_turn_that_comes_to_nothing_is_an_answer() -> None:
+    with shared(lambda _: say("No plan from me.")) as running:
         told = running.ask("POST", "/api/chat/s", {"message": "hi", "mode": "deep_work"}).json
         assert (told["outcome"], told["mode"], told["plan"]) == ("error", "deep_work", None)
         assert told["response"]
 
 
-def test_who_goes_away_ends_only_the_waiting(tmp_path: Path) -> None:
-    with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
+def test_who_goes_away_ends_only_the_waiting() -> None:
+    with shared([slow(say("Finished."), first=1.0)]) as running:
         running.leave("/api/chat/s", {"message": "long"}, once=lambda: running.recorded("step.started"))
         until(lambda: running.recorded("turn.finished"))
         assert running.logs()[-1]["answer"] == "Finished."
 
 
-def test_deep_work_comes_back_with_its_plan_and_goes_on_when_it_is_approved(tmp_path: Path) -> None:
+def test_deep_work_comes_back_with_its_plan_and_goes_on_when_it_is_approved() -> None:
     script = [say(PLAN), call("write", path="a.txt", content="hello"), say("All done.")]
-    with gateway(tmp_path, script, LMAGENT_PERMISSION_ALLOW="write") as running:
+    with shared(script, LMAGENT_PERMISSION_ALLOW="write") as running:
         answer = running.ask("POST", "/api/chat/deep", {"message": "Write the report", "mode": "deep_work"}).json
         assert (answer["mode"], answer["outcome"]) == ("deep_work", "question")
         assert answer["plan"]["steps"][0]["id"] == "one"
@@ -125,8 +125,8 @@ def test_deep_work_comes_back_with_its_plan_and_goes_on_when_it_is_approved(tmp_
         assert (running.workspace / "a.txt").read_text() == "hello"
 
 
-def test_an_approval_that_nobody_gives_in_time_counts_as_denied(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("I was not allowed to.")]) as running:
+def test_an_approval_that_nobody_gives_in_time_counts_as_denied() -> None:
+    with shared([call("shell", command="touch x"), say("I was not allowed to.")]) as running:
         body = {"message": "touch x", "approval_timeout": 0.3}
         answer = running.ask("POST", "/api/chat/s", body).json
         assert answer["response"] == "I was not allowed to."
@@ -143,8 +143,8 @@ def test_a_chat_waits_for_an_approval_for_five_minutes_at_most_unless_it_says_so
     assert patience(Settings(approval_timeout=20)) == 20
 
 
-def test_an_approval_of_a_waiting_chat_is_given_on_the_socket(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("Done.")]) as running:
+def test_an_approval_of_a_waiting_chat_is_given_on_the_socket() -> None:
+    with shared([call("shell", command="touch x"), say("Done.")]) as running:
         answers: list[Answer] = []
         with chatting(running, "s") as client:
             thread = in_background(running, "/api/chat/s", {"message": "touch x"}, answers)
@@ -156,8 +156,8 @@ def test_an_approval_of_a_waiting_chat_is_given_on_the_socket(tmp_path: Path) ->
         assert (running.workspace / "x").exists()
 
 
-def test_the_same_message_sent_twice_is_answered_once(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("First.")]) as running:
+def test_the_same_message_sent_twice_is_answered_once() -> None:
+    with shared([say("First.")]) as running:
         body = {"message": "hi", "id": "mine-1"}
         first, second = (running.ask("POST", "/api/chat/s", body).json for _ in range(2))
         assert first["response"] == second["response"] == "First."
@@ -167,10 +167,10 @@ def test_the_same_message_sent_twice_is_answered_once(tmp_path: Path) -> None:
 # --- activity ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_history_says_what_a_person_said(tmp_path: Path) -> None:
+def test_the_history_says_what_a_person_said() -> None:
     gate = threading.Event()
     script = [call("ls", path="."), held(say("One."), gate), say("Two."), say("Three.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         running.leave("/api/chat/s", {"message": "go"}, once=lambda: running.model.left == 2)
         message = {"role": "user", "parts": [{"type": "text", "text": "and quickly"}]}
         running.ask("POST", "/api/sessions/s/commands", {"type": "steer", "message": message})
@@ -195,9 +195,9 @@ def test_what_a_turn_took_before_the_process_died_counts(tmp_path: Path) -> None
             assert client.until("done")["iterations"] == 3
 
 
-def test_activity_is_told_live_over_all_sessions(tmp_path: Path) -> None:
+def test_activity_is_told_live_over_all_sessions() -> None:
     script = [calls(tool("ls")), say("a"), calls(tool("ls")), say("b")]
-    with gateway(tmp_path, script) as running, chatting(running, "activity") as feed:
+    with shared(script) as running, chatting(running, "activity") as feed:
         for session in ("one", "two"):
             running.ask("POST", f"/api/chat/{session}", {"message": "ls"})
         heard = [feed.hear() for _ in range(4)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_kit import Running, gateway, until
+from gateway_kit import Running, gateway, shared, until
 from seed_client import PLAN, chatting
 
 from lmagent.testing.loopback import Received
@@ -48,8 +48,8 @@ def worker(received: Received):
     return say("All done.")
 
 
-def test_each_task_of_deep_work_is_planned_over_http(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, **WRITES) as running:
+def test_each_task_of_deep_work_is_planned_over_http() -> None:
+    with shared(worker, **WRITES) as running:
         for number in (1, 2):
             answer = chat(running, f"task {number}")
             assert (answer["outcome"], answer["mode"]) == ("question", "deep_work"), answer
@@ -63,8 +63,8 @@ def test_each_task_of_deep_work_is_planned_over_http(tmp_path: Path) -> None:
         assert len(running.recorded("plan.proposed")) == 2
 
 
-def test_each_task_of_deep_work_is_planned_on_the_socket(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, **WRITES) as running, chatting(running, "s") as client:
+def test_each_task_of_deep_work_is_planned_on_the_socket() -> None:
+    with shared(worker, **WRITES) as running, chatting(running, "s") as client:
         client.say("set_mode", mode="deep_work")
         client.until("mode_changed")
         for _ in range(2):
@@ -75,8 +75,8 @@ def test_each_task_of_deep_work_is_planned_on_the_socket(tmp_path: Path) -> None
         assert client.types().count("mode_changed") == 1  # it is deep work all the time
 
 
-def test_a_task_that_comes_during_the_work_is_planned_when_that_is_done(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=("--permission", "normal")) as running, chatting(running, "s") as client:
+def test_a_task_that_comes_during_the_work_is_planned_when_that_is_done() -> None:
+    with shared(worker, options=("--permission", "normal")) as running, chatting(running, "s") as client:
         client.say("set_mode", mode="deep_work")
         client.say("message", content="write the report")
         client.until("plan_ready")
@@ -91,9 +91,9 @@ def test_a_task_that_comes_during_the_work_is_planned_when_that_is_done(tmp_path
     assert (running.workspace / "a.txt").read_text() == "hello"
 
 
-def test_what_answers_the_agent_is_no_new_task(tmp_path: Path) -> None:
+def test_what_answers_the_agent_is_no_new_task() -> None:
     script = [say(PLAN), say("Which colour should it have?"), say("BLOCKED: no paint."), say("No paint here, either.")]
-    with gateway(tmp_path, script, **WRITES) as running, chatting(running, "s") as client:
+    with shared(script, **WRITES) as running, chatting(running, "s") as client:
         chat(running, "paint it")
         client.until("plan_ready")
         client.say("approve_plan")
@@ -102,24 +102,24 @@ def test_what_answers_the_agent_is_no_new_task(tmp_path: Path) -> None:
         assert len(running.recorded("plan.proposed")) == 1
 
 
-def test_a_plan_that_was_refused_is_followed_by_another_one(tmp_path: Path) -> None:
-    with gateway(tmp_path, lambda _: say(PLAN)) as running:
+def test_a_plan_that_was_refused_is_followed_by_another_one() -> None:
+    with shared(lambda _: say(PLAN)) as running:
         chat(running, "task 1")
         decide(running, "rejected")
         assert chat(running, "task 2")["plan"]["title"] == "Report"
 
 
-def test_what_is_said_while_a_plan_waits_is_about_it_and_names_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), say("Because it was asked for."), say("Yes.")], **WRITES) as running:
+def test_what_is_said_while_a_plan_waits_is_about_it_and_names_it() -> None:
+    with shared([say(PLAN), say("Because it was asked for."), say("Yes.")], **WRITES) as running:
         chat(running, "task 1")
         answer = chat(running, "why this step?", mode=None)
         assert (answer["response"], answer["plan"]["title"]) == ("Because it was asked for.", "Report")
         decide(running, "approved")
 
 
-def test_planning_that_was_stopped_begins_again_with_the_next_message(tmp_path: Path) -> None:
+def test_planning_that_was_stopped_begins_again_with_the_next_message() -> None:
     with (
-        gateway(tmp_path, [hang(say("never ending"), chunks=1), say(PLAN)]) as running,
+        shared([hang(say("never ending"), chunks=1), say(PLAN)]) as running,
         chatting(running, "s") as client,
     ):
         client.say("set_mode", mode="deep_work")
@@ -131,8 +131,8 @@ def test_planning_that_was_stopped_begins_again_with_the_next_message(tmp_path: 
         client.until("plan_ready")
 
 
-def test_work_that_was_stopped_is_planned_anew(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), hang(say("never ending"), chunks=1), say(PLAN)]) as running:
+def test_work_that_was_stopped_is_planned_anew() -> None:
+    with shared([say(PLAN), hang(say("never ending"), chunks=1), say(PLAN)]) as running:
         with chatting(running, "s") as client:
             chat(running, "task 1")
             client.until("plan_ready")
@@ -143,17 +143,17 @@ def test_work_that_was_stopped_is_planned_anew(tmp_path: Path) -> None:
             assert chat(running, "something else")["plan"]["title"] == "Report"
 
 
-def test_a_budget_that_is_used_up_ends_no_session(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, **WRITES, LMAGENT_DEEP_STEPS="2") as running:
+def test_a_budget_that_is_used_up_ends_no_session() -> None:
+    with shared(worker, **WRITES, LMAGENT_DEEP_STEPS="2") as running:
         chat(running, "task 1")
         decide(running, "approved")
         until(lambda: any(event["outcome"] == "limit" for event in running.recorded("turn.finished")))
         assert chat(running, "task 2")["plan"]["title"] == "Report"
 
 
-def test_a_mode_for_a_message_leaves_alone_what_runs(tmp_path: Path) -> None:
+def test_a_mode_for_a_message_leaves_alone_what_runs() -> None:
     script = [call("shell", command="touch x"), say("Touched."), say(PLAN)]
-    with gateway(tmp_path, script) as running, chatting(running, "s") as client:
+    with shared(script) as running, chatting(running, "s") as client:
         client.say("message", content="touch x")
         asked = client.until("approval_request")
         message = {"message": "write the report", "mode": "deep_work"}
@@ -164,9 +164,9 @@ def test_a_mode_for_a_message_leaves_alone_what_runs(tmp_path: Path) -> None:
         assert [one["mode"] for one in client.heard if one["type"] == "mode_changed"] == ["deep_work"]
 
 
-def test_a_mode_that_is_set_while_a_turn_runs_does_not_have_it_plan(tmp_path: Path) -> None:
+def test_a_mode_that_is_set_while_a_turn_runs_does_not_have_it_plan() -> None:
     script = [call("shell", command="touch x"), say("Touched."), say(PLAN)]
-    with gateway(tmp_path, script) as running, chatting(running, "s") as client:
+    with shared(script) as running, chatting(running, "s") as client:
         client.say("message", content="touch x")
         asked = client.until("approval_request")
         client.say("set_mode", mode="deep_work")
@@ -177,8 +177,8 @@ def test_a_mode_that_is_set_while_a_turn_runs_does_not_have_it_plan(tmp_path: Pa
         client.until("plan_ready")
 
 
-def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, LMAGENT_APPROVE_PLANS="true", **WRITES) as running:
+def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it() -> None:
+    with shared(worker, LMAGENT_APPROVE_PLANS="true", **WRITES) as running:
         answer = chat(running, "task 1")
         assert (answer["outcome"], answer["response"]) == ("done", "All done.")
         assert answer["plan"]["title"] == "Report"
@@ -187,8 +187,8 @@ def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it(tmp_p
         assert chat(running, "task 2")["response"] == "All done."
 
 
-def test_deep_work_over_http_in_permission_mode_auto_returns_when_the_work_is_done(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO) as running:
+def test_deep_work_over_http_in_permission_mode_auto_returns_when_the_work_is_done() -> None:
+    with shared(worker, options=AUTO) as running:
         answer = chat(running, "task 1")
         assert (answer["outcome"], answer["response"]) == ("done", "All done.")
         assert answer["plan"]["title"] == "Report"
@@ -233,8 +233,8 @@ def test_a_task_that_waits_for_its_turn_is_planned_by_the_next_gateway(tmp_path:
         assert said == ["hello", "the report"]
 
 
-def test_clear_leaves_the_mode_as_it_is(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), say(PLAN)]) as running:
+def test_clear_leaves_the_mode_as_it_is() -> None:
+    with shared([say(PLAN), say(PLAN)]) as running:
         with chatting(running, "s") as client, chatting(running, "s") as other:
             client.say("set_mode", mode="deep_work")
             for one in (client, other):
@@ -252,8 +252,8 @@ def test_clear_leaves_the_mode_as_it_is(tmp_path: Path) -> None:
             assert "plan it" not in json.dumps(running.model.requests[-1].body["messages"])
 
 
-def test_a_session_that_nobody_chose_a_mode_for_has_none_after_a_clear(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Hi."), say("Hi again.")]) as running, chatting(running, "s") as client:
+def test_a_session_that_nobody_chose_a_mode_for_has_none_after_a_clear() -> None:
+    with shared([say("Hi."), say("Hi again.")]) as running, chatting(running, "s") as client:
         client.ask("hello")
         client.say("clear")
         client.until("cleared")
@@ -261,8 +261,8 @@ def test_a_session_that_nobody_chose_a_mode_for_has_none_after_a_clear(tmp_path:
         assert running.recorded("work.changed") == []
 
 
-def test_who_is_in_a_session_that_was_deleted_is_told_its_new_mode(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), say("One.")]) as running, chatting(running, "s") as client:
+def test_who_is_in_a_session_that_was_deleted_is_told_its_new_mode() -> None:
+    with shared([say(PLAN), say("One.")]) as running, chatting(running, "s") as client:
         client.say("set_mode", mode="deep_work")
         client.until("mode_changed")
         assert running.ask("DELETE", "/api/sessions/s").status == 200

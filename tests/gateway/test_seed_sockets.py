@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gateway_kit import NO_MESSAGES, Running, gateway, held, until
+from gateway_kit import NO_MESSAGES, Running, gateway, held, shared, until
 from seed_client import PLAN, chatting
 
 from lmagent.testing.loopback import Received
@@ -21,8 +21,8 @@ def running(tmp_path_factory: pytest.TempPathFactory):
         yield started
 
 
-def test_a_conversation_over_the_socket(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("ls"), say("Here are your files.")]) as running, chatting(running, "ws-1") as client:
+def test_a_conversation_over_the_socket() -> None:
+    with shared([call("ls"), say("Here are your files.")]) as running, chatting(running, "ws-1") as client:
         client.say("ping")
         assert client.hear() == {"type": "pong"}
         done = client.ask("List them")
@@ -56,8 +56,8 @@ def test_what_is_no_message_is_answered_and_the_socket_stays(running: Running, s
     assert running.logs() == []
 
 
-def test_messages_are_read_while_a_turn_runs(tmp_path: Path) -> None:
-    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Next.")]) as running:
+def test_messages_are_read_while_a_turn_runs() -> None:
+    with shared([hang(say("never ending"), chunks=1), say("Next.")]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="go")
             client.until("thinking")
@@ -69,8 +69,8 @@ def test_messages_are_read_while_a_turn_runs(tmp_path: Path) -> None:
             assert client.ask("and now?")["text"] == "Next."
 
 
-def test_a_call_that_is_denied_is_not_run(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("As you wish.")]) as running:
+def test_a_call_that_is_denied_is_not_run() -> None:
+    with shared([call("shell", command="touch x"), say("As you wish.")]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="touch x")
             asked = client.until("approval_request")
@@ -84,8 +84,8 @@ def test_a_call_that_is_denied_is_not_run(tmp_path: Path) -> None:
         assert not (running.workspace / "x").exists()
 
 
-def test_who_joins_late_is_told_what_waits_and_both_hear_the_rest(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("shell", command="touch x"), say("Done.")]) as running:
+def test_who_joins_late_is_told_what_waits_and_both_hear_the_rest() -> None:
+    with shared([call("shell", command="touch x"), say("Done.")]) as running:
         with chatting(running, "s") as first:
             first.say("message", content="touch x")
             asked = first.until("approval_request")
@@ -111,8 +111,8 @@ def delegating(received: Received):
     return call("write", path="b.txt", content="beta") if done == 0 else report
 
 
-def test_what_a_sub_agent_asks_is_asked_and_answered_here(tmp_path: Path) -> None:
-    with gateway(tmp_path, delegating) as running, chatting(running, "s") as first:
+def test_what_a_sub_agent_asks_is_asked_and_answered_here() -> None:
+    with shared(delegating) as running, chatting(running, "s") as first:
         first.say("message", content="have it written")
         asked = first.until("approval_request")
         assert asked["tool"] == "write"
@@ -126,9 +126,9 @@ def test_what_a_sub_agent_asks_is_asked_and_answered_here(tmp_path: Path) -> Non
         assert (running.workspace / "b.txt").read_text() == "beta"
 
 
-def test_closing_the_page_ends_no_run(tmp_path: Path) -> None:
+def test_closing_the_page_ends_no_run() -> None:
     gate = threading.Event()
-    with gateway(tmp_path, [held(say("Finished."), gate)]) as running:
+    with shared([held(say("Finished."), gate)]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="go")
             client.until("thinking")
@@ -137,8 +137,8 @@ def test_closing_the_page_ends_no_run(tmp_path: Path) -> None:
             assert client.until("done")["text"] == "Finished."
 
 
-def test_a_mode_is_set_and_told_to_all(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), say(PLAN)]) as running:
+def test_a_mode_is_set_and_told_to_all() -> None:
+    with shared([say(PLAN), say(PLAN)]) as running:
         with chatting(running, "s") as client:
             client.say("set_mode", mode="deep_work")
             assert client.hear() == {"type": "mode_changed", "mode": "deep_work"}
@@ -153,9 +153,9 @@ def test_a_mode_is_set_and_told_to_all(tmp_path: Path) -> None:
             assert client.until("mode_changed")["mode"] == "bounded"
 
 
-def test_what_is_left_open_is_told_without_words_of_a_terminal(tmp_path: Path) -> None:
+def test_what_is_left_open_is_told_without_words_of_a_terminal() -> None:
     script = [say(PLAN), *[say("It is done.")] * 4]
-    with gateway(tmp_path, script, options=("--permission", "auto")) as running, chatting(running, "s") as client:
+    with shared(script, options=("--permission", "auto")) as running, chatting(running, "s") as client:
         client.say("set_mode", mode="deep_work")
         client.say("message", content="write the report")
         assert client.until("error")["message"] == "incomplete: 1 task is open: one"
@@ -163,9 +163,9 @@ def test_what_is_left_open_is_told_without_words_of_a_terminal(tmp_path: Path) -
         assert "--continue" in end["terminal"]
 
 
-def test_tasks_are_told_as_they_change(tmp_path: Path) -> None:
+def test_tasks_are_told_as_they_change() -> None:
     script = [say(PLAN), say("I stop here.")]
-    with gateway(tmp_path, script, options=("--permission", "auto")) as running:
+    with shared(script, options=("--permission", "auto")) as running:
         with chatting(running, "s") as client:
             client.say("set_mode", mode="deep_work")
             client.say("message", content="plan it")
@@ -176,16 +176,16 @@ def test_tasks_are_told_as_they_change(tmp_path: Path) -> None:
             assert update["summary"]
 
 
-def test_a_second_client_of_a_session_that_is_only_begun_hears_it_from_its_first_word(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Hello.")]) as running:
+def test_a_second_client_of_a_session_that_is_only_begun_hears_it_from_its_first_word() -> None:
+    with shared([say("Hello.")]) as running:
         with chatting(running, "both") as client, chatting(running, "both") as other:
             client.ask("hi")
             other.until("done")
             assert other.types() == client.types()
 
 
-def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Blue."), say("I do not know.")]) as running:
+def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id() -> None:
+    with shared([say("Blue."), say("I do not know.")]) as running:
         with chatting(running, "s") as client, chatting(running, "s") as other:
             client.ask("My colour is blue. Which is it?")
             other.until("done")
@@ -227,8 +227,8 @@ def test_a_kill_while_it_is_cleared_loses_no_conversation(tmp_path: Path) -> Non
             assert again.json["response"] == "Noted."
 
 
-def test_a_message_that_comes_with_a_clear_is_answered_in_the_new_conversation(tmp_path: Path) -> None:
-    with gateway(tmp_path, lambda _: slow(say("Answered."), first=0.1)) as running, chatting(running, "s") as client:
+def test_a_message_that_comes_with_a_clear_is_answered_in_the_new_conversation() -> None:
+    with shared(lambda _: slow(say("Answered."), first=0.1)) as running, chatting(running, "s") as client:
         with chatting(running, "s") as other:
             client.ask("hello")
             for number in range(4):
@@ -250,8 +250,8 @@ def test_a_message_that_comes_with_a_clear_is_answered_in_the_new_conversation(t
         assert "error" not in client.types()
 
 
-def test_clear_leaves_nothing_behind_where_nothing_was_said(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("Hi.")]) as running, chatting(running, "s") as client:
+def test_clear_leaves_nothing_behind_where_nothing_was_said() -> None:
+    with shared([say("Hi.")]) as running, chatting(running, "s") as client:
         client.ask("hello")
         for _ in range(3):
             client.say("clear")
@@ -259,8 +259,8 @@ def test_clear_leaves_nothing_behind_where_nothing_was_said(tmp_path: Path) -> N
         assert len(running.ask("GET", "/api/sessions").json["sessions"]) == 2
 
 
-def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
-    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Fresh.")]) as running:
+def test_clear_interrupts_what_runs() -> None:
+    with shared([hang(say("never ending"), chunks=1), say("Fresh.")]) as running:
         with chatting(running, "s") as client:
             client.say("clear")
             assert client.hear() == {"type": "cleared"}  # there was nothing yet
@@ -271,8 +271,8 @@ def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
             assert client.ask("hello")["text"] == "Fresh."
 
 
-def test_a_session_that_is_deleted_is_told_and_begun_anew_by_a_message(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say("One."), say("Two.")]) as running:
+def test_a_session_that_is_deleted_is_told_and_begun_anew_by_a_message() -> None:
+    with shared([say("One."), say("Two.")]) as running:
         with chatting(running, "s") as client:
             client.ask("hi")
             assert running.ask("DELETE", "/api/sessions/s").status == 200

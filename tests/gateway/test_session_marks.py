@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, shared
 
 from lmagent.testing.script import say
 
@@ -30,8 +30,8 @@ def cli(running: Running, *words: str) -> str:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def test_pinned_sessions_come_first_on_every_page_and_archived_ones_have_a_shelf_of_their_own(tmp_path):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_pinned_sessions_come_first_on_every_page_and_archived_ones_have_a_shelf_of_their_own():
+    with shared([say("ok")]) as running:
         ids = {name: begin(running, name) for name in ("alpha", "beta", "charlie", "delta")}
         mark(running, ids["alpha"], pinned=True)
         mark(running, ids["charlie"], archived=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_kit import Running, gateway, until
+from gateway_kit import Running, gateway, shared, until
 
 from lmagent.testing.script import call, say
 
@@ -30,8 +30,8 @@ def slash(running: Running, session: str, line: str) -> str:
     return running.ask("POST", f"/api/sessions/{session}/slash", {"line": line}).json["text"]
 
 
-def test_a_session_begins_with_its_own_sampling_and_others_keep_the_settings(tmp_path):
-    with gateway(tmp_path, MANY) as running:
+def test_a_session_begins_with_its_own_sampling_and_others_keep_the_settings():
+    with shared(MANY) as running:
         options = {"temperature": 0.1, "top_p": 0.5, "max_tokens": 700, "seed": 7, "presence_penalty": 0.25}
         own = running.ask("POST", "/api/sessions", {"options": options}).json["session"]
         other = running.ask("POST", "/api/sessions", {}).json["session"]
@@ -58,8 +58,8 @@ def test_options_of_a_session_that_runs_hold_from_the_next_call_and_after_a_cras
         assert (request["temperature"], request.get("seed")) == (0.65, None)
 
 
-def test_instructions_are_appended_so_that_nothing_sent_before_changes(tmp_path):
-    with gateway(tmp_path, MANY) as running:
+def test_instructions_are_appended_so_that_nothing_sent_before_changes():
+    with shared(MANY) as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         first = asked(running, session)["messages"]
         command(running, session, type="set_options", options={"instructions": "Answer in German."})
@@ -73,9 +73,9 @@ def test_instructions_are_appended_so_that_nothing_sent_before_changes(tmp_path)
         assert "withdrawn the instructions" in asked(running, session, "last")["messages"][-1]["content"]
 
 
-def test_a_sub_agent_samples_as_its_session_and_has_its_instructions(tmp_path):
+def test_a_sub_agent_samples_as_its_session_and_has_its_instructions():
     delegated = call("delegate", objective="count the files", task="count them")
-    with gateway(tmp_path, [delegated, call("report_result", status="completed", summary="none"), *MANY]) as running:
+    with shared([delegated, call("report_result", status="completed", summary="none"), *MANY]) as running:
         options = {"temperature": 0.3, "instructions": "Count hidden files too."}
         body = {"mode": "auto", "options": options}
         session = running.ask("POST", "/api/sessions", body).json["session"]
@@ -85,8 +85,8 @@ def test_a_sub_agent_samples_as_its_session_and_has_its_instructions(tmp_path):
         assert "Count hidden files too." in str(child["messages"])
 
 
-def test_values_that_are_not_allowed_are_refused_with_the_reason(tmp_path):
-    with gateway(tmp_path) as running:
+def test_values_that_are_not_allowed_are_refused_with_the_reason():
+    with shared() as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         for options in (
             {"temperature": 9},
@@ -102,8 +102,8 @@ def test_values_that_are_not_allowed_are_refused_with_the_reason(tmp_path):
         assert running.recorded("options.changed") == []
 
 
-def test_set_shows_and_changes_the_options_of_a_session(tmp_path):
-    with gateway(tmp_path, MANY) as running:
+def test_set_shows_and_changes_the_options_of_a_session():
+    with shared(MANY) as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         assert "temperature        0.65     setting llm_temperature" in slash(running, session, "/set")
         assert "The conversation is not re-read" in slash(running, session, "/set temperature 0.2")
@@ -118,8 +118,8 @@ def test_set_shows_and_changes_the_options_of_a_session(tmp_path):
         assert "instructions       (none)" in slash(running, session, "/set")
 
 
-def test_set_says_what_a_value_may_be(tmp_path):
-    with gateway(tmp_path) as running:
+def test_set_says_what_a_value_may_be():
+    with shared() as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         for line, said in (
             ("/set temperature hot", "temperature must be a number from 0 to 5, not 'hot'"),

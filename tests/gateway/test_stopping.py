@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from gateway_kit import Running, gateway, until
+from gateway_kit import Running, shared, until
 from seed_client import chatting
 from test_api_sessions import begun, command, said
 
@@ -16,8 +14,8 @@ def waiting(running: Running, session: str) -> list[str]:
     return [block["text"] for block in view["waiting"]]
 
 
-def test_an_interrupt_withdraws_the_messages_that_wait_and_lists_them(tmp_path: Path) -> None:
-    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Next.")]) as running:
+def test_an_interrupt_withdraws_the_messages_that_wait_and_lists_them() -> None:
+    with shared([hang(say("never ending"), chunks=1), say("Next.")]) as running:
         session = begun(running)
         command(running, session, "submit", message=said("go"))
         running.until_asked(left=1)
@@ -33,13 +31,13 @@ def test_an_interrupt_withdraws_the_messages_that_wait_and_lists_them(tmp_path: 
         assert [event["outcome"] for event in running.recorded("turn.finished")] == ["interrupted", "done"]
 
 
-def test_an_interrupt_with_nothing_to_stop_says_nothing_of_messages(tmp_path: Path) -> None:
-    with gateway(tmp_path) as running:
+def test_an_interrupt_with_nothing_to_stop_says_nothing_of_messages() -> None:
+    with shared() as running:
         assert "withdrawn" not in command(running, begun(running), "interrupt").json
 
 
-def test_the_stop_of_earlier_clients_stops_what_waits_too(tmp_path: Path) -> None:
-    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Next.")]) as running:
+def test_the_stop_of_earlier_clients_stops_what_waits_too() -> None:
+    with shared([hang(say("never ending"), chunks=1), say("Next.")]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="go")
             running.until_asked(left=1)

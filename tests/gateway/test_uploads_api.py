@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from images_kit import gif, jpeg, png, webp
 
-from lmagent.core.messages import Image, Message, Text
+from lmagent.core.messages import Image, Message, Part, Text
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.http.errors import Refusal
 from lmagent.tools.pictures import MOST_PIECES, Picture, picture_of
@@ -59,7 +59,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def folder(running: Running) -> Path:
-    return running.workspace / ".lmagent" / "uploads"
+    return running.folder / "data" / "web" / "uploads"
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -136,31 +136,21 @@ def test_what_no_message_took_is_gone_after_a_day(running: Running) -> None:
     assert not (folder(running) / old).exists()
 
 
-def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    with gateway(tmp_path) as running:
-        (running.workspace / ".lmagent").mkdir(exist_ok=True)
-        folder(running).symlink_to(elsewhere)
-        assert running.ask("POST", "/api/uploads", png(1, 1)).status == 507
-        assert list(elsewhere.iterdir()) == []
-
-
-def _taken(workspace: Path, *parts: Image | Text) -> Message:
-    return anyio.run(taken, workspace, Message("user", parts))
+def _taken(running: Running, *parts: Part) -> Message:
+    return anyio.run(taken, folder(running), Message("user", parts))
 
 
 def test_a_message_takes_its_uploads_along(running: Running) -> None:
     id = running.ask("POST", "/api/uploads", png(2, 2)).json["id"]
-    message = _taken(running.workspace, Text("look"), Image("image/webp", f"upload:{id}"))
+    message = _taken(running, Text("look"), Image("image/webp", f"upload:{id}"))
     assert message.parts == (Text("look"), Image("image/png", base64.b64encode(png(2, 2)).decode()))
-    assert _taken(running.workspace, *message.parts) == message
+    assert _taken(running, *message.parts) == message
 
 
 @pytest.mark.parametrize("data", ["upload:" + "0" * 32, "upload:../../x", "upload:", "no base64!", "aGVsbG8="])
 def test_a_message_without_its_image_is_refused(running: Running, data: str) -> None:
     with pytest.raises(Refusal) as refused:
-        _taken(running.workspace, Image("image/png", data))
+        _taken(running, Image("image/png", data))
     assert refused.value.status in (400, 415)
 
 
@@ -168,11 +158,11 @@ def test_what_waits_in_the_folder_is_judged_once_more(running: Running) -> None:
     id = running.ask("POST", "/api/uploads", png(2, 2)).json["id"]
     (folder(running) / id).write_bytes(b"<svg/>")
     with pytest.raises(Refusal):
-        _taken(running.workspace, Image("image/png", f"upload:{id}"))
+        _taken(running, Image("image/png", f"upload:{id}"))
     (folder(running) / id).unlink()
     os.mkfifo(folder(running) / id)
     with pytest.raises(Refusal):
-        _taken(running.workspace, Image("image/png", f"upload:{id}"))
+        _taken(running, Image("image/png", f"upload:{id}"))
 
 
 @given(data=st.binary(max_size=80), start=st.sampled_from([content[:12] for content, _ in IMAGES.values()]))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, shared
 
 from lmagent.gateway.api.usage import first_day
 from lmagent.store.spent import day_of
@@ -20,8 +20,8 @@ def chat(running: Running, session: str, text: str) -> dict:
     return answer.json["usage"]
 
 
-def test_what_turns_took_is_told_by_day_model_and_session(tmp_path: Path) -> None:
-    with gateway(tmp_path, [call("ls"), say("One."), say("Two.")]) as running:
+def test_what_turns_took_is_told_by_day_model_and_session() -> None:
+    with shared([call("ls"), say("One."), say("Two.")]) as running:
         empty = running.ask("GET", "/api/usage").json
         assert (empty["range"], empty["totals"]["steps"], empty["by_day"]) == ("7d", 0, [])
         first, second = chat(running, "one", "first question"), chat(running, "two", "second question")

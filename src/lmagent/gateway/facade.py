@@ -7,10 +7,9 @@ continues that session, if exactly one matches and it is idle. Otherwise a sessi
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -25,7 +24,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Rename, SetModel
 from lmagent.core.errors import LmagentError, ProviderError, SessionBusy, SessionNotFound, ShuttingDown
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
-from lmagent.core.messages import Image, Message, Part
+from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.compat.http import usage_of
 from lmagent.gateway.facade_text import (
@@ -34,6 +33,7 @@ from lmagent.gateway.facade_text import (
     Answering,
     Completion,
     Said,
+    answer_of,
     begun_with,
     joined,
     last_of,
@@ -44,7 +44,6 @@ from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, ClosingStream, Routes, json, must_be_json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
-from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
 AGENT = "agent/lmagent"  # the agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME
@@ -165,33 +164,24 @@ async def _accepted(
     if wanted.is_retry and (sent := await _repeated(gateway, mark, wanted.session)) is not None:
         return sent
     model = await _model_of(gateway, name)
-    asked, before = await _checked(gateway, last_of(messages)), begun_with(messages)
-    if not wanted.session:
-        known = await _resumed(gateway, key, name, messages)
-    else:
-        known = await named(gateway, wanted.session) if _exists(gateway, wanted.session) else None
+    asked, before = await _checked(gateway, last_of(messages)), await _checked(gateway, begun_with(messages))
+    known = await (named(gateway, wanted.session) if wanted.session else _resumed(gateway, key, name, messages))
     if known is None:
-        asked = (*await _checked(gateway, before), *asked)
-        known = await (named(gateway, wanted.session) if wanted.session else gateway.runner.begin())
-        if before:  # the first message then begins with the earlier conversation, which is no title
-            await gateway.runner.send(known.id, Rename(title=title_of(last_of(messages))))
-    if model and known.session.state.model != model:
+        known = await gateway.runner.begin()
+    state = known.session.state
+    if before and not (state.turn or state.inputs):
+        # Its first message begins with the earlier conversation, which is no title.
+        await gateway.runner.send(known.id, Rename(title=title_of(asked)))
+        asked = (*before, *asked)
+    if model and state.model != model:
         await gateway.runner.send(known.id, SetModel(model=model))
     message = Message("user", joined(asked))
     return known.id, await gateway.runner.submit(known.id, message, id=f"{mark}{new_id()}", by="openai")
 
 
-def _exists(gateway: Gateway, session: str) -> bool:
-    try:
-        gateway.host.store.read(session)
-    except SessionNotFound:
-        return False
-    return True
-
-
 async def _checked(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
     """Return the parts with their images checked."""
-    return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
+    return (await taken(gateway.uploads, Message("user", tuple(parts)))).parts
 
 
 # --- finding the session of a conversation ----------------------------------------------------------------------------
@@ -199,25 +189,17 @@ async def _checked(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def mark_of(key: bytes, model: str, messages: Sequence[Said], is_named: bool = False) -> str:
     """Return the common prefix of the ids of inputs with the same request; with a named session it is another one."""
-    digest = hmac.new(key, msgspec.json.encode(model), "sha256")
-    for message in messages:
-        said = [
-            ["image", hashlib.sha256(part.data.encode()).hexdigest()] if isinstance(part, Image) else part.text
-            for part in message.parts
-        ]
-        digest.update(
-            msgspec.json.encode([message.role, [message.text.strip()] if message.role == "assistant" else said])
-        )
+    said = [(one.role, one.text.strip() if one.role == "assistant" else one.parts) for one in messages]
+    digest = hmac.new(key, msgspec.json.encode((model, said)), "sha256")
     return f"{'oas' if is_named else 'oai'}:{digest.hexdigest()[:40]}:"
 
 
 class _Exchange(Struct):
-    """The last input of a session and the answer to it; `ended` in Unix seconds, 0 while the turn runs."""
+    """The last input of a session and the end of its turn; None while the turn runs."""
 
     session: str
     input: ev.InputReceived
-    answering: Answering
-    ended: float = 0.0
+    end: ev.TurnFinished | None = None
 
 
 async def _repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
@@ -225,15 +207,16 @@ async def _repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.
 
     The request may never have arrived before, so an input whose answer was delivered is not meant.
     """
-    found = [
-        last
-        for last in await _exchanges(gateway, mark)
-        if last.input.id not in gateway.answered and not 0 < last.ended < STARTED and session in ("", last.session)
-    ]
-    if len(found) != 1:
+
+    def is_due(last: _Exchange) -> bool:
+        is_new = last.end is None or last.end.ts >= STARTED
+        return is_new and last.input.id not in gateway.answered and session in ("", last.session)
+
+    found = await _only(gateway, mark, is_due)
+    if found is None:
         return None
-    (await gateway.runner.open(found[0].session)).work()  # an earlier process may have been killed during it
-    return found[0].session, found[0].input
+    (await gateway.runner.open(found.session)).work()  # an earlier process may have been killed during it
+    return found.session, found.input
 
 
 async def _resumed(gateway: Gateway, key: bytes, model: str, messages: Sequence[Said]) -> OpenSession | None:
@@ -242,52 +225,43 @@ async def _resumed(gateway: Gateway, key: bytes, model: str, messages: Sequence[
         return None
     answer = messages[-2].text.strip()
     mark = await to_thread.run_sync(mark_of, key, model, messages[:-2])
-    found = [
-        last.session
-        for last in await _exchanges(gateway, mark)
-        if last.ended and answer in (last.answering.answer.strip(), last.answering.said.strip())
-    ]
-    if len(found) != 1:
+
+    def is_answered(last: _Exchange) -> bool:
+        # A streamed answer begins with the texts of the earlier steps.
+        return last.end is not None and answer.endswith(answer_of(last.end).strip())
+
+    found = await _only(gateway, mark, is_answered)
+    if found is None:
         return None
     try:
-        known = await gateway.runner.open(found[0])
+        known = await gateway.runner.open(found.session)
     except (SessionNotFound, SessionBusy):
         return None
     state = known.session.state
     return known if state.origin.key.startswith(mark) and not (state.turn_open or state.inputs) else None
 
 
-async def _exchanges(gateway: Gateway, mark: str) -> list[_Exchange]:
-    """Return the last exchange of each session whose last input has this mark."""
-    store = gateway.host.store
+async def _only(gateway: Gateway, mark: str, fits: Callable[[_Exchange], bool]) -> _Exchange | None:
+    """Return the last exchange of the one session whose last input has this mark and which fits."""
 
-    def read(index: SessionIndex) -> list[_Exchange]:
-        found = (_last_exchange(store, session) for session in index.from_api(mark))
-        return [last for last in found if last is not None and last.input.origin.key.startswith(mark)]
+    def read() -> list[_Exchange]:
+        with gateway.index() as index:
+            found = [_last_exchange(gateway.host.store, session) for session in index.from_api(mark)]
+        return [last for last in found if last is not None and last.input.origin.key.startswith(mark) and fits(last)]
 
-    return await gateway.from_index(read)
+    found = await to_thread.run_sync(read)
+    return found[0] if len(found) == 1 else None
 
 
 def _last_exchange(store: JsonlStore, session: str) -> _Exchange | None:
     last: _Exchange | None = None
-    for event in _events(store, session):
-        match event:
-            case ev.InputReceived():
-                last = _Exchange(session, event, last.answering if last is not None else Answering())
-            case ev.TurnStarted() if last is not None:
-                last.answering, last.ended = Answering(), 0.0
-            case ev.TurnFinished() if last is not None:
-                last.ended = event.ts
-            case _:
-                pass
-        if last is not None:
-            last.answering.take(event)
-    return last
-
-
-def _events(store: JsonlStore, session: str) -> Iterator[ev.DurableEvent]:
     with suppress(SessionNotFound):  # deleted meanwhile
-        yield from store.read(session)
+        for event in store.read(session):
+            if isinstance(event, ev.InputReceived):
+                last = _Exchange(session, event)
+            elif last is not None and isinstance(event, ev.TurnStarted | ev.TurnFinished):
+                last.end = event if isinstance(event, ev.TurnFinished) else None
+    return last
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------

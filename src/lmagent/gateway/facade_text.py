@@ -184,12 +184,15 @@ def joined(parts: Sequence[Part]) -> tuple[Part, ...]:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
+def answer_of(end: ev.TurnFinished) -> str:
+    return end.answer or f"[{end.outcome}: {end.reason}]"
+
+
 class Answering:
     """A turn as deltas: the model's text is content; its thoughts and calls are reasoning."""
 
     def __init__(self) -> None:
         self.answer = ""  # the final answer, once the turn has ended
-        self.said = ""  # all content so far
         self.done = ""  # all reasoning so far
         self.finish = "stop"
         self._said = ""
@@ -198,7 +201,6 @@ class Answering:
 
     def take(self, event: ev.Event) -> list[Delta]:
         deltas = list(self._deltas(event))
-        self.said += "".join(text for name, text in deltas if name == "content")
         self.done += "".join(text for name, text in deltas if name == "reasoning_content")
         return deltas
 
@@ -246,7 +248,7 @@ class Answering:
         return deltas
 
     def _end(self, event: ev.TurnFinished) -> list[Delta]:
-        self.answer = event.answer or f"[{event.outcome}: {event.reason}]"
+        self.answer = answer_of(event)
         self.finish = "length" if event.outcome == "limit" else "stop"
         self._step = ""
         return [] if self.answer.strip() in self._said else self._say(self.answer)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,11 +20,10 @@ from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
+from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.follow import LogTail, last_seq
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
-
-T = TypeVar("T")
 
 SURFACE = "web"  # the gateway's name in the log
 
@@ -37,6 +37,7 @@ class Gateway:
         self.say = say
         self.runner = Runner(host, say, surface=SURFACE, attended=True)
         self.broadcast = Broadcast(self.runner)
+        self.uploads = host.settings.agent_data_dir / "web" / "uploads"  # the images that wait for a message
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
         self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event
@@ -60,15 +61,12 @@ class Gateway:
         await self.runner.end()
         self.broadcast.end_all()
 
-    async def from_index(self, read: Callable[[SessionIndex], T]) -> T:
-        """Return what `read` returns for the refreshed index of the sessions, in a thread."""
-
-        def refreshed() -> T:
-            with SessionIndex(self.host.store.root) as index:
-                index.refresh()
-                return read(index)
-
-        return await anyio.to_thread.run_sync(refreshed)
+    @contextmanager
+    def index(self) -> Generator[SessionIndex]:
+        """Open the refreshed index of the sessions, in a thread."""
+        with SessionIndex(self.host.store.root) as index:
+            index.refresh()
+            yield index
 
     async def last_seq(self, session: str) -> int:
         """Return the `seq` of the last recorded event of a session, 0 if it has none."""
@@ -77,8 +75,6 @@ class Gateway:
         return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
 
     async def _schedule(self) -> None:
-        from lmagent.schedule.scheduler import Scheduler
-
         try:
             with ungrouped():
                 await Scheduler(self.runner, startup=True).run()
@@ -86,7 +82,7 @@ class Gateway:
             self.say(f"the scheduler of this gateway has stopped: {error}")
 
     def _deleted(self, session: str) -> None:
-        self.views.forget(session)
+        self.views.forget()
         self.broadcast.end(session)
 
 
@@ -127,17 +123,12 @@ class Views:
     """The views of the most recently viewed sessions."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._kept: OrderedDict[str, Folded] = OrderedDict()
+        def folded(session: str) -> Folded:
+            return Folded(root / session / EVENTS)
+
+        self._kept = lru_cache(KEPT)(folded)
+        self.forget = self._kept.cache_clear  # after that, another session may have the id of an earlier one
 
     async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
         """See `Folded.look`; the session must exist."""
-        folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
-        self._kept.move_to_end(session)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return await anyio.to_thread.run_sync(folded.look)
-
-    def forget(self, session: str) -> None:
-        """Drop the view: another session may have this id from now on."""
-        self._kept.pop(session, None)
+        return await anyio.to_thread.run_sync(self._kept(session).look)

@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 BEAT = 15.0  # seconds of silence after which a follower gets None
 
-ATTEMPTS = 5
-
 ROUNDS = 8  # rounds of the event loop that make a client's disconnect visible to its request: four are needed
 
 
@@ -62,14 +60,11 @@ async def named(gateway: Gateway, session: str) -> OpenSession:
     """Open the session with the id that its client chose, or begin it."""
     while (renewed := gateway.renewed.get(session)) is not None:
         await renewed.wait()  # its new conversation is not ready yet
-    for _ in range(ATTEMPTS):
-        try:
-            return await gateway.runner.open(session)
-        except SessionNotFound:
-            with suppress(StoreError):  # another client begins it at this moment
-                return await gateway.runner.begin(session)
-        await anyio.sleep(0.05)
-    return await gateway.runner.begin(session)
+    with suppress(SessionNotFound):
+        return await gateway.runner.open(session)
+    with suppress(StoreError):  # another client begins it at this moment
+        return await gateway.runner.begin(session)
+    return await gateway.runner.open(session)
 
 
 async def followed(

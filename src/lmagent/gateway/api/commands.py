@@ -114,7 +114,7 @@ async def _said(gateway: Gateway, message: Message) -> Message:
         raise Refusal(400, "invalid", "a user message needs the role user and parts of type text or image", fix=fix)
     if not message.text.strip() and not any(isinstance(part, Image) for part in message.parts):
         raise Refusal(400, "empty", "the message says nothing", fix="send a text or an image")
-    return await taken(gateway.host.workspace, message)
+    return await taken(gateway.uploads, message)
 
 
 async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
@@ -233,12 +233,7 @@ async def run_slash(call: Call, body: SlashLine) -> SlashAnswer:
         raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
     known = await gateway.runner.open(session) if session else None
     seen = (await gateway.views.look(session))[1] if session else View()
-    try:
-        result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
-    except LmagentError as unfit:
-        if type(unfit) is not LmagentError:
-            raise
-        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # such as nothing to undo
+    result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
     told = await _gone_on(gateway, session, result)
     if known is not None and result.run:
         known.work()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from anyio import to_thread
 from msgspec import Meta, Struct, to_builtins
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
-from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.schedule.crontab import CronList, CronRow, cron_list, next_times
 from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
+from lmagent.schedule.scheduler import Scheduler
 
 ROUTES = Routes()
 
@@ -76,79 +77,76 @@ class Reloaded(Struct, frozen=True):
 
 
 @ROUTES.get("/api/cron", "The jobs that run by the clock")
-async def list_jobs(call: Call) -> CronList:
-    return await to_thread.run_sync(cron_list, call.gateway.host.workspace)
+def list_jobs(call: Call) -> CronList:
+    return cron_list(call.gateway.host.workspace)
 
 
 @ROUTES.post("/api/cron/{id}/run", "Run a job now", status=202)
 async def run_job(call: Call) -> JobChanged:
     """Run a job now. The run is on record before the answer; the gateway's scheduler carries it out."""
-    from lmagent.schedule.scheduler import Scheduler
-
     await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
     job = await Scheduler(call.gateway.runner).run_now(call.path["id"], call.caller)
     return JobChanged(True, call.path["id"], job=job.id)
 
 
 @ROUTES.post("/api/cron/{id}/toggle", "Switch a job on or off")
-async def toggle_job(call: Call) -> JobChanged:
-    return await to_thread.run_sync(_toggle, call.gateway.host.workspace, call.path["id"])
+def toggle_job(call: Call) -> JobChanged:
+    workspace, id = call.gateway.host.workspace, call.path["id"]
+    return JobChanged(True, id, enabled=set_enabled(workspace, id, not _known(workspace, id)).enabled)
 
 
 @ROUTES.post("/api/cron/reload", "Read cron.json again")
-async def reload_jobs(call: Call) -> Reloaded:
+def reload_jobs(call: Call) -> Reloaded:
     """Return the jobs of the files. The scheduler reloads changed files by itself, within half a second."""
-    found = await to_thread.run_sync(cron_list, call.gateway.host.workspace)
+    found = cron_list(call.gateway.host.workspace)
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 
 @ROUTES.post("/api/jobs", "Add a job", status=201)
-async def create_job(call: Call, body: NewJob) -> JobChanged:
-    fields = {name: value for name, value in to_builtins(body).items() if value != ""}
-    job = await _written(partial(add_job, call.gateway.host.workspace, fields))
+def create_job(call: Call, body: NewJob) -> JobChanged:
+    with _writing():
+        fields = {name: value for name, value in to_builtins(body).items() if value != ""}
+        job = add_job(call.gateway.host.workspace, fields)
     return JobChanged(True, job.id, file=job.file)
 
 
 @ROUTES.post("/api/jobs/{id}", "Change a job")
-async def edit_job(call: Call, body: JobFields) -> JobChanged:
+def edit_job(call: Call, body: JobFields) -> JobChanged:
     """Change a job in its file; fields that the body leaves out keep their values."""
     workspace, id = call.gateway.host.workspace, call.path["id"]
-    await to_thread.run_sync(_known, workspace, id)
-    job = await _written(partial(change_job, workspace, id, to_builtins(body)))
+    _known(workspace, id)
+    with _writing():
+        job = change_job(workspace, id, to_builtins(body))
     return JobChanged(True, job.id, file=job.file)
 
 
 @ROUTES.delete("/api/jobs/{id}", "Remove a job")
-async def delete_job(call: Call) -> JobChanged:
+def delete_job(call: Call) -> JobChanged:
     workspace, id = call.gateway.host.workspace, call.path["id"]
-    await to_thread.run_sync(_known, workspace, id)
-    await _written(partial(remove_job, workspace, id))
+    _known(workspace, id)
+    with _writing():
+        remove_job(workspace, id)
     return JobChanged(True, id)
 
 
 @ROUTES.post("/api/cron/preview", "When a schedule is due next")
-async def preview(call: Call, body: When) -> Due:
+def preview(call: Call, body: When) -> Due:
     """Return the next times of a schedule, without writing it."""
     try:
-        times, zone = await to_thread.run_sync(next_times, body.schedule, body.timezone, SHOWN)
+        times, zone = next_times(body.schedule, body.timezone, SHOWN)
     except ValueError as error:
         field = "timezone" if "time zone" in str(error) else "schedule"
         raise Refusal(400, f"invalid_{field}", str(error)) from None
     return Due(times, zone)
 
 
-async def _written(change: Callable[[], Any]) -> Any:
-    """Change the file, and return the result of `change`."""
-    try:
-        return await to_thread.run_sync(change)
-    except JobFault as fault:
-        raise Refusal(400, f"invalid_{fault.field}", fault.reason) from None
-    except ConfigError as error:
-        raise Refusal(409, "not_written", error.message, fix=error.fix) from None
-
-
-def _toggle(workspace: Path, id: str) -> JobChanged:
-    return JobChanged(True, id, enabled=set_enabled(workspace, id, not _known(workspace, id)).enabled)
+@contextmanager
+def _writing() -> Generator[None]:
+    with refusing(ConfigError, 409, "not_written"):
+        try:
+            yield
+        except JobFault as fault:
+            raise Refusal(400, f"invalid_{fault.field}", fault.reason) from None
 
 
 def _known(workspace: Path, id: str) -> bool:

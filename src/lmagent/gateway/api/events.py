@@ -16,12 +16,13 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.decoding import convert
+from lmagent.core.errors import LmagentError
 from lmagent.gateway.broadcast.stream import Frame, Watcher
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.guard import credentials
-from lmagent.gateway.http.route import Call, ClosingStream, Routes, Socket, Talk, decode, read_message, until_gone
+from lmagent.gateway.http.route import Call, ClosingStream, Routes, Socket, Talk, decode, hold, read_message
 
 ROUTES = Routes()
 
@@ -50,12 +51,10 @@ class AllEventsQuery(Struct, frozen=True):
 async def stream_session(call: Call, query: SessionEventsQuery) -> Response:
     """Stream a session's events, after an event or from its beginning."""
     gateway, session = call.gateway, call.path["session"]
-    last = call.request.headers.get("last-event-id", "")
-    if last and not (last.isascii() and last.isdigit() and int(last[:16]) <= HIGHEST):
-        raise Refusal(400, "invalid", f"Last-Event-ID is {last[:40]!r}, no number", fix="leave it out")
-    after = int(last) if last else query.after
-    await check_place(gateway, session, after)
-    return _stream(gateway.broadcast.watch(session, after))
+    if last := call.request.headers.get("last-event-id"):
+        query = convert({"after": last}, SessionEventsQuery, strict=False)
+    await check_place(gateway, session, query.after)
+    return _stream(gateway.broadcast.watch(session, query.after))
 
 
 async def check_place(gateway: Gateway, session: str, after: int) -> None:
@@ -138,12 +137,7 @@ async def tell(talk: Talk) -> None:
     """Send a client its streams until it leaves, its login ends, or the gateway stops."""
     await talk.socket.accept()
     line = _Line(talk)
-    with until_gone():
-        with ungrouped():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(line.stay, tasks.cancel_scope)
-                tasks.start_soon(line.listen, tasks)
-        await talk.socket.close(LOGGED_OUT, "the login has ended")
+    await hold(talk.socket, (LOGGED_OUT, "the login has ended"), line.stay, line.listen)
 
 
 class _Line:
@@ -156,15 +150,15 @@ class _Line:
         self._headers = talk.visitor.headers
         self._watched: dict[str, anyio.CancelScope] = {}
 
-    async def stay(self, scope: anyio.CancelScope) -> None:
-        """Send a heartbeat, and cancel the scope when the client's login ends."""
+    async def stay(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Send a heartbeat, and cancel the group when the client's login ends."""
         told = time.monotonic()
         while self._is_known():
             await anyio.sleep(LOOK)
             if time.monotonic() - told >= BEAT:
                 await self._say({"type": "beat"})
                 told = time.monotonic()
-        scope.cancel()
+        tasks.cancel_scope.cancel()
 
     async def listen(self, tasks: anyio.abc.TaskGroup) -> None:
         """Handle the client's messages until it leaves."""

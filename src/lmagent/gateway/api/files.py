@@ -12,13 +12,12 @@ import re
 import stat
 import time
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, TypeVar
 from urllib.parse import quote
 
-from anyio import to_thread
 from msgspec import Meta, Struct
 from starlette.responses import Response, StreamingResponse
 
@@ -83,7 +82,7 @@ class TextQuery(FileQuery, frozen=True):
     """A part of a file, in bytes."""
 
     offset: Annotated[int, Meta(ge=0, le=FARTHEST)] = 0
-    limit: Annotated[int, Meta(ge=1, le=PIECE)] = 200_000
+    limit: Annotated[int, Meta(ge=4, le=PIECE)] = 200_000
 
 
 class FindQuery(Struct, frozen=True):
@@ -144,12 +143,8 @@ def meant(path: str) -> str:
     return re.sub(r"\\x([89a-f][0-9a-f])", lambda found: chr(0xDC00 + int(found[1], 16)), path)
 
 
-async def beneath(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
-    """Run `act` on the open workspace and a path in it, as shown and relative, in a thread."""
-    return await to_thread.run_sync(_at, workspace, path, act)
-
-
-def _at(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
+def beneath(workspace: Path, path: str, act: Callable[[Beneath, str], T]) -> T:
+    """Run `act` on the open workspace and a path in it, as shown and relative."""
     if path.startswith("/"):
         raise Refusal(403, "outside", "the path is not relative to the workspace", fix="GET /api/files lists it")
     named = f"./{path}"  # the name may begin with ~
@@ -176,8 +171,8 @@ def _opened(files: Beneath, path: str) -> BinaryIO:
 
 
 @ROUTES.get("/api/files", "A folder of the workspace")
-async def list_files(call: Call, query: FolderQuery) -> Listing:
-    return await beneath(call.gateway.host.workspace, query.path, _list)
+def list_files(call: Call, query: FolderQuery) -> Listing:
+    return beneath(call.gateway.host.workspace, query.path, _list)
 
 
 def _list(files: Beneath, path: str) -> Listing:
@@ -215,8 +210,8 @@ def _file_entry(files: Beneath, entry: Entry) -> FileEntry:
 
 
 @ROUTES.get("/api/files/text", "A part of a file as text")
-async def show_text(call: Call, query: TextQuery) -> TextPiece:
-    return await beneath(call.gateway.host.workspace, query.path, partial(_text, query.offset, query.limit))
+def show_text(call: Call, query: TextQuery) -> TextPiece:
+    return beneath(call.gateway.host.workspace, query.path, partial(_text, query.offset, query.limit))
 
 
 def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
@@ -237,16 +232,13 @@ def _decoded(data: bytes, encoding: Encoding, offset: int, *, last: bool) -> tup
     mark = encoding.mark if offset == 0 else b""
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     text = decoder.decode(data[len(mark) :], last)
-    left, _ = decoder.getstate()
-    if len(left) >= len(data) - len(mark):  # smaller than a character: without half of it, reading would not end
-        text, left = data[len(mark) :].decode(encoding.codec, "replace"), b""
-    return text.encode("utf-8", "replace").decode(), len(data) - len(left)
+    return text.encode("utf-8", "replace").decode(), len(data) - len(decoder.getstate()[0])
 
 
 @ROUTES.get("/api/files/raw", "A file as it is", media="*/*")
-async def show_raw(call: Call, query: FileQuery) -> Response:
+def show_raw(call: Call, query: FileQuery) -> Response:
     """Send a file: images and text inline, all others as a download."""
-    file, head, name = await beneath(call.gateway.host.workspace, query.path, _begun)
+    file, head, name = beneath(call.gateway.host.workspace, query.path, _begun)
     kind, disposition = _served_as(head)
     ascii_name = "".join(char if char.isascii() and char.isprintable() and char not in '"\\' else "_" for char in name)
     told = f"{disposition}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
@@ -259,17 +251,17 @@ def _begun(files: Beneath, path: str) -> tuple[BinaryIO, bytes, str]:
     return file, file.read(HEAD), shown(files.locate(path)).rpartition("/")[2]
 
 
-async def _blocks(file: BinaryIO, head: bytes) -> AsyncIterator[bytes]:
+def _blocks(file: BinaryIO, head: bytes) -> Iterator[bytes]:
     with file:
         yield head
-        while block := await to_thread.run_sync(file.read, BLOCK):
+        while block := file.read(BLOCK):
             yield block
 
 
 @ROUTES.get("/api/files/page", "An HTML file as a page, in a sandbox", media="text/html")
-async def show_page(call: Call, query: FileQuery) -> Response:
+def show_page(call: Call, query: FileQuery) -> Response:
     """Show an HTML file in a sandbox: its scripts do not run, and it loads nothing."""
-    piece = await beneath(call.gateway.host.workspace, query.path, partial(_text, 0, PIECE))
+    piece = beneath(call.gateway.host.workspace, query.path, partial(_text, 0, PIECE))
     if piece.binary:
         raise Refusal(415, "no_text", f"{piece.path} is no text", fix="download it")
     return Response(piece.text, media_type="text/html", headers={**SANDBOX, "Content-Security-Policy": PREVIEW})
@@ -306,8 +298,8 @@ def judged(data: bytes) -> Picture:
 
 
 @ROUTES.get("/api/find", "Files by a part of their name")
-async def find_files(call: Call, query: FindQuery) -> FoundFiles:
-    return FoundFiles(await beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
+def find_files(call: Call, query: FindQuery) -> FoundFiles:
+    return FoundFiles(beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
 
 
 def _find(wanted: str, limit: int, files: Beneath, _: str) -> tuple[str, ...]:
@@ -338,17 +330,17 @@ LEFT_OUT = "LEFT-OUT.txt"  # the entry that names the files that could not be re
 
 
 @ROUTES.get("/api/files/zip/check", "Whether a folder can be sent as a ZIP file")
-async def check_folder(call: Call, query: FolderQuery) -> dict[str, int]:
+def check_folder(call: Call, query: FolderQuery) -> dict[str, int]:
     """Check that a folder can be sent: a browser shows no reason when a download fails."""
-    _, paths = await beneath(call.gateway.host.workspace, query.path, _listed)
+    _, paths = beneath(call.gateway.host.workspace, query.path, _listed)
     return {"files": len(paths)}
 
 
 @ROUTES.get("/api/files/zip", "A folder as a ZIP file", media="application/zip")
-async def send_folder(call: Call, query: FolderQuery) -> Response:
+def send_folder(call: Call, query: FolderQuery) -> Response:
     """Send a folder as a ZIP file, without links and the internal files of git and lmagent."""
     workspace: Path = call.gateway.host.workspace
-    name, paths = await beneath(workspace, query.path, _listed)
+    name, paths = beneath(workspace, query.path, _listed)
     name = f"{name.rpartition('/')[2] or workspace.name or 'workspace'}.zip"
     headers = {**SANDBOX, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return StreamingResponse(_zipped(workspace, paths), media_type="application/zip", headers=headers)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import Annotated, Any
 
-from anyio import to_thread
 from msgspec import Meta, Struct
 
-from lmagent.app.host import Host
 from lmagent.core.errors import StoreError
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.memory.entries import By, Kind, MemoryEntry
 from lmagent.memory.folder import Operation, Refused
-from lmagent.memory.memory import Memories, MemoryRefused, MemoryScope, Scope
+from lmagent.memory.memory import FoundMemory, Memories, MemoryRefused, MemoryScope, Scope
 from lmagent.memory.opening import open_memories
 from lmagent.memory.show import evidence_of, history
 
 ROUTES = Routes()
 
 REFUSED = 20  # refused texts of each scope that are listed, the newest
-Answer = TypeVar("Answer")
 
 Text = Annotated[str, Meta(max_length=10_000)]
 
@@ -154,39 +151,45 @@ class Reflected(Struct, frozen=True):
 
 
 @ROUTES.get("/api/memory", "The memories of the workspace and of the user")
-async def list_memories(call: Call, query: MemoryFilter) -> MemoryList:
-    return await _with(call, lambda memories: _listed(memories, query.scope))
+def list_memories(call: Call, query: MemoryFilter) -> MemoryList:
+    with _memories(call) as memories:
+        scopes = [memory for memory in memories.scopes.values() if query.scope in (None, memory.scope)]
+        rows = [_row(entry, memory.scope) for memory in scopes for entry in memory.entries()]
+        refused = [_refused(row, memory.scope) for memory in scopes for row in memory.folder.refused()[-REFUSED:]]
+        problems = tuple(problem for memory in scopes for problem in memory.folder.problems)
+        last = memories.undoable()
+    rows.sort(key=lambda row: (not row.pinned, -row.at))
+    refused.sort(key=lambda row: -row.at)
+    return MemoryList(tuple(rows), tuple(refused), problems, _change(*last) if last else None)
 
 
 @ROUTES.post("/api/memory", "Store a memory", status=201)
-async def store_memory(call: Call, body: NewMemory) -> MemoryRow:
+def store_memory(call: Call, body: NewMemory) -> MemoryRow:
     """Store a text of the user. One that is known stays as it is, but is pinned if that was asked for."""
-
-    def store(memories: Memories) -> MemoryRow:
-        with _changing():
-            memory = memories.scopes[body.scope]
-            return _row(memory.store(body.text, by="user", kind=body.kind, pinned=body.pinned), body.scope)
-
-    return await _with(call, store)
+    with _memories(call) as memories:
+        stored = memories.scopes[body.scope].store(body.text, by="user", kind=body.kind, pinned=body.pinned)
+        return _row(stored, body.scope)
 
 
 @ROUTES.get("/api/memory/search", "Find memories and earlier messages")
-async def search_memories(call: Call, query: MemoryQuery) -> MemoryHits:
-    return await _with(call, lambda memories: _found(memories, query))
+def search_memories(call: Call, query: MemoryQuery) -> MemoryHits:
+    def row(found: FoundMemory) -> MemoryHit:
+        hit, memory = found.hit, None if found.entry is None else _row(found.entry, found.scope)
+        session = hit.session if memory is None else ""
+        return MemoryHit(hit.id, hit.text, hit.ts, session, hit.speaker, found.scope, memory)
+
+    with _memories(call) as memories:
+        return MemoryHits(tuple(map(row, memories.search(query.q, query.limit))))
 
 
 @ROUTES.post("/api/memory/undo", "Take back the last change of the memory")
-async def undo_memory(call: Call) -> MemoryChange:
+def undo_memory(call: Call) -> MemoryChange:
     """Take back the newest change of both scopes, and return the change that did it."""
-
-    def undo(memories: Memories) -> MemoryChange:
-        with _changing():
-            done = memories.undo()
-        if done is None:
-            raise Refusal(409, "nothing_to_undo", "no change of the memory is left to take back")
-        return _change(*done)
-
-    return await _with(call, undo)
+    with _memories(call) as memories:
+        done = memories.undo()
+    if done is None:
+        raise Refusal(409, "nothing_to_undo", "no change of the memory is left to take back")
+    return _change(*done)
 
 
 @ROUTES.post("/api/memory/reflect", "Reflect on the news of the sessions now")
@@ -196,70 +199,58 @@ async def reflect_now(call: Call) -> Reflected:
 
     with _changing():
         report = await reflect(call.gateway.host)
-    return Reflected(
-        report.sessions,
-        report.left,
-        tuple(_row(entry, "workspace") for entry in report.stored),
-        tuple(_row(entry, "workspace") for entry in report.pinned),
-        tuple(_refused(row, "workspace") for row in report.refused),
-        tuple(report.failed),
-    )
+    stored, pinned = (tuple(_row(entry, "workspace") for entry in rows) for rows in (report.stored, report.pinned))
+    refused = tuple(_refused(row, "workspace") for row in report.refused)
+    return Reflected(report.sessions, report.left, stored, pinned, refused, tuple(report.failed))
 
 
 @ROUTES.post("/api/memory/entries/{id}", "Change or pin a memory")
-async def change_memory(call: Call, body: MemoryEdit) -> MemoryRow:
+def change_memory(call: Call, body: MemoryEdit) -> MemoryRow:
     """Change a memory's text, or pin it. A changed text gives the memory another id."""
-
-    def change(memories: Memories) -> MemoryRow:
-        memory, entry = _known(memories, call.path["id"])
-        with _changing():
-            if body.text is not None:
-                entry = memory.edit(entry.id, body.text)
-            if body.pinned is not None:
-                entry = memory.pin(entry.id, pinned=body.pinned)
+    with _found(call) as (_, memory, entry):
+        if body.text is not None:
+            entry = memory.edit(entry.id, body.text)
+        if body.pinned is not None:
+            entry = memory.pin(entry.id, pinned=body.pinned)
         return _row(entry, memory.scope)
-
-    return await _with(call, change)
 
 
 @ROUTES.delete("/api/memory/entries/{id}", "Forget a memory")
-async def forget_memory(call: Call) -> MemoryRow:
+def forget_memory(call: Call) -> MemoryRow:
     """Remove a memory. Reflection and the model cannot store it again; undo brings it back."""
-
-    def forget(memories: Memories) -> MemoryRow:
-        memory, entry = _known(memories, call.path["id"])
-        with _changing():
-            return _row(memory.forget(entry.id), memory.scope)
-
-    return await _with(call, forget)
+    with _found(call) as (_, memory, entry):
+        return _row(memory.forget(entry.id), memory.scope)
 
 
 @ROUTES.get("/api/memory/entries/{id}/why", "Where a memory is from")
-async def explain_memory(call: Call) -> Why:
+def explain_memory(call: Call) -> Why:
     """Return a memory's author, its changes, and the messages that it was concluded from."""
-
-    def explain(memories: Memories) -> Why:
-        memory, entry = _known(memories, call.path["id"])
+    with _found(call) as (memories, memory, entry):
         changes = tuple(_change(memory, operation) for operation in history(memory, entry.id))
         evidence = tuple(EvidenceRow(*row) for row in evidence_of(entry, memories.event_text))
         return Why(_row(entry, memory.scope), str(memory.folder.root / entry.file), changes, evidence)
 
-    return await _with(call, explain)
+
+# --- opening ----------------------------------------------------------------------------------------------------------
 
 
-# --- in a thread ------------------------------------------------------------------------------------------------------
+@contextmanager
+def _memories(call: Call) -> Generator[Memories]:
+    """Open the memories, in a thread."""
+    host = call.gateway.host
+    with closing(open_memories(host.workspace, host.settings, host.clock)) as memories, _changing():
+        yield memories
 
 
-async def _with(call: Call, do: Callable[[Memories], Answer]) -> Answer:
-    return await to_thread.run_sync(_opened, call.gateway.host, do)
-
-
-def _opened(host: Host, do: Callable[[Memories], Answer]) -> Answer:
-    memories = open_memories(host.workspace, host.settings, host.clock)
-    try:
-        return do(memories)
-    finally:
-        memories.close()
+@contextmanager
+def _found(call: Call) -> Generator[tuple[Memories, MemoryScope, MemoryEntry]]:
+    """Find the memory that the path names."""
+    with _memories(call) as memories:
+        try:
+            memory, entry = memories.find(call.path["id"])
+        except StoreError as error:
+            raise Refusal(404, "not_found", error.message, fix="GET /api/memory lists them") from None
+        yield memories, memory, entry
 
 
 @contextmanager
@@ -268,55 +259,14 @@ def _changing() -> Generator[None]:
         yield
 
 
-def _known(memories: Memories, id: str) -> tuple[MemoryScope, MemoryEntry]:
-    try:
-        return memories.find(id)
-    except StoreError as error:
-        raise Refusal(404, "not_found", error.message, fix="GET /api/memory lists them") from None
-
-
-def _listed(memories: Memories, only: Scope | None) -> MemoryList:
-    scopes = [memory for memory in memories.scopes.values() if only in (None, memory.scope)]
-    rows = [_row(entry, memory.scope) for memory in scopes for entry in memory.entries()]
-    rows.sort(key=lambda row: (not row.pinned, -row.at))
-    refused = [_refused(row, memory.scope) for memory in scopes for row in memory.folder.refused()[-REFUSED:]]
-    refused.sort(key=lambda row: -row.at)
-    problems = tuple(problem for memory in scopes for problem in memory.folder.problems)
-    last = memories.undoable()
-    return MemoryList(tuple(rows), tuple(refused), problems, _change(*last) if last else None)
-
-
-def _found(memories: Memories, query: MemoryQuery) -> MemoryHits:
-    return MemoryHits(
-        tuple(
-            MemoryHit(
-                found.hit.id,
-                found.hit.text,
-                found.hit.ts,
-                "" if found.entry is not None else found.hit.session,
-                found.hit.speaker,
-                found.scope,
-                _row(found.entry, found.scope) if found.entry is not None else None,
-            )
-            for found in memories.search(query.q, query.limit)
-        )
-    )
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _row(entry: MemoryEntry, scope: Scope) -> MemoryRow:
     proposed = entry.by == "reflection" and not entry.is_pinned and not entry.replaced
-    return MemoryRow(
-        entry.id,
-        entry.text,
-        entry.kind,
-        entry.by,
-        entry.at,
-        entry.is_pinned,
-        proposed,
-        entry.replaced,
-        scope,
-        entry.file,
-    )
+    same = ("id", "text", "kind", "by", "at", "replaced", "file")
+    facts: dict[str, Any] = {name: getattr(entry, name) for name in same}
+    return MemoryRow(**facts, pinned=entry.is_pinned, proposed=proposed, scope=scope)
 
 
 def _refused(row: Refused, scope: Scope) -> RefusedRow:

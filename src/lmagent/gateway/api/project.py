@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from anyio import to_thread
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
@@ -45,16 +44,15 @@ class ProjectChange(Struct, frozen=True):
 
 
 @ROUTES.get("/api/project", "The project of the workspace")
-async def show_project(call: Call) -> ProjectView:
+def show_project(call: Call) -> ProjectView:
     with refusing(ToolError, 409, "project"):
-        return await to_thread.run_sync(_view, _files(call))
+        return _view(_files(call))
 
 
 @ROUTES.post("/api/project", "Create a project, change its state, or add a note")
-async def change_project(call: Call, body: ProjectChange) -> ProjectView:
+def change_project(call: Call, body: ProjectChange) -> ProjectView:
     files = _files(call)
-
-    def change() -> ProjectView:
+    with refusing(ToolError, 409, "project"):
         if body.operation == "create":
             files.create(body.text)
         elif body.operation == "state":
@@ -62,9 +60,6 @@ async def change_project(call: Call, body: ProjectChange) -> ProjectView:
         else:
             files.add_note(body.text, "user")
         return _view(files)
-
-    with refusing(ToolError, 409, "project"):
-        return await to_thread.run_sync(change)
 
 
 def _files(call: Call) -> ProjectFiles:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
-from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 from starlette.responses import Response
@@ -77,13 +75,12 @@ class ExportQuery(Struct, frozen=True):
 
 
 @ROUTES.get("/api/sessions", "Sessions, newest first")
-async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
+def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     from lmagent.app.records import session_rows  # opens the index
 
     after = _read_cursor(query.after) if query.after else None
-    about = {"children": query.children, "after": after, "shelf": query.shelf}
-    wanted = partial(session_rows, call.gateway.host.store.root, query.limit + 1, query.search, **about)
-    rows, next = await to_thread.run_sync(wanted), ""
+    root, kind = call.gateway.host.store.root, (query.limit + 1, query.search)
+    rows, next = session_rows(root, *kind, children=query.children, after=after, shelf=query.shelf), ""
     places = [at for at, row in enumerate(rows) if not row.child]
     if len(places) > query.limit:
         last = rows[places[query.limit - 1]]
@@ -115,9 +112,10 @@ async def begin_session(call: Call, body: NewSession) -> dict[str, str]:
 
 
 @ROUTES.get("/api/sessions/{session}", "One session")
-async def show_session(call: Call) -> Row:
+def show_session(call: Call) -> Row:
     session = call.session()
-    row = await call.gateway.from_index(lambda index: index.row(session))
+    with call.gateway.index() as index:
+        row = index.row(session)
     if row is None:
         raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
     return _row(call.gateway, row)
@@ -131,25 +129,24 @@ async def delete_session(call: Call) -> dict[str, str]:
 
 
 @ROUTES.get("/api/sessions/{session}/tree", "The sub-agents of a session")
-async def show_tree(call: Call) -> Nodes:
+def show_tree(call: Call) -> Nodes:
     """Return the session's sub-agents, at any depth."""
-    session = call.session()
-    return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.gateway.host.store, session).nodes())))
+    return Nodes(tuple(Tree(call.gateway.host.store, call.session()).nodes()))
 
 
 @ROUTES.get("/api/sessions/{session}/branches", "Where a session and its copies part")
-async def show_branches(call: Call) -> Branches:
+def show_branches(call: Call) -> Branches:
     session = call.session()
-    return Branches(tuple(await call.gateway.from_index(lambda index: forks_of(session, index.branches()))))
+    with call.gateway.index() as index:
+        return Branches(tuple(forks_of(session, index.branches())))
 
 
 @ROUTES.get("/api/sessions/{session}/export", "A session as a file", media=", ".join(MEDIA.values()))
-async def export(call: Call, query: ExportQuery) -> Response:
+def export(call: Call, query: ExportQuery) -> Response:
     from lmagent.app.records import export_session  # rarely used, slow to import
 
-    session, form = call.path["session"], query.format
-    call.gateway.runner.require(session)
-    text = await to_thread.run_sync(export_session, call.gateway.host.store, session, form)
+    session, form = call.session(), query.format
+    text = export_session(call.gateway.host.store, session, form)
     headers = {
         "Content-Disposition": f'attachment; filename="{session}.{form}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",

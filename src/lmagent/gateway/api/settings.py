@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Literal
 
 from anyio import to_thread
@@ -11,6 +10,7 @@ from msgspec import Meta, Struct
 
 from lmagent.app.host import Host
 from lmagent.app.servers.found import best_here, is_installed, running_server
+from lmagent.app.servers.table import TITLES
 from lmagent.app.settings import Changed, SettingRow, change_setting, setting_rows
 from lmagent.config.installed import install_command
 from lmagent.config.loader import ConfigWarning
@@ -39,16 +39,16 @@ class SettingChange(Struct, frozen=True):
 
 
 @ROUTES.get("/api/settings", "Settings with their origins")
-async def list_settings(call: Call) -> SettingList:
+def list_settings(call: Call) -> SettingList:
     """Return all settings with their origins; of secrets only whether they are set."""
-    rows, loaded = await to_thread.run_sync(setting_rows, call.gateway.host)
+    rows, loaded = setting_rows(call.gateway.host)
     return SettingList(rows, str(loaded.config_file), loaded.warnings)
 
 
 @ROUTES.post("/api/settings", "Change a setting of the user")
-async def change(call: Call, body: SettingChange) -> Changed:
+def change(call: Call, body: SettingChange) -> Changed:
     """Change a setting; it is on disk before the answer, which says when it takes effect."""
-    return await to_thread.run_sync(change_setting, call.gateway.host, body.name, body.value)
+    return change_setting(call.gateway.host, body.name, body.value)
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------
@@ -71,11 +71,8 @@ class IdentityList(Struct, frozen=True):
 
 
 @ROUTES.get("/api/identity", "Files about the agent, the user and the project")
-async def show_identity(call: Call) -> IdentityList:
-    return await to_thread.run_sync(_identity, call.gateway.host.workspace)
-
-
-def _identity(workspace: Path) -> IdentityList:
+def show_identity(call: Call) -> IdentityList:
+    workspace = call.gateway.host.workspace
     rows = (IdentityRow(file.kind, file.name, file.size, file.advice) for file in find_identity(workspace))
     return IdentityList(tuple(rows), tuple(nested_instructions(workspace)))
 
@@ -170,7 +167,6 @@ async def _server(host: Host) -> tuple[ServerState, int]:
 
 
 async def _looked_at(host: Host) -> tuple[LookedAt, ...]:
-    from lmagent.app.servers.table import TITLES
     from lmagent.providers.discovery import Candidate, discover, usual
 
     candidates = usual(os.environ)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from anyio import to_thread
 from msgspec import Meta, Struct
@@ -19,8 +18,6 @@ from lmagent.skills.shelf import RunRecord, Shelf, Skill, Trial
 from lmagent.skills.show import USES, SkillRow, skill_row
 
 ROUTES = Routes()
-
-Answer = TypeVar("Answer")
 
 
 class SkillList(Struct, frozen=True):
@@ -59,78 +56,14 @@ class SkillTried(Struct, frozen=True):
 
 
 @ROUTES.get("/api/skills", "Skills with their states")
-async def list_skills(call: Call) -> SkillList:
-    def listed(shelf: Shelf) -> SkillList:
-        return SkillList(tuple(skill_row(shelf, skill) for skill in shelf.all()))
-
-    return await to_thread.run_sync(listed, _skills(call).shelf)
+def list_skills(call: Call) -> SkillList:
+    shelf = _skills(call).shelf
+    return SkillList(tuple(skill_row(shelf, skill) for skill in shelf.all()))
 
 
 @ROUTES.get("/api/skills/{name}", "A skill with its text or code")
-async def show_skill(call: Call) -> SkillDetails:
-    return await _of(call, _details)
-
-
-@ROUTES.post("/api/skills/{name}/test", "Run the trial of a skill")
-async def test_skill(call: Call) -> SkillTried:
-    """Run the recorded call of a Python skill in the sandbox. A text skill passes if it can be read."""
-    skills, skill = _skills(call), await _of(call, _itself)
-    return await _tried(call, await run.test(skills.shelf, skill, skills.sandbox))
-
-
-@ROUTES.post("/api/skills/{name}/enable", "Allow a skill as it is now")
-async def enable_skill(call: Call, body: SkillAllowed) -> SkillTried:
-    """Allow the content of a skill, if its trial passes. Open sessions get its tool at once."""
-    skill = await _of(call, _itself)
-    if body.digest not in ("", skill.digest):
-        raise Refusal(409, "changed", f"{skill.name} has changed since you read it", fix="read it again")
-    with refusing(StoreError, 409, "broken"), refusing(ConfigError, 409, "broken"):
-        result = await enable(_skills(call), skill)
-    if result.ok:
-        offer(call.gateway.host, await _of(call, _itself))
-    return await _tried(call, result)
-
-
-@ROUTES.post("/api/skills/{name}/disable", "Stop using a skill")
-async def disable_skill(call: Call) -> SkillRow:
-    await _of(call, Shelf.disable)
-    return await _of(call, skill_row)
-
-
-@ROUTES.post("/api/skills/{name}/rollback", "Bring back the version of a skill before")
-async def roll_skill_back(call: Call) -> SkillRow:
-    def rolled_back(shelf: Shelf, skill: Skill) -> SkillRow:
-        with refusing(ConfigError, 409, "no_earlier_version"), refusing(StoreError, 409, "broken"):
-            return skill_row(shelf, shelf.rollback(skill.name))
-
-    return await _of(call, rolled_back)
-
-
-def _skills(call: Call) -> Skills:
-    return skills_of(call.gateway.host.registry)
-
-
-async def _of(call: Call, do: Callable[[Shelf, Skill], Answer]) -> Answer:
-    """Find the skill that the path names, and do something with it, in a thread."""
-    shelf = _skills(call).shelf
-
-    def found() -> Answer:
-        with refusing(ConfigError, 404, "not_found"):
-            skill = shelf.find(call.path["name"])
-        return do(shelf, skill)
-
-    return await to_thread.run_sync(found)
-
-
-async def _tried(call: Call, result: run.SkillResult) -> SkillTried:
-    return SkillTried(result.ok, result.text, result.seconds, await _of(call, skill_row))
-
-
-def _itself(shelf: Shelf, skill: Skill) -> Skill:
-    return skill
-
-
-def _details(shelf: Shelf, skill: Skill) -> SkillDetails:
+def show_skill(call: Call) -> SkillDetails:
+    shelf, skill = _found(call)
     row, manifest = asdict(skill_row(shelf, skill)), skill.manifest
     if manifest is None:
         return SkillDetails(**row, digest=skill.digest, content=skill.text.body if skill.text is not None else "")
@@ -143,3 +76,53 @@ def _details(shelf: Shelf, skill: Skill) -> SkillDetails:
         trial=manifest.trial,
         runs=tuple(reversed(shelf.runs(skill)[-USES:])),
     )
+
+
+@ROUTES.post("/api/skills/{name}/test", "Run the trial of a skill")
+async def test_skill(call: Call) -> SkillTried:
+    """Run the recorded call of a Python skill in the sandbox. A text skill passes if it can be read."""
+    shelf, skill = await to_thread.run_sync(_found, call)
+    return await _tried(call, await run.test(shelf, skill, _skills(call).sandbox))
+
+
+@ROUTES.post("/api/skills/{name}/enable", "Allow a skill as it is now")
+async def enable_skill(call: Call, body: SkillAllowed) -> SkillTried:
+    """Allow the content of a skill, if its trial passes. Open sessions get its tool at once."""
+    _, skill = await to_thread.run_sync(_found, call)
+    if body.digest not in ("", skill.digest):
+        raise Refusal(409, "changed", f"{skill.name} has changed since you read it", fix="read it again")
+    with refusing(StoreError, 409, "broken"), refusing(ConfigError, 409, "broken"):
+        result = await enable(_skills(call), skill)
+    if result.ok:
+        offer(call.gateway.host, (await to_thread.run_sync(_found, call))[1])
+    return await _tried(call, result)
+
+
+@ROUTES.post("/api/skills/{name}/disable", "Stop using a skill")
+def disable_skill(call: Call) -> SkillRow:
+    shelf, skill = _found(call)
+    shelf.disable(skill)
+    return skill_row(*_found(call))
+
+
+@ROUTES.post("/api/skills/{name}/rollback", "Bring back the version of a skill before")
+def roll_skill_back(call: Call) -> SkillRow:
+    shelf, skill = _found(call)
+    with refusing(ConfigError, 409, "no_earlier_version"), refusing(StoreError, 409, "broken"):
+        return skill_row(shelf, shelf.rollback(skill.name))
+
+
+def _skills(call: Call) -> Skills:
+    return skills_of(call.gateway.host.registry)
+
+
+def _found(call: Call) -> tuple[Shelf, Skill]:
+    """Return the skill that the path names, and its shelf."""
+    shelf = _skills(call).shelf
+    with refusing(ConfigError, 404, "not_found"):
+        return shelf, shelf.find(call.path["name"])
+
+
+async def _tried(call: Call, result: run.SkillResult) -> SkillTried:
+    row = await to_thread.run_sync(lambda: skill_row(*_found(call)))
+    return SkillTried(result.ok, result.text, result.seconds, row)

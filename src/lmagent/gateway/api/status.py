@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import anyio
+from anyio import to_thread
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -17,6 +18,7 @@ from lmagent.core.tool import Effect
 from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.providers.concealed import shown
+from lmagent.store.spent import UsageSums
 
 ROUTES = Routes()
 
@@ -106,21 +108,26 @@ PAUSE = 0.01  # seconds slept to measure the event loop's lag
 @ROUTES.get("/metrics", "Metrics for Prometheus", media="text/plain")
 async def show_metrics(call: Call) -> Response:
     lag, counters = await _lag(), call.gateway.counters
-    spent = (await call.gateway.from_index(lambda index: index.spending())).total
+    spent = await to_thread.run_sync(_spent, call.gateway)
     sums = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}
-    tokens = {name: _rising(counters, name, value) for name, value in sums.items()}
     steps = _rising(counters, "steps", spent.steps)
-    answers = {name: counters[name] for name in CLASSES}
+    tokens = {f'{{kind="{name}"}}': _rising(counters, name, value) for name, value in sums.items()}
+    answers = {f'{{status="{name}"}}': counters[name] for name in CLASSES}
+    build = f'{{version="{__version__}",python="{platform.python_version()}"}}'
     lines = [
-        *_family("lmagent_build_info", "gauge", "Version of the gateway.", _build()),
-        *_family("lmagent_http_requests_total", "counter", "Answers by class of status.", _labelled("status", answers)),
-        *_family("lmagent_tokens_total", "counter", "Tokens, since the first record.", _labelled("kind", tokens)),
-        *_family("lmagent_steps_total", "counter", "Model calls, since the first record.", [("", steps)]),
-        *_family("lmagent_event_loop_lag_seconds", "gauge", "How late the event loop is.", [("", round(lag, 6))]),
+        *_family("build_info", "gauge", "Version of the gateway.", {build: 1}),
+        *_family("http_requests_total", "counter", "Answers by class of status.", answers),
+        *_family("tokens_total", "counter", "Tokens, since the first record.", tokens),
+        *_family("steps_total", "counter", "Model calls, since the first record.", steps),
+        *_family("event_loop_lag_seconds", "gauge", "How late the event loop is.", round(lag, 6)),
+        *_gauges(call.gateway),
     ]
-    for name, help, value in _gauges(call.gateway):
-        lines += _family(name, "gauge", help, [("", value)])
     return Response("\n".join([*lines, ""]), media_type=MEDIA)
+
+
+def _spent(gateway: Gateway) -> UsageSums:
+    with gateway.index() as index:
+        return index.spending().total
 
 
 def _rising(counters: Counter[str], name: str, value: int) -> int:
@@ -130,26 +137,23 @@ def _rising(counters: Counter[str], name: str, value: int) -> int:
     return value + counters[f"{name} gone"]
 
 
-def _gauges(gateway: Gateway) -> Iterable[tuple[str, str, int]]:
+def _gauges(gateway: Gateway) -> Iterable[str]:
     sessions = list(gateway.host.sessions.values())
-    watchers = sum(len(stream.watchers) for stream in gateway.broadcast.streams.values())
-    yield "lmagent_sessions_open", "Sessions that are open for writing.", len(sessions)
-    yield "lmagent_turns_running", "Turns that run.", sum(session.running for session in sessions)
-    yield "lmagent_watchers", "Streams of events that are read.", watchers + len(gateway.broadcast.feed.stream.watchers)
+    streams = [*gateway.broadcast.streams.values(), gateway.broadcast.feed.stream]
+    running = sum(session.running for session in sessions)
+    watchers = sum(len(stream.watchers) for stream in streams)
     waiting = sum(len(session.state.approvals) for session in sessions)
-    yield "lmagent_approvals_waiting", "Approvals that wait for the user.", waiting
+    yield from _family("sessions_open", "gauge", "Sessions that are open for writing.", len(sessions))
+    yield from _family("turns_running", "gauge", "Turns that run.", running)
+    yield from _family("watchers", "gauge", "Streams of events that are read.", watchers)
+    yield from _family("approvals_waiting", "gauge", "Approvals that wait for the user.", waiting)
 
 
-def _build() -> list[tuple[str, Any]]:
-    return [(f'{{version="{__version__}",python="{platform.python_version()}"}}', 1)]
-
-
-def _labelled(label: str, values: dict[str, int]) -> list[tuple[str, Any]]:
-    return [(f'{{{label}="{name}"}}', value) for name, value in values.items()]
-
-
-def _family(name: str, kind: str, help: str, samples: Iterable[tuple[str, Any]]) -> list[str]:
-    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value}" for labels, value in samples)]
+def _family(name: str, kind: str, help: str, value: float | dict[str, int]) -> list[str]:
+    """Return the lines of a metric; with labels, `value` has a value for each."""
+    samples = value if isinstance(value, dict) else {"": value}
+    head = [f"# HELP lmagent_{name} {help}", f"# TYPE lmagent_{name} {kind}"]
+    return head + [f"lmagent_{name}{labels} {one}" for labels, one in samples.items()]
 
 
 async def _lag() -> float:

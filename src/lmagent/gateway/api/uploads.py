@@ -1,7 +1,7 @@
 """Uploads: images that wait for their message, and the user's files and text edits in the workspace.
 
-An image is checked by its bytes when it arrives and again when a message takes it: the folder is not trusted. The
-guards of a file are those of the agent's `write`; its change is recorded in the user's session, for `/undo`.
+Images wait in the user's data folder. They are checked by their bytes when they arrive and when a message takes them.
+The guards of a file are those of the agent's `write`; its change is recorded in the user's session, for `/undo`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import base64
 import os
 import re
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -30,8 +29,8 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.policy.gate import Request, judge
 from lmagent.policy.paths import located
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, write_whole
-from lmagent.tools.beneath import Beneath, LoadedFile, open_by_walking
+from lmagent.store.files import make_private, read_regular, write_new
+from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import load_if_there, sha256
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import Encoding, decode, encode
@@ -42,11 +41,9 @@ ROUTES = Routes()
 MAX_UPLOAD = 20_000_000  # bytes of an upload
 MAX_WAITING = 1_000_000_000  # bytes of all waiting uploads
 
-PIECE = 300_000  # bytes, in threes, converted at once: even in a thread, the conversion keeps the event loop waiting
 KEPT = 86_400.0  # seconds for which an upload waits for its message
 SCHEME = "upload:"  # prefix of an image part that names an upload instead of holding its bytes
 
-_FOLDER = (".lmagent", "uploads")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -67,69 +64,59 @@ async def take_in(call: Call) -> Upload:
     data = await call.request.body()
     picture = judged(data)
     id = os.urandom(16).hex()
-    await to_thread.run_sync(_keep, call.gateway.host.workspace, id, data)
+    await to_thread.run_sync(_keep, call.gateway.uploads, id, data)
     return Upload(id, picture.media_type, picture.width, picture.height, len(data))
 
 
-def _keep(workspace: Path, id: str, data: bytes) -> None:
-    with _folder(workspace, make=True) as folder:
+def _keep(folder: Path, id: str, data: bytes) -> None:
+    try:
+        make_private(folder)
         if _sweep(folder) + len(data) > MAX_WAITING:
             fix = "send the messages they are for, or wait"
             raise Refusal(413, "too_many", "too many uploads wait for a message", fix=fix)
-        descriptor = os.open(id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE, dir_fd=folder)
-        try:
-            write_whole(descriptor, data)
-            sync_file(descriptor)
-        except OSError as error:
-            os.unlink(id, dir_fd=folder)
-            text = f"the upload cannot be kept: {error.strerror}"
-            raise Refusal(507, "no_room", text, fix="free some space") from None
-        finally:
-            os.close(descriptor)
+        write_new(folder / id, data)
+    except OSError as error:
+        with suppress(OSError):
+            (folder / id).unlink()
+        text = f"the upload cannot be kept: {error.strerror}"
+        raise Refusal(507, "no_room", text, fix="free some space") from None
 
 
-def _sweep(folder: int) -> int:
+def _sweep(folder: Path) -> int:
     """Delete expired uploads; return the bytes of the others."""
     left, oldest = 0, time.time() - KEPT
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                facts = entry.stat(follow_symlinks=False)
-                if facts.st_mtime < oldest and not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.name, dir_fd=folder)
-                else:
-                    left += facts.st_size
-            except FileNotFoundError:
-                continue  # another upload swept at the same time
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):  # another upload swept at the same time
+            facts = file.lstat()
+            if facts.st_mtime < oldest:
+                file.unlink()
+            else:
+                left += facts.st_size
     return left
 
 
-async def taken(workspace: Path, message: Message) -> Message:
-    """Return a message with its uploads filled in, and all images checked and typed by their bytes."""
+async def taken(folder: Path, message: Message) -> Message:
+    """Return a message with its uploads from `folder` filled in, and all images checked and typed by their bytes."""
     if not any(isinstance(part, Image) for part in message.parts):
         return message
-    return await to_thread.run_sync(_taken, workspace, message)
+    return await to_thread.run_sync(_taken, folder, message)
 
 
-def _taken(workspace: Path, message: Message) -> Message:
+def _taken(folder: Path, message: Message) -> Message:
     def part_of(part: Part) -> Part:
-        return _image(workspace, part.data) if isinstance(part, Image) else part
+        return _image(folder, part.data) if isinstance(part, Image) else part
 
     return replace(message, parts=tuple(map(part_of, message.parts)))
 
 
-def _image(workspace: Path, text: str) -> Image:
-    data = _read(workspace, text.removeprefix(SCHEME)) if text.startswith(SCHEME) else _decoded(text)
-    pieces = (data[at : at + PIECE] for at in range(0, len(data), PIECE))
-    return Image(judged(data).media_type, b"".join(map(base64.b64encode, pieces)).decode())
+def _image(folder: Path, text: str) -> Image:
+    data = _read(folder, text.removeprefix(SCHEME)) if text.startswith(SCHEME) else _decoded(text)
+    return Image(judged(data).media_type, base64.b64encode(data).decode())
 
 
 def _decoded(text: str) -> bytes:
     try:
-        if "=" in text[:-2]:
-            raise ValueError
-        size = PIECE // 3 * 4
-        data = b"".join(base64.b64decode(text[at : at + size], validate=True) for at in range(0, len(text), size))
+        data = base64.b64decode(text, validate=True)
     except ValueError:  # includes binascii.Error
         fix = "POST /api/uploads gives an ID"
         raise Refusal(400, "invalid", "an image is neither base64 nor upload:ID", fix=fix) from None
@@ -138,42 +125,14 @@ def _decoded(text: str) -> bytes:
     return data
 
 
-def _read(workspace: Path, id: str) -> bytes:
-    text = f"there is no upload {id[:40]!r}: it never was, or it is older than a day"
-    gone = Refusal(400, "no_upload", text, fix="attach it again")
-    if not _ID.fullmatch(id):
-        raise gone
+def _read(folder: Path, id: str) -> bytes:
     try:
-        with _folder(workspace, make=False) as folder:
-            descriptor = os.open(id, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS, dir_fd=folder)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(MAX_UPLOAD)
+        if _ID.fullmatch(id):
+            return read_regular(folder / id, MAX_UPLOAD)
     except OSError:
-        raise gone from None
-
-
-@contextmanager
-def _folder(workspace: Path, *, make: bool) -> Generator[int]:
-    """Open the folder of the uploads without following links."""
-    root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            folder = open_by_walking(root, _FOLDER, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            if not make:
-                raise
-            make_private(workspace.joinpath(*_FOLDER))
-            folder = open_by_walking(root, _FOLDER, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        if not make:
-            raise
-        raise Refusal(507, "no_room", f"uploads cannot be kept: {error.strerror}", fix="look at .lmagent") from None
-    finally:
-        os.close(root)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
+        pass
+    text = f"there is no upload {id[:40]!r}: it never was, or it is older than a day"
+    raise Refusal(400, "no_upload", text, fix="attach it again")
 
 
 # --- files and texts of the workspace ---------------------------------------------------------------------------------
@@ -232,8 +191,8 @@ async def save_text(call: Call, body: Edited) -> Saved:
 
 
 @ROUTES.get("/api/files/edit", "A whole text, to edit")
-async def load_text(call: Call, query: FileQuery) -> Editable:
-    return await beneath(call.gateway.host.workspace, query.path, _editable)
+def load_text(call: Call, query: FileQuery) -> Editable:
+    return beneath(call.gateway.host.workspace, query.path, _editable)
 
 
 def _editable(files: Beneath, path: str) -> Editable:
@@ -274,7 +233,10 @@ async def _save(call: Call, wanted: SendQuery, what: Literal["upload", "edit"], 
     known = await gateway.runner.open(call.path["session"])
     path = await to_thread.run_sync(_allowed, workspace, known.session, wanted)
     change = user_change(known.session, what, path, SURFACE)
-    write = partial(beneath, workspace, path, partial(_write, wanted, content))
+
+    async def write() -> Saved:
+        return await to_thread.run_sync(beneath, workspace, path, partial(_write, wanted, content))
+
     try:
         return await change_for_user(known.session, change, f"{what} {one_line(shown(path), 300)}", write)
     except ToolError as trouble:  # the old content cannot be kept for undo

@@ -83,10 +83,11 @@ class UsageReport(Struct, frozen=True):
 
 
 @ROUTES.get("/api/usage", "Tokens by day, model and session")
-async def show_usage(call: Call, query: UsageQuery) -> UsageReport:
+def show_usage(call: Call, query: UsageQuery) -> UsageReport:
     """Return the usage in a range of days, without deleted sessions."""
     since = first_day(query.range, call.gateway.host.clock.now())
-    found = await call.gateway.from_index(lambda index: index.spending(since))
+    with call.gateway.index() as index:
+        found = index.spending(since)
     sessions = (
         SessionUsage(*_counts(row), session=row.key, session_id=row.key, title=row.title) for row in found.by_session
     )
@@ -150,6 +151,7 @@ class ActivityList(Struct, frozen=True):
 
 
 @ROUTES.get("/api/activity", "What happened last")
-async def show_activity(call: Call, query: ActivityQuery) -> ActivityList:
-    rows = await call.gateway.from_index(lambda index: index.activity(query.limit, query.session))
+def show_activity(call: Call, query: ActivityQuery) -> ActivityList:
+    with call.gateway.index() as index:
+        rows = index.activity(query.limit, query.session)
     return ActivityList(tuple(ActivityRow(**asdict(row), session_id=row.session) for row in rows))

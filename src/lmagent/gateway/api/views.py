@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from lmagent.core import events as ev
-from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.errors import StoreError
 from lmagent.core.messages import Image
 from lmagent.core.view import (
     Block,
@@ -32,14 +31,10 @@ from lmagent.engine.state import SessionState
 from lmagent.engine.undo import changes_in, difference
 from lmagent.gateway.api.files import SANDBOX, judged
 from lmagent.gateway.compat.http import state_of
-from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
-from lmagent.store.jsonl import JsonlStore
 
 ROUTES = Routes()
-
-T = TypeVar("T")
 
 SHOWN = 8_000  # characters of a result in a view; the rest is fetched with its call
 PIECE = 1_000_000  # bytes of an artifact per answer
@@ -161,16 +156,9 @@ def _asked_below(session: Session | None) -> Iterator[Pending]:
 
 
 @ROUTES.get("/api/sessions/{session}/calls/{call_id:path}", "A call with all of its result")
-async def show_call(call: Call) -> WholeCall:
-    found = await _in_thread(call, _call, call.path["call_id"])
-    if found is None:
-        raise _missing("call", call.path["call_id"])
-    return found
-
-
-def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
-    found: WholeCall | None = None
-    for event in store.read(session):
+def show_call(call: Call) -> WholeCall:
+    found, call_id = None, call.path["call_id"]
+    for event in call.gateway.host.store.read(call.session()):
         match event:
             case ev.MessageAdded():
                 for made in event.message.tool_calls:
@@ -185,55 +173,42 @@ def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
                 found = WholeCall(event.tool, found.arguments, found.summary, event.status, event.content, *facts)
             case _:
                 pass
+    if found is None:
+        raise _missing("call", call_id)
     return found
 
 
 @ROUTES.get(
     "/api/sessions/{session}/artifacts/{sha}", "A part of an output that was too long for the model", media="text/plain"
 )
-async def show_artifact(call: Call, query: ArtifactQuery) -> Response:
+def show_artifact(call: Call, query: ArtifactQuery) -> Response:
     """Send a part of an output that was too long for the model."""
-    content = await _in_thread(call, _artifact, call.path["sha"])
+    session, sha = call.session(), call.path["sha"]
+    if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
+        raise _missing("artifact", sha)
+    with refusing(StoreError, 404, "not_found"):
+        content = call.gateway.host.store.get_blob(session, sha)
     piece = content[query.offset : query.offset + query.limit]
     headers = {**SANDBOX, "X-Size": str(len(content))}
     return Response(piece, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-def _artifact(store: JsonlStore, session: str, sha: str) -> bytes:
-    if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
-        raise _missing("artifact", sha)
-    try:
-        return store.get_blob(session, sha)
-    except SessionNotFound:
-        raise
-    except StoreError as gone:
-        raise Refusal(404, "not_found", gone.message) from gone
-
-
 @ROUTES.get("/api/sessions/{session}/images/{input}/{number}", "An image of an input, the first is 0", media="image/*")
-async def show_image(call: Call) -> Response:
+def show_image(call: Call) -> Response:
     number = call.path["number"]
-    data = await _in_thread(call, _image, call.path["input"], int(number) if number.isdecimal() else -1)
-    if data is None:
-        raise _missing("image", number)
-    return Response(data, media_type=judged(data).media_type, headers=SANDBOX)
-
-
-def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | None:
-    for event in store.read(session):
-        if isinstance(event, ev.InputReceived) and event.id == input:
+    for event in call.gateway.host.store.read(call.session()):
+        if isinstance(event, ev.InputReceived) and event.id == call.path["input"]:
             images = [part for part in event.message.parts if isinstance(part, Image)]
-            return base64.b64decode(images[number].data) if 0 <= number < len(images) else None
-    return None
+            if number in map(str, range(len(images))):
+                data = base64.b64decode(images[int(number)].data)
+                return Response(data, media_type=judged(data).media_type, headers=SANDBOX)
+    raise _missing("image", number)
 
 
 @ROUTES.get("/api/sessions/{session}/diff", "What a session changed, as a unified diff")
-async def show_diff(call: Call) -> Changes:
-    return await _in_thread(call, _diff, call.gateway)
-
-
-def _diff(store: JsonlStore, session: str, gateway: Gateway) -> Changes:
-    snapshots = gateway.host.snapshots
+def show_diff(call: Call) -> Changes:
+    session, host = call.session(), call.gateway.host
+    store, snapshots = host.store, host.snapshots
     if snapshots is None:
         return Changes("")
     state = SessionState(session=session)
@@ -242,12 +217,6 @@ def _diff(store: JsonlStore, session: str, gateway: Gateway) -> Changes:
             state.apply(event)
     changes = [change for event in state.changes for change in changes_in(event, partial(store.get_blob, session))]
     return Changes(difference(snapshots, changes), bool(state.undone))
-
-
-async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:
-    """Run `work` on a session's records in a thread; they may be long."""
-    session = call.session()
-    return await to_thread.run_sync(partial(work, call.gateway.host.store, session, *arguments))
 
 
 def _missing(what: str, name: str) -> Refusal:

@@ -145,21 +145,12 @@ class FeedStream(Stream):
 
     def frames(self, places: Sequence[EventPlace]) -> list[Frame]:
         """Read the events from the logs, in a thread; deleted ones are left out."""
-        files: dict[str, int] = {}
         found: list[Frame] = []
-        try:
-            for place in places:
-                try:
-                    if place.session not in files:
-                        files[place.session] = os.open(self._root / place.session / EVENTS, os.O_RDONLY)
-                    event = ev.decode(os.pread(files[place.session], place.size, place.start))
-                except (OSError, ValueError):
-                    continue
+        for place in places:
+            with suppress(OSError, ValueError), open(self._root / place.session / EVENTS, "rb") as log:
+                event = ev.decode(os.pread(log.fileno(), place.size, place.start))
                 cursor = f"{self.mark}-{place.number}"
                 found.append(Frame(place.number, framed(event, place.session).data, cursor))
-        finally:
-            for fd in files.values():
-                os.close(fd)
         return found
 
 

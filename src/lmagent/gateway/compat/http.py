@@ -330,10 +330,10 @@ async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: S
 
 
 @ROUTES.get("/api/sessions/{session}/history", "The messages of a session")
-async def show_history(call: Call, query: HistoryQuery) -> History:
+def show_history(call: Call, query: HistoryQuery) -> History:
     """Return the whole conversation with tool results, messages from before a compaction included."""
-    session, query = call.path["session"], query
-    messages = (await to_thread.run_sync(_history, call.gateway.host.store, session))[: query.before]
+    session = call.path["session"]
+    messages = _history(call.gateway.host.store, session)[: query.before]
     first = max(0, len(messages) - query.limit)
     return History(session, tuple(messages[first:]), first > 0, first)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import ExitStack
 from typing import Annotated, TypeVar
 
 import anyio
@@ -15,18 +15,16 @@ from msgspec.structs import replace
 from lmagent.app.host import Host
 from lmagent.core.commands import Approve, DecidePlan
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, ShuttingDown, ungrouped
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound
 from lmagent.core.events import decode as decode_event
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.work import WorkState
-from lmagent.gateway.broadcast.broadcast import BEGINNING
-from lmagent.gateway.broadcast.stream import Watcher
 from lmagent.gateway.compat.http import Mode, Telling, Told, change_of, mode_of, state_of, way_of
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.http.route import Socket, Talk, decode, read_message, until_gone
+from lmagent.gateway.http.route import Socket, Talk, decode, hold, read_message
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.activity import Activity, activity_of
 from lmagent.store.jsonl import JsonlStore
@@ -35,7 +33,7 @@ T = TypeVar("T")
 
 LOOK = 1.0  # seconds between two checks for a session that does not exist
 GONE = 3  # checks after which a vanished session counts as deleted; one that is cleared reappears at once
-AGAIN = 1012  # close code that asks the client to reconnect (RFC 6455's registry: Service Restart)
+AGAIN = (1012, "")  # the close code that asks the client to reconnect (RFC 6455's registry: Service Restart)
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
@@ -97,14 +95,12 @@ class _Conversation:
 
     async def run(self) -> None:
         """Handle the client's messages and send the session's events until the client leaves."""
-        with until_gone():
-            with ungrouped():
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._tell, tasks.cancel_scope)
-                    await self._ready.wait()  # otherwise the first message's events could be missed
-                    while True:
-                        await self._take(await read_message(self._socket))
-            await self._socket.close(AGAIN)
+        await hold(self._socket, AGAIN, self._tell, self._listen)
+
+    async def _listen(self, _: anyio.abc.TaskGroup) -> None:
+        await self._ready.wait()  # otherwise the first message's events could be missed
+        while True:
+            await self._take(await read_message(self._socket))
 
     async def _say(self, message: Told) -> None:
         await self._socket.send_text(msgspec.json.encode(message).decode())
@@ -112,17 +108,17 @@ class _Conversation:
     async def _error(self, error: LmagentError) -> None:
         await self._say({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
 
-    async def _tell(self, scope: anyio.CancelScope) -> None:
+    async def _tell(self, tasks: anyio.abc.TaskGroup) -> None:
         """Send the session's events from now on; those of a session that does not exist yet from its beginning.
 
-        A client that did not read for too long, and so has missed events, has to reconnect: the scope is cancelled.
+        A client that did not read for too long, and so has missed events, has to reconnect: the group is cancelled.
         """
         late, missed = True, 0
         while True:
             opening = self._gateway.runner.opened
             try:
                 if await self._watch(late=late):
-                    return scope.cancel()
+                    return tasks.cancel_scope.cancel()
                 late, missed = False, 0
                 continue
             except SessionNotFound:
@@ -249,34 +245,25 @@ class _Named(Struct, frozen=True):
 
 async def show_activity(talk: Talk) -> None:
     """Send the calls of all sessions and their results, from the opening of the socket until the client leaves."""
-    async with AsyncExitStack() as watched:
-        watching = await watched.enter_async_context(talk.gateway.broadcast.watch_all())
+    async with talk.gateway.broadcast.watch_all() as watching:
         await talk.socket.accept()
-        with until_gone():
-            with ungrouped():
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_tell_activity, talk, watched, watching, tasks.cancel_scope)
-                    while True:
-                        is_ping = b'"ping"' in await read_message(talk.socket)
-                        error = {"type": "error", "message": "this socket only tells; send ping"}
-                        await talk.socket.send_json({"type": "pong"} if is_ping else error)
-            await talk.socket.close(AGAIN)
 
-
-async def _tell_activity(talk: Talk, watched: AsyncExitStack, watching: Watcher, scope: anyio.CancelScope) -> None:
-    since = talk.gateway.host.clock.now()
-    with suppress(ShuttingDown):
-        while True:
+        async def tell(tasks: anyio.abc.TaskGroup) -> None:
             while frames := await watching.take():
                 for frame in frames:
                     event, session = decode_event(frame.data), decode_json(frame.data, _Named).session
-                    line = activity_of(session, event) if event.ts > since else None
+                    line = activity_of(session, event)
                     if line is not None and line.type in ("tool_call", "tool_result"):
-                        since = event.ts
                         await talk.socket.send_json(_activity(line))
-            # The index was rebuilt, so the cursors have changed.
-            watching = await watched.enter_async_context(talk.gateway.broadcast.watch_all(BEGINNING))
-    scope.cancel()
+            tasks.cancel_scope.cancel()  # the gateway stops, the client lagged, or the index was rebuilt
+
+        async def listen(_: anyio.abc.TaskGroup) -> None:
+            while True:
+                is_ping = b'"ping"' in await read_message(talk.socket)
+                error = {"type": "error", "message": "this socket only tells; send ping"}
+                await talk.socket.send_json({"type": "pong"} if is_ping else error)
+
+        await hold(talk.socket, AGAIN, tell, listen)
 
 
 def _activity(line: Activity) -> Told:
@@ -330,7 +317,7 @@ async def _begin_anew(gateway: Gateway, session: str) -> str:
             host.left.pop(session, None)  # its grants were given in the old conversation
             if (old := gateway.broadcast.streams.pop(session, None)) is not None:
                 ending.callback(old.end)  # watchers then find the new conversation, even if the rest fails
-            gateway.views.forget(session)
+            gateway.views.forget()
         known = await _patiently(host, lambda: gateway.runner.open(session, take_up=False))
         planning = host.settings.deep_planning
         if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:

@@ -26,7 +26,7 @@ from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Routes, json
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_new, write_whole
+from lmagent.store.files import FILE_MODE, append_lines, make_private, read_regular, write_new
 
 ROUTES = Routes()
 # The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes).
@@ -126,7 +126,7 @@ class Access:
         """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it."""
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
-            _append(self._keys.returned, f"{value.partition('~')[0]}\n")
+            self._revoke(value.partition("~")[0])
         return self._cookie(COOKIE, "", 0)
 
     def _let_in(self) -> tuple[str, str]:
@@ -149,6 +149,14 @@ class Access:
 
     def _is_ours(self, value: str) -> bool:
         return self._is_signed("cookie", value, AGE) and not self._is_revoked(value.partition("~")[0])
+
+    def _revoke(self, number: str) -> None:
+        file = self._keys.returned
+        try:
+            append_lines(file, f"{number}\n".encode())
+        except OSError as error:
+            text = f"{file} cannot be written: {error.strerror}"
+            raise StoreError(text, fix="free some disk, then try again") from None
 
     def _is_revoked(self, number: str) -> bool:
         """Tell whether a cookie was revoked, also by another gateway of the user."""
@@ -194,7 +202,7 @@ def _kept(file: Path, fresh: str) -> str:
     """Return the file's content, created from `fresh` if missing. If several processes create it at once, one wins."""
     try:
         make_private(file.parent)
-        if not (known := _read(file)):
+        if not file.exists():
             draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
             write_new(draft, fresh.encode())
             try:
@@ -202,35 +210,14 @@ def _kept(file: Path, fresh: str) -> str:
                     os.link(draft, file)
             finally:
                 draft.unlink(missing_ok=True)
-            known = _read(file)
+        known = read_regular(file, 4096).decode("ascii", "replace").strip()
+        file.chmod(FILE_MODE)
     except OSError as error:
         fix = "look at the folder's owner and mode"
         raise StoreError(f"{file} cannot be kept: {error.strerror}", fix=fix) from None
     if not known:
         raise StoreError(f"{file} is empty", fix="remove it: it is made anew, and browsers have to log in again")
     return known
-
-
-def _read(file: Path) -> str:
-    try:
-        with os.fdopen(os.open(file, os.O_RDONLY | OPEN_FLAGS), "rb") as kept:
-            if os.name == "posix" and os.fstat(kept.fileno()).st_mode & 0o077:
-                os.fchmod(kept.fileno(), FILE_MODE)
-            return kept.read(4096).decode("ascii", "replace").strip()
-    except FileNotFoundError:
-        return ""
-
-
-def _append(file: Path, line: str) -> None:
-    try:
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
-        try:
-            write_whole(fd, line.encode())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise StoreError(f"{file} cannot be written: {error.strerror}", fix="free some disk, then try again") from None
 
 
 # --- routes -----------------------------------------------------------------------------------------------------------
@@ -307,9 +294,6 @@ async def _me(call: Call) -> Me:
 # --- tries of the PIN -------------------------------------------------------------------------------------------------
 
 
-Clock = Callable[[], float]
-
-
 class Rate(Struct, frozen=True):
     """A limit: at most `burst` at once, and one more every `every` seconds."""
 
@@ -323,76 +307,46 @@ STRANGERS = Rate(10, 2.0)
 ADDRESS = Rate(5, 10.0)  # the share of one address: four addresses that guess all the time leave some tries to others
 DEVICES = Rate(5, 2.0)  # tries of all devices that have logged in before, in addition
 DEVICE = Rate(3, 10.0)  # the share of one device
-
-
-class TriesBudget:
-    def __init__(self, rate: Rate, clock: Clock = time.monotonic) -> None:
-        self._rate = rate
-        self._clock = clock
-        self._left = float(rate.burst)
-        self._seen = clock()
-
-    def wait(self) -> float:
-        """Return the seconds until there is a try; 0 if there is one."""
-        now = self._clock()
-        self._left = min(self._rate.burst, self._left + (now - self._seen) / self._rate.every)
-        self._seen = now
-        return 0.0 if self._left >= 1 else (1 - self._left) * self._rate.every
-
-    def take(self) -> float:
-        """Take a try; return 0, or the seconds until there is one."""
-        wait = self.wait()
-        if not wait:
-            self._left -= 1
-        return wait
-
-    def give_back(self) -> None:
-        self._left = min(self._rate.burst, self._left + 1)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether none of it is used."""
-        return not self.wait() and self._left >= self._rate.burst
+ROUNDING = 1e-6  # seconds
 
 
 class Tries:
     """The tries of a server's PIN: at most 25 in ten seconds.
 
-    Only clients with a used share are remembered, so their number is bounded by the common budgets, however many
-    addresses an attacker has.
+    A budget that is used is remembered as the time at which it is whole again. So the number of remembered clients is
+    bounded by the common budgets, however many addresses an attacker has.
     """
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._strangers = TriesBudget(STRANGERS, clock)
-        self._devices = TriesBudget(DEVICES, clock)
-        self._used: dict[str, TriesBudget] = {}
+        self._whole: dict[str, float] = {}
 
     def __len__(self) -> int:
-        return len(self._used)
+        return len(self._whole)
 
     def take(self, address: str, device: str) -> float:
         """Take a try; return 0, or the seconds until there is one. `device` is empty unless its cookie is valid."""
-        common, own = self._budgets(address, device)
-        if wait := own.wait() or common.take():
-            return wait
-        own.take()
-        self._used = {who: budget for who, budget in self._used.items() if not budget.is_whole}
-        self._used[self._name(address, device)] = own
+        now = self._clock()
+        self._whole = {name: whole for name, whole in self._whole.items() if whole > now}
+        budgets = _budgets(address, device)
+        for name, rate in budgets:
+            wait = self._whole.get(name, now) - now - (rate.burst - 1) * rate.every
+            if wait > ROUNDING:
+                return wait
+        for name, rate in budgets:
+            self._whole[name] = self._whole.get(name, now) + rate.every
         return 0.0
 
     def give_back(self, address: str, device: str) -> None:
-        for budget in self._budgets(address, device):
-            budget.give_back()
+        for name, rate in _budgets(address, device):
+            self._whole[name] -= rate.every
 
-    def _budgets(self, address: str, device: str) -> tuple[TriesBudget, TriesBudget]:
-        """Return the common budget and the client's share of it."""
-        own = self._used.get(self._name(address, device))
-        common, share = (self._devices, DEVICE) if device else (self._strangers, ADDRESS)
-        return common, own or TriesBudget(share, self._clock)
 
-    def _name(self, address: str, device: str) -> str:
-        return f"device {device}" if device else network_of(address)
+def _budgets(address: str, device: str) -> tuple[tuple[str, Rate], tuple[str, Rate]]:
+    """Return the common budget and the client's share of it, by name."""
+    if device:
+        return ("devices", DEVICES), (f"device {device}", DEVICE)
+    return ("strangers", STRANGERS), (f"address {network_of(address)}", ADDRESS)
 
 
 def network_of(address: str) -> str:

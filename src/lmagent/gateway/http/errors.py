@@ -72,6 +72,7 @@ _STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
     (ToolError, 422, "tool_failed"),
     (SandboxError, 503, "no_sandbox"),
     (ConfigError, 400, "invalid"),
+    (LmagentError, 500, "failed"),
 )
 
 
@@ -96,7 +97,9 @@ def _placed(error: Exception) -> tuple[int, str]:
         return error.status, error.code
     if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
         return 400, "invalid"
+    if type(error) is LmagentError:  # such as nothing to undo
+        return 409, "conflict"
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             return status, code
-    return (500, "failed") if isinstance(error, LmagentError) else (500, "fault")
+    return 500, "fault"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from lmagent import __version__
 from lmagent.core.ids import SESSION_ID
@@ -108,6 +109,4 @@ def _whole() -> bytes:
 
 @ROUTES.get("/openapi.json", "This description", answer=dict[str, Any], is_open=True)
 async def _openapi(call: Call) -> Any:
-    from starlette.responses import Response
-
     return Response(_whole(), media_type="application/json")

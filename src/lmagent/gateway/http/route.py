@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import aclosing, contextmanager
-from functools import partialmethod
+from functools import partial, partialmethod
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import anyio
+import anyio.abc
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -16,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lmagent.core.decoding import convert, decode_json
-from lmagent.core.errors import LmagentError
+from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 MAX_BODY = 1_000_000  # bytes of a body, uploads excepted
 
 Method = Literal["GET", "POST", "DELETE"]
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Call(Struct, frozen=True):
@@ -68,8 +71,9 @@ class Route(Struct, frozen=True):
 
     method: Method
     path: str  # with `{name}` for its parts; `{name:path}` takes slashes, `{session}` only a session's id
-    # takes the call, and `query` and `body` if the route has them; returns a Struct or a response
-    handler: Callable[..., Awaitable[Any]]
+    # takes the call, and `query` and `body` if the route has them; returns a Struct or a response. A plain function
+    # runs in a thread
+    handler: Callable[..., Any]
     summary: str  # one line, for the description
     query: type[Struct] | None = None  # Struct of the query; its fields are decoded from text
     body: Any = None  # Struct of the JSON body
@@ -134,7 +138,8 @@ async def carry_out(route: Route, call: Call) -> Response:
         if route.body is not None and not route.raw:
             must_be_json(call.request)
             given["body"] = decode(await call.request.body(), route.body)
-        answer = await route.handler(call, **given)
+        work = partial(route.handler, call, **given)
+        answer = await (work() if iscoroutinefunction(route.handler) else to_thread.run_sync(work))
     except ClientDisconnect:
         return (route.tell or told)(Refusal(400, "cut", "the body broke off", fix="send it again"))
     except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
@@ -232,8 +237,20 @@ async def read_message(socket: WebSocket) -> bytes:
     return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
 
 
+async def hold(
+    socket: WebSocket, end: tuple[int, str], *works: Callable[[anyio.abc.TaskGroup], Coroutine[Any, Any, None]]
+) -> None:
+    """Work with an accepted socket until the client goes, or until a work cancels the group; then close the socket."""
+    with _until_gone():
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for work in works:
+                    tasks.start_soon(work, tasks)
+        await socket.close(*end)
+
+
 @contextmanager
-def until_gone() -> Generator[None]:
+def _until_gone() -> Generator[None]:
     """End the work on a socket quietly when the client goes."""
     try:
         yield

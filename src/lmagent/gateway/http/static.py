@@ -9,7 +9,6 @@ from base64 import b64encode
 from functools import lru_cache
 from pathlib import Path
 
-from anyio import to_thread
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -97,21 +96,21 @@ async def _page(call: Call) -> Response:
 
 
 @ROUTES.get("/static/{path:path}", "A file of the page", media="*/*", is_open=True)
-async def _file(call: Call) -> Response:
+def _file(call: Call) -> Response:
     name = call.path["path"]
-    found = await to_thread.run_sync(answer, call, name)  # compressing a large file takes its time
+    found = answer(call, name)  # compressing a large file takes its time
     if name == "worker.js":
         found.headers["service-worker-allowed"] = "/"  # the worker caches the whole page, not only its own folder
     return found
 
 
 @ROUTES.get("/diagram", "The frame that draws a diagram", media="text/html", is_open=True)
-async def _diagram(call: Call) -> Response:
+def _diagram(call: Call) -> Response:
     """Return the frame that draws a diagram: its scripts run in it, but cannot reach the page or the gateway.
 
     It has no origin, so it cannot load files from here; its scripts are inline, and allowed by their hashes.
     """
-    page, hashes = await to_thread.run_sync(_drawing)
+    page, hashes = _drawing()
     found = _answered(call, page)
     rules = ("sandbox allow-scripts", "default-src 'none'", f"script-src {hashes}", "style-src 'unsafe-inline'")
     found.headers["content-security-policy"] = "; ".join((*rules, "img-src data:", "frame-ancestors 'self'"))
