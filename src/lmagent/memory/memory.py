@@ -18,7 +18,7 @@ from lmagent.memory.entries import PINNED, USER, By, EntryChange, Kind, MemoryEn
 from lmagent.memory.folder import PINNED_BYTES, REFUSED, MemoryFolder, Operation, Refused, live
 from lmagent.memory.guard import is_secret, refusal
 from lmagent.memory.logs import Logs, event_text, index_logs
-from lmagent.memory.reflect import Conclusion, Proof, ProposedFact, conclusion, same_as
+from lmagent.memory.reflect import Conclusion, FactEvidence, ProposedFact, conclusion, same_as
 from lmagent.memory.search.sources import SourcedIndex
 from lmagent.tools.sanitize import is_hiding
 
@@ -162,7 +162,7 @@ class MemoryScope:
         with self.folder.locked():
             return self.folder.undo()
 
-    def conclude(self, fact: ProposedFact, proof: Proof, run: str) -> tuple[MemoryEntry | None, Refused | None]:
+    def conclude(self, fact: ProposedFact, proof: FactEvidence, run: str) -> tuple[MemoryEntry | None, Refused | None]:
         """Carry out a proposal of reflection, as a part of its run; return the entry, and why it was refused or not
         pinned."""
         text, now = one_line(fact.text), self._clock.now()

@@ -164,7 +164,7 @@ def candidates_in(reply: str) -> list[ProposedFact] | None:
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
-class Proof(Struct, frozen=True):
+class FactEvidence(Struct, frozen=True):
     """The evidence of a proposal.
 
     Attributes:
@@ -193,22 +193,22 @@ class Conclusion(Struct, frozen=True):
     changes: tuple[EntryChange, ...] = ()
 
 
-def proof_of(fact: ProposedFact, session: str, pieces: Iterable[Piece]) -> Proof:
+def evidence_of(fact: ProposedFact, session: str, pieces: Iterable[Piece]) -> FactEvidence:
     """Return the evidence of a proposal; `pieces` are those that the model read."""
     known = {str(piece.seq): piece for piece in pieces}
     numbers = [str(number).strip("[]# ") for number in fact.evidence]
     places = tuple(f"{session}#{number}" for number in numbers)
     shown = [known[number] for number in numbers if number in known]
     if not shown or len(shown) < len(numbers):
-        return Proof(places, "its evidence is not in the session")
+        return FactEvidence(places, "its evidence is not in the session")
     if any(piece.source == "outside" for piece in shown):
-        return Proof(places, "its evidence came from outside: a web page, a server or a job")
+        return FactEvidence(places, "its evidence came from outside: a web page, a server or a job")
     told = [piece.text for piece in shown if piece.source == "user"]
-    return Proof(places, "", any(is_from(fact.text, text) for text in told), any(map(asks_to_remember, told)))
+    return FactEvidence(places, "", any(is_from(fact.text, text) for text in told), any(map(asks_to_remember, told)))
 
 
 def conclusion(
-    new: MemoryEntry, proof: Proof, same: MemoryEntry | None, old: MemoryEntry | None, room: int
+    new: MemoryEntry, proof: FactEvidence, same: MemoryEntry | None, old: MemoryEntry | None, room: int
 ) -> Conclusion:
     """Decide about a proposal.
 
