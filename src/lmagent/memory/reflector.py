@@ -27,8 +27,8 @@ from lmagent.memory.reflect import (
     ProposedFact,
     candidates_in,
     chosen,
+    evidence_of,
     pieces_of,
-    proof_of,
     question,
 )
 
@@ -120,7 +120,7 @@ class Reflector:
         self, session: str, candidates: list[ProposedFact], pieces: list[Piece], run: str, report: Report
     ) -> None:
         for fact in candidates:
-            entry, refused = self._memory.conclude(fact, proof_of(fact, session, pieces), run)
+            entry, refused = self._memory.conclude(fact, evidence_of(fact, session, pieces), run)
             if entry is not None:
                 (report.pinned if entry.is_pinned else report.stored).append(entry)
             if refused is not None:
