@@ -8,8 +8,7 @@ and a turn of a second session, the thirtieth by a fork of it that works for a t
 each prompt with something that changes (the time), as many do: it is read whole at every call.
 
 With one slot, the second session's turns come while the main one's turn is running (`slots_1`): it then waits for the
-turn's end. `slots_1_between` lets it work between the turns, where one of the two must go; `slots_1_files` does the
-same on a server that can save what a slot holds (`--slot-save-path`).
+turn's end. `slots_1_between` lets it work between the turns, where one of the two must go.
 """
 
 from __future__ import annotations
@@ -63,17 +62,16 @@ async def turn(session: Session, files: int) -> None:
     await run_until_idle(session)
 
 
-async def play(slots: int, steps: int, workspace: Path, *, files: bool = False, during: bool = False) -> dict[str, Any]:
+async def play(slots: int, steps: int, workspace: Path, *, during: bool = False) -> dict[str, Any]:
     """The whole script against a server with so many slots.
 
     Args:
         slots: how many.
         steps: of the main conversation.
         workspace: what is read.
-        files: the server can save what a slot holds.
         during: the main conversation is one long turn; the second session begins to work in the middle of it.
     """
-    with LlamaCppServer(answer, context=65536 * slots, slots=slots, slot_files=files) as server:
+    with LlamaCppServer(answer, context=65536 * slots, slots=slots) as server:
         host = await open_host(
             HostOptions(workspace, {"llm_url": server.base_url, "permission_mode": "auto"}), say=print
         )
@@ -139,7 +137,6 @@ def main() -> int:
         workspace = Path(folder)
         figures["slots_1"] = anyio.run(partial(play, 1, steps, workspace, during=True))
         figures["slots_1_between"] = anyio.run(play, 1, steps, workspace)
-        figures["slots_1_files"] = anyio.run(partial(play, 1, steps, workspace, files=True))
         for slots in (2, 3, 4):
             figures[f"slots_{slots}"] = anyio.run(play, slots, steps, workspace)
     shared = [row for name, row in figures.items() if name != "slots_1_between"]

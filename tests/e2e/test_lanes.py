@@ -7,14 +7,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from testkit.engine import EngineServer
-from testkit.gguf import build_tiny_gguf
 from testkit.servers.llamacpp import LlamaCppServer
 
 from lmagent.app.options import HostOptions
 from lmagent.app.wiring import open_host
 from lmagent.core.commands import Interrupt, Submit
-from lmagent.core.events import PrefillProgress, StepFinished
+from lmagent.core.events import PrefillProgress
 from lmagent.core.messages import user
 from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
@@ -102,58 +100,3 @@ def test_a_session_that_waits_for_a_person_holds_up_no_other(tmp_path: Path) -> 
             await host.aclose()
 
     anyio.run(main)
-
-
-def test_on_one_slot_whose_state_can_be_saved_conversations_take_turns_without_reading_anything_again(
-    tmp_path: Path,
-) -> None:
-    async def main() -> None:
-        with LlamaCppServer(lambda _: say("A word. " * 50), context=32768, slots=1, slot_files=True) as server:
-            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
-            first, second = await host.new_session(), await host.new_session()
-            for number in range(4):
-                await turn(first, f"task {number}")
-                await turn(second, f"another {number}")
-            await host.aclose()
-            assert server.kv.evictions == 0
-            assert all(row.read < 400 for row in server.kv.log[2:]), "only what is new is read"
-
-    anyio.run(main)
-
-
-def test_a_server_that_saves_no_slots_is_asked_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        with LlamaCppServer(lambda _: say("A word. " * 50), context=32768, slots=1) as server:
-            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
-            first, second = await host.new_session(), await host.new_session()
-            for number in range(3):
-                await turn(first, f"task {number}")
-                await turn(second, f"another {number}")
-            await host.aclose()
-            assert sum(received.path == "/slots/0" for received in server.requests) == 1
-
-    anyio.run(main)
-
-
-@pytest.mark.engine
-def test_the_real_engine_saves_and_restores_what_its_slot_holds(tmp_path: Path) -> None:
-    for package in ("xllamacpp", "gguf"):
-        pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
-    for folder in ("model", "slots", "ws"):
-        (tmp_path / folder).mkdir()
-    model = build_tiny_gguf(tmp_path / "model" / "tiny.gguf")
-
-    async def main(url: str) -> None:
-        host = await open_host(HostOptions(tmp_path / "ws", {"llm_url": url, "llm_max_tokens": 8}), say=print)
-        first, second = await host.new_session(), await host.new_session()
-        for number in range(3):
-            await turn(first, f"task {number}")
-            await turn(second, f"another {number}")
-        await host.aclose()
-        steps = [event for event in host.store.read(first.state.session) if isinstance(event, StepFinished)]
-        for step in steps[1:]:
-            assert step.usage.prompt_tokens - step.usage.cached_tokens < 200, step.usage
-
-    with EngineServer(model, slot_files=tmp_path / "slots") as engine:
-        anyio.run(main, engine.base_url)
-    assert (tmp_path / "slots" / "lmagent-0.kv").exists()

@@ -220,14 +220,6 @@ def test_a_server_that_goes_on_refusing_ends_the_call() -> None:
     assert len(run.server.requests) == 2
 
 
-def test_without_a_model_name_the_first_listed_one_is_taken_where_the_server_wants_one() -> None:
-    listed = {"data": [{"id": "nomic-embed"}, {"id": "qwen3"}]}
-    routes = {"/v1/models": Answer([json.dumps(listed).encode()], content_type="application/json")}
-    run = ask(refusing("model is required"), OK, asked=request(model=""), routes=routes)
-    assert run.reply.message.text == "Hello"
-    assert [seen.json.get("model") for seen in run.server.requests if seen.body] == [None, "qwen3"]
-
-
 # --- the connection -----------------------------------------------------------------------------------------
 
 

@@ -29,17 +29,13 @@ class EngineServer:
     Args:
         model: the GGUF file.
         context: size of the window in tokens.
-        slot_files: folder in which slots can be saved (`--slot-save-path`).
         seconds: how long loading may take.
     """
 
-    def __init__(
-        self, model: Path, *, context: int = 32_768, slot_files: Path | None = None, seconds: float = 30.0
-    ) -> None:
+    def __init__(self, model: Path, *, context: int = 32_768, seconds: float = 30.0) -> None:
         self.model = model
         self.context = context
         self.url = ""
-        self._slot_files = f"{slot_files}/" if slot_files else ""
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +47,6 @@ class EngineServer:
     def __enter__(self) -> Self:
         log = self.model.with_suffix(".engine.log")
         command = [sys.executable, "-P", __file__, str(self.model), str(self.context)]
-        command.append(self._slot_files)
         with log.open("wb") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         assert self._process.stdout is not None
@@ -82,7 +77,7 @@ class EngineServer:
         process.stdout.close()
 
 
-def load(model: str, context: int, slot_files: str = "") -> Any:
+def load(model: str, context: int) -> Any:
     """Load the model and open the HTTP server; the result has `listening_address`."""
     xllamacpp: Any = importlib.import_module("xllamacpp")  # it has no type stubs
     settings: Any = xllamacpp.CommonParams()
@@ -92,9 +87,6 @@ def load(model: str, context: int, slot_files: str = "") -> Any:
     settings.port = 0
     settings.n_ctx = context
     settings.n_parallel = 1
-    if slot_files:
-        settings.slot_save_path = slot_files
-        settings.cache_ram_mib = 0  # else the server itself keeps prompts that leave the slot
     settings.n_gpu_layers = 0
     settings.cpuparams.n_threads = 1
     settings.cpuparams_batch.n_threads = 1
@@ -108,7 +100,7 @@ def load(model: str, context: int, slot_files: str = "") -> Any:
 
 def main() -> None:
     """Serve until standard input ends."""
-    server = load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    server = load(sys.argv[1], int(sys.argv[2]))
     sys.stdout.write(json.dumps({"address": server.listening_address}) + "\n")
     sys.stdout.flush()
     sys.stdin.buffer.read()

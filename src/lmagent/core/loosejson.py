@@ -51,13 +51,11 @@ class Cut(Exception):
 
 
 class Broken(Exception):
-    """The value is damaged at `at`, in a string at its beginning; `inside`: the end of that string is uncertain."""
+    """The value is damaged at `at`, in a string at its beginning."""
 
-    def __init__(self, why: str, at: int, *, inside: bool = False) -> None:
+    def __init__(self, why: str, at: int) -> None:
         super().__init__(why)
-        self.why = why
         self.at = at
-        self.inside = inside
 
 
 def strict(text: str, at: int) -> tuple[Any, int] | int:
@@ -102,7 +100,7 @@ def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int
         return value, end, False
     word = next((word for word in stops if text.startswith(word, end)), "")
     if word[:1] in ("<", "[") and not _CLOSES.search(word):
-        raise Broken("a closing brace is missing, and another call begins", end, inside=True)
+        raise Broken("a closing brace is missing, and another call begins", end)
     return value, end, True
 
 
@@ -204,7 +202,7 @@ class Loose:
                 out.append(escaped)
             elif self._python or self._ends(at + 1, role):
                 if inner % 2:
-                    raise Broken("a quotation mark inside a string is not escaped", start, inside=True)
+                    raise Broken("a quotation mark inside a string is not escaped", start)
                 return mend("".join(out)), at + 1
             else:
                 inner += self._inner(at, start, role, inner)
@@ -231,7 +229,7 @@ class Loose:
             return 0
         opens = inner % 2 == 0 and at - 1 > start
         if role == "key" or text[behind : behind + 1] == ":" or (opens and before.isalnum()):
-            raise Broken("a quotation mark is missing, or one too many", start, inside=True)
+            raise Broken("a quotation mark is missing, or one too many", start)
         return 1
 
     def _triple(self, at: int, marks: str) -> tuple[str, int]:

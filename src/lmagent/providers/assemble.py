@@ -31,20 +31,13 @@ BEGINNING = 500
 """Characters that are kept of the text and of the thought of an endless reply."""
 
 _THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
-_FINISH: dict[str, FinishReason] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content_filter",
+_FINISH: dict[FinishReason, tuple[str, ...]] = {
+    "stop": ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence"),
+    "tool_calls": ("tool_calls", "tool_use", "function_call"),
+    "length": ("length", "max_tokens", "model_length"),
+    "content_filter": ("content_filter",),
 }
+"""The servers' words for each reason."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -153,7 +146,7 @@ class Assembler:
 
     def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> ModelReply:
         """Return the whole reply; `taken` are call ids used earlier, and `prompt_bytes` replaces a missing count."""
-        named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
+        named = cast("FinishReason", next((each for each in _FINISH if self.finish.lower() in _FINISH[each]), "other"))
         if self.endless:
             return self._cut_off(prompt_bytes, first_token_s, total_s)
         text, tagged, found = self._called(taken, cut=named == "length")

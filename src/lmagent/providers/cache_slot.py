@@ -36,21 +36,17 @@ class CachedConversation(Struct, eq=False):
         number: 0 for the main conversation.
         in_turn: whether more requests of its turn will come.
         aside: it asks on behalf of a conversation that is in its turn, so it never waits.
-        saved: the state of its prompt is in a file of the server.
     """
 
     number: int
     in_turn: Callable[[], bool] = lambda: False
     aside: bool = False
-    tokens: int = 0
-    saved: bool = False
 
 
 class CacheSlot:
-    """One prompt cache, and the conversations that share it; it holds the prompt of `resident`."""
+    """One prompt cache, and the conversations that share it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.resident: CachedConversation | None = None
         self._clock = clock
         self._owner: CachedConversation | None = None
         self._running = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import urlsplit
@@ -214,28 +215,27 @@ def _answer(exchange: Exchange | None) -> TransportResponse:
 
 def load(path: Path) -> list[Exchange]:
     """Return the exchanges of a cassette, without a torn last line. Raise ConfigError for another file."""
+    number = 1
     try:
-        lines = path.read_bytes().split(b"\n")
+        first, *lines = path.read_bytes().split(b"\n")
+        header = decode_json(first, Header)
+        if header.cassette != VERSION:
+            raise _unplayable(f"the cassette {path} has version {header.cassette}; this lmagent plays {VERSION}")
+        exchanges: list[Exchange] = []
+        for number, line in enumerate(lines[:-1], start=2):  # noqa: B007  # the last one is empty, or torn
+            exchanges.append(decode_json(line, Exchange))
     except OSError as error:
         raise ConfigError(
             f"the cassette {path} cannot be read: {error.strerror}", fix="check the path given to --replay"
         ) from error
-    try:
-        header = decode_json(lines[0], Header)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{path} is not a cassette", fix="make one with --record FILE") from error
-    again = "record it again with --record FILE"
-    if header.cassette != VERSION:
-        raise ConfigError(
-            f"the cassette {path} has version {header.cassette}; this lmagent plays version {VERSION}", fix=again
-        )
-    exchanges: list[Exchange] = []
-    for number, line in enumerate(lines[1:-1], start=2):  # the text after the last line end is empty, or a torn line
-        try:
-            exchanges.append(decode_json(line, Exchange))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"line {number} of the cassette {path} is damaged: {error}", fix=again) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fault = f"{path} is not a cassette" if number == 1 else f"line {number} of the cassette {path} is damaged"
+        raise _unplayable(f"{fault}: {error}") from error
     return exchanges
+
+
+def _unplayable(message: str) -> ConfigError:
+    return ConfigError(message, fix="record it again with --record FILE")
 
 
 def _cut_torn_line(path: Path) -> None:
@@ -271,14 +271,8 @@ def _to_text(chunk: bytes) -> str | dict[str, str]:
 
 def _excerpts(old: str, new: str) -> tuple[str, str]:
     """Return both texts around their first difference."""
-    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(0, same - BEFORE)
-
-    def cut(text: str) -> str:
-        part = text[start : start + EXCERPT]
-        return f"{'…' if start else ''}{part}{'…' if len(text) > start + EXCERPT else ''}"
-
-    return cut(old), cut(new)
+    start = max(0, len(commonprefix((old, new))) - BEFORE)  # noqa: RUF071  # texts, not paths
+    return old[start : start + EXCERPT], new[start : start + EXCERPT]
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.ids import new_id
-from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
+from lmagent.core.messages import Message, Text, Thinking, ToolCall
 from lmagent.core.model import ModelReply, ToolSpec
 from lmagent.providers import jsontext
 
@@ -56,31 +56,28 @@ def understood(reply: ModelReply, tools: Sequence[ToolSpec] = ()) -> ModelReply:
     said = _said(_HALF_ESCAPE.sub(r"\1", message.text) + '"}' if cut else message.text, tools)
     if said is None or (cut and any(one.call is not None for one in said)):
         return _freely(reply, tools, cut=cut)
-    parts: list[Part] = [part for part in message.parts if isinstance(part, Thinking)]
-    parts += [Thinking(one.thought) for one in said if one.thought.strip()]
-    if text := "\n\n".join(one.text for one in said if one.text):
-        parts.append(Text(text))
+    text = "\n\n".join(one.text for one in said if one.text)
     calls = [one.call for one in said if one.call is not None]
     finish = "tool_calls" if calls else reply.finish_reason
-    return replace(reply, message=Message("assistant", (*parts, *calls)), finish_reason=finish)
+    return replace(reply, message=_message(reply, [one.thought for one in said], text, calls), finish_reason=finish)
+
+
+def _message(reply: ModelReply, thoughts: Sequence[str], text: str, calls: Sequence[ToolCall]) -> Message:
+    known = [part for part in reply.message.parts if isinstance(part, Thinking)]
+    added = [Thinking(thought) for thought in thoughts if thought.strip()]
+    return Message("assistant", (*known, *added, *([Text(text)] if text.strip() else []), *calls))
 
 
 def _freely(reply: ModelReply, tools: Sequence[ToolSpec], *, cut: bool) -> ModelReply:
     """Return a reply of another form with the calls in its text, else with its whole text."""
     from lmagent.providers.textcalls import find_calls  # not needed where the schema is enforced
 
-    message = reply.message
-    found = find_calls(message.text, tools, cut=cut)
+    found = find_calls(reply.message.text, tools, cut=cut)
     if not found.calls:
         return reply
-    parts: list[Part] = [part for part in message.parts if isinstance(part, Thinking)]
-    if found.thinking.strip():
-        parts.append(Thinking(found.thinking))
-    if found.content.strip():
-        parts.append(Text(found.content))
     return replace(
         reply,
-        message=Message("assistant", (*parts, *(call.tool_call() for call in found.calls))),
+        message=_message(reply, [found.thinking], found.content, [call.tool_call() for call in found.calls]),
         truncated_calls=frozenset(call.id for call in found.calls if call.truncated),
         text_format=found.calls[0].format,
         finish_reason=reply.finish_reason if cut else "tool_calls",

@@ -12,10 +12,10 @@ from lmagent.core.errors import ConfigError
 from lmagent.providers import failures, jsontext
 from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.fields import at, entries, text
+from lmagent.providers.dialects.probe import DIALECTS, OLLAMA_PORT
 from lmagent.providers.transport import Timeouts, Transport, TransportError, json_headers, read_all
 from lmagent.providers.urls import api_root, server_root
 
-OLLAMA_PORT = 11434
 _BODY = 8 * 1024 * 1024
 _QUICK = Timeouts(connect=0.5, first_byte=2.0, idle=2.0)
 
@@ -38,14 +38,6 @@ DEFAULT = (
     Candidate("vLLM", "http://127.0.0.1:8000/v1"),
 )
 """The default ports of the usual servers."""
-
-_OWNERS = {
-    "lmagent": "lmagent's model server",
-    "llamacpp": "llama.cpp",
-    "vllm": "vLLM",
-    "library": "Ollama",
-    "organization_owner": "LM Studio",
-}
 
 
 def usual(env: Mapping[str, str]) -> tuple[Candidate, ...]:
@@ -74,8 +66,9 @@ async def discover(
         answer = await Ask(transport, candidate.base_url, timeouts=timeouts).models()
         if (names := _names(answer)) is not None:
             listed = entries(answer, "data")
-            owner = _OWNERS.get(text(listed[0] if listed else answer, "owned_by"), candidate.name)
-            found[number] = FoundServer(owner, candidate.base_url, names)
+            owner = text(listed[0] if listed else answer, "owned_by")
+            label = next((label for _, label, owners in DIALECTS.values() if owner in owners), "")
+            found[number] = FoundServer(label or candidate.name, candidate.base_url, names)
 
     async with anyio.create_task_group() as group:
         for number, candidate in enumerate(candidates):
@@ -87,14 +80,9 @@ async def models(
     base_url: str, api_key: str = "", *, transport: Transport, timeouts: Timeouts = _QUICK
 ) -> tuple[str, ...]:
     """Return the names of the models that a server lists. Raise ProviderError if it lists none."""
-    return await model_names(transport, f"{api_root(base_url)}/models", json_headers(api_key), timeouts)
-
-
-async def model_names(
-    transport: Transport, url: str, headers: Mapping[str, str], timeouts: Timeouts
-) -> tuple[str, ...]:
+    url = f"{api_root(base_url)}/models"
     try:
-        async with await transport.send("GET", url, headers, b"", timeouts) as response:
+        async with await transport.send("GET", url, json_headers(api_key), b"", timeouts) as response:
             body = await read_all(response, _BODY)
     except TransportError as error:
         raise failures.from_transport(error, url=url, timeouts=timeouts) from error

@@ -76,20 +76,10 @@ _OTHERWISE = re.compile(
 )
 """Errors about time, a rate or the machine's memory are not about the prompt, whatever else they mention."""
 
-_NUMBER = r"(\d[\d,_]*)"
-_WINDOWS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\d[\d,_]*(?: tokens)? > " + _NUMBER,
-        r"must be <= " + _NUMBER,
-        r"n_ctx\D{0,20}?" + _NUMBER,
-        r"num_ctx\D{0,20}?" + _NUMBER,
-        r"context[ _-]?(?:length|size|window|limit)\D{0,30}?" + _NUMBER,
-        r"(?:model|input|prompt) length (?:is|of|limit)?\D{0,20}?" + _NUMBER,
-        _NUMBER + r" (?:tokens )?(?:maximum )?context",
-        r"maximum (?:number of tokens|of|is|allowed)\D{0,30}?" + _NUMBER,
-        r"limit(?:ed)? (?:is|of|to) " + _NUMBER,
-    )
+_WINDOW = re.compile(
+    r"(?:n_ctx|num_ctx|context[ _-]?(?:length|size|window|limit)|model length|tokens allowed|must be <=|tokens >)"
+    r"[^\d.]{0,30}?(\d[\d,_]*)",
+    re.IGNORECASE,
 )
 _FIELDS = ("n_ctx", "context_length", "max_context_length", "max_model_len", "context_window", "max_tokens_allowed")
 
@@ -150,11 +140,8 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
             message = f"nothing listens at {where} (connection refused)"
             return Unreachable(message, fix=fix, terminal=f"{fix}, or set LLM_URL", retryable=True)
         case "refused" | "dns" | "tls" | "connect" | "connect_timeout":
-            why = (
-                "connection refused"
-                if error.kind == "refused"
-                else detail or f"no answer within {timeouts.connect:g} s"
-            )
+            waited = f"no answer within {timeouts.connect:g} s"
+            why = "connection refused" if error.kind == "refused" else detail or waited
             fix, typed = "check that the server runs and that its address is right", ""
             if error.kind == "tls":
                 fix += "; use http:// if it has no TLS"
@@ -336,9 +323,6 @@ def read_window(text: str, payload: Any = None) -> int | None:
         for value in map(level.get, _FIELDS):
             if isinstance(value, int) and value >= 16:
                 return value
-    for pattern in _WINDOWS:
-        if found := pattern.search(text):
-            tokens = int(re.sub(r"\D", "", found[1]))
-            if 16 <= tokens <= 100_000_000:
-                return tokens
-    return None
+    found = _WINDOW.search(text)
+    tokens = int(re.sub(r"\D", "", found[1])) if found else 0
+    return tokens if 16 <= tokens <= 100_000_000 else None

@@ -36,7 +36,7 @@ from lmagent.providers.transport import (
     json_headers,
     read_all,
 )
-from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
+from lmagent.providers.urls import authority, chat_url, is_loopback
 
 if TYPE_CHECKING:
     # the reader of a reply is loaded while the server works on the reply
@@ -97,7 +97,6 @@ class OpenAIChat:
     ) -> None:
         self.url = chat_url(base_url)
         self._server = f"the model server at {authority(self.url)}"
-        self._models_url = f"{api_root(base_url)}/models"
         self._local = is_loopback(self.url)
         self._headers = json_headers(api_key, "text/event-stream, application/json")
         self._transport = transport
@@ -107,7 +106,6 @@ class OpenAIChat:
         self._extras = extras
         self._encoder = BodyEncoder()
         self._omit: set[str] = set()
-        self._accepted: dict[str, bool] = {}
         self._model = model
 
     async def aclose(self) -> None:
@@ -116,7 +114,7 @@ class OpenAIChat:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
         attempt, begun, loads = 1, self._clock.monotonic(), False
-        joining = Joining(request, self._accepted)
+        joining = Joining(request)
         while True:
             shown = False
             try:
@@ -211,10 +209,6 @@ class OpenAIChat:
         model = request.model or self._model
         failure = failures.from_response(response.status, response.headers, answer, url=self.url, model=model)
         if response.status in (400, 404, 422):
-            if not model and "model" in failure.message.lower():
-                self._model = await self._first_model()
-                if self._model:
-                    raise _Adapted
             field = self._unknown_field(body, failure.message) if type(failure) is ProviderError else None
             if field is not None:
                 self._omit.add(field)
@@ -227,15 +221,6 @@ class OpenAIChat:
         named = [name for name in sent if re.search(rf"\b{re.escape(name)}\b", refusal)]
         refused = re.search(_UNKNOWN, refusal, re.IGNORECASE)
         return max((name for name in named if refused or name in _BY_NAME_ALONE), key=len, default=None)
-
-    async def _first_model(self) -> str:
-        from lmagent.providers.discovery import model_names
-
-        try:
-            names = await model_names(self._transport, self._models_url, self._headers, self._timeouts)
-        except ProviderError:
-            return ""
-        return next((name for name in names if "embed" not in name.lower()), "")
 
     def _reader(self, begin: bytes) -> SseReader | LineReader | None:
         """Return the reader of a stream that begins with this byte; None if it is no stream."""

@@ -94,16 +94,12 @@ class Joining:
 
     Such a template is recognised by one refused request: the request is sent again with the user's text inside the last
     result, under a line with a nonce that the system text names. A file cannot know the nonce.
-
-    Args:
-        accepted: collects the models that accept a user message after results.
     """
 
-    def __init__(self, request: ModelRequest, accepted: dict[str, bool]) -> None:
+    def __init__(self, request: ModelRequest) -> None:
         self._request = request
-        self._accepted = accepted
         self._refusal: ProviderError | None = None
-        self._joins = bool(request.nonce) and (request.joins or accepted.get(request.model) is False)
+        self._joins = bool(request.nonce) and request.joins
 
     @property
     def request(self) -> ModelRequest:
@@ -111,9 +107,8 @@ class Joining:
 
     def adapts(self, failure: ProviderError) -> bool:
         """Return whether to send the request again, joined; raise the first refusal if that is refused too."""
-        worded = isinstance(failure, ServerFailure) or type(failure) is ProviderError
-        worded = worded and _ORDER.search(failure.message) is not None
-        if not worded and (type(failure) is not ProviderError or self._accepted.get(self._request.model)):
+        worded = isinstance(failure, ServerFailure) and _ORDER.search(failure.message) is not None
+        if not worded and type(failure) is not ProviderError:
             return False
         if self._refusal is not None:
             raise self._refusal
@@ -123,9 +118,4 @@ class Joining:
         return True
 
     def answered(self, reply: ModelReply) -> ModelReply:
-        if self._refusal is not None:
-            self._accepted[self._request.model] = False
-            return replace(reply, joined=True)
-        if not self._joins and _has_any(self._request.messages):
-            self._accepted[self._request.model] = True
-        return reply
+        return reply if self._refusal is None else replace(reply, joined=True)

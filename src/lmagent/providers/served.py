@@ -37,9 +37,6 @@ COMFORTABLE = 16_384
 MATTERS = 2500
 """Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
 
-WORTH_KEEPING = 1000
-"""Prompt tokens from which the state of a slot is saved to a file when another conversation needs the slot."""
-
 LATE = ("lmstudio", "llamacpp")
 """Dialects that state a model's window only once the first request has loaded it."""
 
@@ -86,7 +83,6 @@ class Served:
         self._deep: set[str] = set()
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
         self._slots: dict[tuple[str, int], CacheSlot] = {}
-        self._no_files: set[str] = set()
         self._looked: set[str] = set()
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
@@ -191,30 +187,8 @@ class Served:
         endpoint, _ = self.at(model)
         return caches(await self.facts(model), near=self.near(model), parallel=endpoint.parallel)
 
-    async def move_in(self, slot: CacheSlot, coming: CachedConversation, model: str) -> None:
-        """Let a conversation use the cache: save the state of the other one and restore its own, if the server can."""
-        leaving, slot.resident = slot.resident, coming
-        facts = await self.facts(model)
-        if leaving is coming or not facts.slot_files or model in self._no_files:
-            return
-        from lmagent.providers.cache_slot import slot_of
-        from lmagent.providers.dialects.probe import slot_file
-
-        at, number = self.at(model)[0], slot_of(facts, coming.number) or 0
-
-        async def done(action: str, owner: CachedConversation) -> bool:
-            return await slot_file(self._transport, at.url, number, action, f"lmagent-{owner.number}.kv", at.key)
-
-        if leaving is not None and leaving.tokens >= WORTH_KEEPING:
-            leaving.saved = await done("save", leaving)
-            if not leaving.saved:
-                self._no_files.add(model)
-        if coming.saved:
-            coming.saved = await done("restore", coming)
-
     def forget(self, model: str) -> None:
         """Forget the facts of a model that was loaded with other settings than reported, or loaded again."""
-        self._no_files.discard(model)
         self._facts.pop(model, None)
         self._deep.discard(model)
         self._chats = {key: chat for key, chat in self._chats.items() if key[0] != model}
@@ -259,10 +233,8 @@ class SessionProvider:
                 yield Progress(waits=True)
             await slot.take(conversation)
         try:
-            if slot is not None:
-                if waits:
-                    yield Progress()
-                await self._served.move_in(slot, conversation, request.model)
+            if waits:
+                yield Progress()
             async with aclosing(self._ask(request)) as events:
                 async for event in events:
                     yield event
@@ -284,7 +256,6 @@ class SessionProvider:
             if reply is not None:
                 await self._served.has_answered(request.model)
                 usage = await self._believe(request, reply.usage)
-                self.conversation.tokens = usage.prompt_tokens
                 yield reply if usage is reply.usage else replace(reply, usage=usage)
         except (ContextOverflow, ModelNotFound):
             self._served.forget(request.model)

@@ -186,9 +186,8 @@ class HttpTransport:
         from lmagent.providers.wire import body_of, wire_of
 
         wire = wire_of(answer)
-        if wire is None:
-            pieces = _plain(answer, timeouts)
-        else:
+        pieces: AsyncIterator[bytes] = answer.aiter_stream()
+        if wire is not None:
             pieces = body_of(answer, wire, (timeouts.first_byte, timeouts.idle), self._pause)
         phase: Phase = "first_byte"
         self._streams += 1
@@ -232,46 +231,26 @@ def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
     return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, **kept)
 
 
-async def _plain(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
-    """Yield the body, as the library reads it. A scope around each read costs more than the read, so one is used
-    only if the library's own read timeout (the longer of the two) is not the limit."""
-    body: AsyncIterator[bytes] = answer.aiter_stream()
-    longest = max(timeouts.first_byte, timeouts.idle)
-    limit = timeouts.first_byte
-    while True:
-        try:
-            if limit < longest:
-                with anyio.fail_after(limit):
-                    chunk = await anext(body)
-            else:
-                chunk = await anext(body)
-        except StopAsyncIteration:
-            return
-        yield chunk
-        limit = timeouts.idle
-
-
 def _classify(error: Exception, phase: Phase) -> TransportError | None:
     """Return the TransportError for an exception of the library, None for others; `phase` names a read timeout."""
     import httpcore
 
-    if isinstance(error, httpcore.ConnectTimeout | httpcore.PoolTimeout):
-        return TransportError("connect_timeout")
-    if isinstance(error, httpcore.ReadTimeout | httpcore.WriteTimeout | TimeoutError):
-        return TransportError(phase)
-    if isinstance(error, httpcore.ConnectError):
-        return _connect_failure(error)
-    if isinstance(error, httpcore.ProxyError):
-        return TransportError("connect", f"the proxy answered {error}")
-    if isinstance(error, httpcore.RemoteProtocolError):
-        text = str(error)
-        kind: Failure = "lost" if "closed" in text or "disconnected" in text else "protocol"
-        return TransportError(kind, text)
-    if isinstance(error, httpcore.ReadError | httpcore.WriteError):
-        return TransportError("lost", str(error))
-    if isinstance(error, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
-        return TransportError("protocol", str(error))
-    return None
+    text = str(error)
+    match error:
+        case httpcore.ConnectTimeout() | httpcore.PoolTimeout():
+            return TransportError("connect_timeout")
+        case httpcore.TimeoutException() | TimeoutError():
+            return TransportError(phase)
+        case httpcore.ConnectError():
+            return _connect_failure(error)
+        case httpcore.ProxyError():
+            return TransportError("connect", f"the proxy answered {text}")
+        case httpcore.NetworkError():
+            return TransportError("lost", text)
+        case httpcore.ProtocolError() | httpcore.UnsupportedProtocol():
+            return TransportError("lost" if "closed" in text or "disconnected" in text else "protocol", text)
+        case _:
+            return None
 
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from lmagent.core.errors import ConfigError
@@ -89,10 +90,13 @@ def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
     A server on this machine is never reached through a proxy. Raise ConfigError if the proxy is not an HTTP proxy.
     """
     parts = urlsplit(url)
-    if is_loopback(url) or _excepted(parts.hostname or "", parts.port, _get(env, "no_proxy")):
-        return None
     proxy = _get(env, f"{parts.scheme}_proxy") or _get(env, "all_proxy")
-    if not proxy:
+    if not proxy or is_loopback(url):
+        return None
+    import urllib.request  # few machines have a proxy
+
+    bypass: Any = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed does not know it
+    if bypass(authority(url), {"no": _get(env, "no_proxy")}):
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
@@ -107,16 +111,3 @@ def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
 
 def _get(env: Mapping[str, str], name: str) -> str:
     return (env.get(name) or env.get(name.upper()) or "").strip()
-
-
-def _excepted(host: str, port: int | None, rules: str) -> bool:
-    """Apply `NO_PROXY`: a comma list of `*`, hosts, domains (with or without a leading dot), with optional ports."""
-    host = host.lower()
-    for rule in rules.lower().replace(" ", ",").split(","):
-        name, _, rule_port = rule.partition(":") if rule.count(":") == 1 else (rule, "", "")
-        name = name.strip("[]").removeprefix("*").lstrip(".")
-        if rule == "*":
-            return True
-        if name and (host == name or host.endswith(f".{name}")) and rule_port in ("", str(port)):
-            return True
-    return False

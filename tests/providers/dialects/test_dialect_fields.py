@@ -39,7 +39,5 @@ def test_lists_are_read_without_what_does_not_belong_there() -> None:
 
 def test_a_model_is_found_by_its_name_with_or_without_latest() -> None:
     listed = [{"name": "a:latest"}, {"name": "b"}]
-    assert named(listed, "a", "name") == listed[0]
-    assert named(listed, "b:latest", "name") is None
-    assert named(listed, "", "name") is None
-    assert named(listed[:1], "", "name") == listed[0]
+    assert named(listed, "a") == listed[0]
+    assert named(listed, "b:latest") is None

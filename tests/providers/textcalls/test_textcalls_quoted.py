@@ -62,6 +62,6 @@ def test_a_call_in_a_string_that_was_not_escaped_does_not_run(text):
     assert running(text) == []
 
 
-def test_a_call_behind_one_that_is_damaged_outside_its_strings_runs():
+def test_a_call_behind_a_damaged_one_does_not_run():
     damaged = '<tool_call>\n{"name": "ls", "arguments": {"path": }}\n</tool_call>'
-    assert [name for name, _ in running(f"{damaged}\n{CALL}")] == ["shell"]
+    assert running(f"{damaged}\n{CALL}") == []

@@ -48,7 +48,6 @@ class SlotCache:
     def __init__(self, slots: int) -> None:
         self.slots = [Slot() for _ in range(slots)]
         self.log: list[Admission] = []
-        self._files: dict[str, bytes] = {}
 
     @property
     def read(self) -> int:
@@ -86,7 +85,7 @@ class SlotCache:
         number, why = self._choose(prompt, wanted)
         slot = self.slots[number]
         shared = common_prefix(slot.held, prompt)
-        lost = len(slot.held) > 2 * shared and slot.held not in self._files.values()
+        lost = len(slot.held) > 2 * shared
         tokens = len(prompt) // BYTES_PER_TOKEN
         cached = min(shared // BYTES_PER_TOKEN, max(0, tokens - 1)) if cache else 0
         evicted = (len(slot.held) - shared) // BYTES_PER_TOKEN if lost else 0
@@ -98,19 +97,6 @@ class SlotCache:
     def release(self, number: int) -> None:
         """The request of a slot is done."""
         self.slots[number].busy = False
-
-    def save(self, number: int, name: str) -> int:
-        """Save a slot's prompt under a name; returns its tokens."""
-        self._files[name] = self.slots[number].held
-        return len(self._files[name]) // BYTES_PER_TOKEN
-
-    def restore(self, number: int, name: str) -> int | None:
-        """Restore a saved prompt; None if the name is unknown. The slot's own prompt is lost, unless saved."""
-        kept = self._files.get(name)
-        if kept is None:
-            return None
-        self.slots[number].held = kept
-        return len(kept) // BYTES_PER_TOKEN
 
     def _choose(self, prompt: bytes, wanted: int) -> tuple[int, Literal["id", "prefix", "lru"]]:
         if wanted >= 0:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -37,7 +36,6 @@ class LlamaCppServer(DialectServer):
         script: see `ScriptedServer`.
         context: the whole window, which the slots divide among them.
         slots: how many there are.
-        slot_files: started with `--slot-save-path`: a slot can be saved to a file.
         batch: tokens that are read between two reports of progress.
         speed: tokens read a second; 0 takes no time.
         vision: it takes images.
@@ -57,7 +55,6 @@ class LlamaCppServer(DialectServer):
         *,
         context: int = 8192,
         slots: int = 1,
-        slot_files: bool = False,
         batch: int = 2048,
         speed: float = 0.0,
         vision: bool = False,
@@ -76,8 +73,6 @@ class LlamaCppServer(DialectServer):
         self.loaded = not router
         for path, answer in (("/props", self._props), ("/slots", self._slots), ("/metrics", self._metrics)):
             self.get(path, answer)
-        for number in range(slots):
-            self.post(f"/slots/{number}", partial(self._slot_file, number, offered=slot_files))
         self.get("/health", lambda _: {"status": "ok"})
         self.post("/tokenize", lambda asked: {"tokens": list(range(_size(asked.fields.get("content"))))})
         self.post("/apply-template", lambda asked: {"prompt": canonical(asked.fields).decode()})
@@ -129,18 +124,6 @@ class LlamaCppServer(DialectServer):
                 known["n_prompt_tokens_cache"] = row.cached
             slots.append(known)
         return slots
-
-    def _slot_file(self, number: int, received: Received, *, offered: bool) -> Any:
-        if not offered:
-            message = "This server does not support slots action. Start it with `--slot-save-path`"
-            return status(501, {"error": {"code": 501, "message": message, "type": "not_supported_error"}})
-        name = str(received.fields.get("filename"))
-        if received.query == "action=save":
-            return {"id_slot": number, "filename": name, "n_saved": self.kv.save(number, name)}
-        restored = self.kv.restore(number, name)
-        if restored is None:
-            return status(400, {"error": {"code": 400, "message": "Unable to restore slot, no available space"}})
-        return {"id_slot": number, "filename": name, "n_restored": restored}
 
     def _metrics(self, received: Received) -> PlainAnswer:
         figures = {"prompt_tokens_total": self.kv.read, "prompt_tokens_cached_total": self.kv.cached}

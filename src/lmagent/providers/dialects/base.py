@@ -64,11 +64,10 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
         label: the server's name for the user (`Ollama`); empty if even that is unknown.
         reached: something answered at all.
         finished: all questions were answered or refused; otherwise it was too slow, and may be asked again later.
-        model: the model that was asked about; without a name, the only one, or the only one loaded.
+        model: the model that was asked about; without a name, the one that a request without a name uses.
         slots: requests that it serves at the same time, each with a prompt cache of its own.
-        tokenizer: it counts tokens of a text or a conversation.
+        tokenizer: it counts the tokens of a conversation.
         id_slot: a request can be bound to a slot.
-        slot_files: it may be able to save a slot's contents to a file; it can be tried.
         native_chat: its own chat route obeys options that the common one ignores.
     """
 
@@ -82,7 +81,6 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
     slots: int | None = None
     tokenizer: bool = False
     id_slot: bool = False
-    slot_files: bool = False
     native_chat: bool = False
 
     def of(self, model: str) -> ModelFacts | None:
@@ -122,13 +120,15 @@ class Dialect(ABC):
 
     Attributes:
         name: short and stable (`llamacpp`).
-        label: the server's name for the user.
+        label: the server's name for the user, empty if it is unknown.
         routes: paths under the server's root; GET requests to them tell the server from others.
     """
 
-    name: str
-    label = ""
     routes: Sequence[str] = ()
+
+    def __init__(self, name: str, label: str) -> None:
+        self.name = name
+        self.label = label
 
     @abstractmethod
     def claims(self, seen: Seen) -> bool:
@@ -149,15 +149,13 @@ class Dialect(ABC):
         """Return fields for the body of a chat completion; an unknown field is an error for some servers."""
         return {}
 
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Return the server's token count of a text, or of a whole request; None if it does not count."""
+    async def count(self, ask: Ask, request: ModelRequest) -> int | None:
+        """Return the server's token count of a request's prompt; None if it does not count."""
         return None
 
 
 def chosen(models: tuple[ModelFacts, ...], model: str) -> ModelFacts | None:
-    """Return the model of that name; without a name, the only one that can chat, or the only loaded one of them."""
+    """Return the model of that name; without a name, the first one that can chat, a loaded one if possible."""
     if model:
         return next((known for known in models if known.id in (model, f"{model}:latest")), None)
-    able = [known for known in models if not known.embeddings]
-    loaded = [known for known in able if known.loaded]
-    return able[0] if len(able) == 1 else loaded[0] if len(loaded) == 1 else None
+    return max((known for known in models if not known.embeddings), key=lambda known: bool(known.loaded), default=None)

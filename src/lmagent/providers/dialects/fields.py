@@ -61,12 +61,7 @@ def window(value: Any, *path: str) -> int | None:
     return found if found is not None and LEAST_WINDOW <= found <= LARGEST_WINDOW else None
 
 
-def named(listed: list[dict[str, Any]], model: str, *keys: str) -> dict[str, Any] | None:
-    """Return the entry of that name (`:latest` may be left out); without a name, the only entry."""
-    if not model:
-        return listed[0] if len(listed) == 1 else None
-    for entry in listed:
-        names = {text(entry, key) for key in keys}
-        if model in names or f"{model}:latest" in names:
-            return entry
-    return None
+def named(listed: list[dict[str, Any]], model: str) -> dict[str, Any] | None:
+    """Return the entry of that name (`:latest` may be left out)."""
+    wanted = {model, f"{model}:latest"}
+    return next((entry for entry in listed if wanted & {text(entry, "name"), text(entry, "model")}), None)

@@ -11,10 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.base import Dialect, ModelFacts, Seen, ServerFacts, chosen
-from lmagent.providers.dialects.fields import flag, mapping, number, text, window, words
+from lmagent.providers.dialects.fields import flag, mapping, text, window, words
 
 KOBOLD = "/api/extra/version"
 TABBY = "/v1/model"
@@ -27,7 +26,6 @@ _LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang",
 
 
 class Generic(Dialect):
-    name = "generic"
     routes = (KOBOLD, TABBY)
 
     def claims(self, seen: Seen) -> bool:
@@ -51,16 +49,7 @@ class Generic(Dialect):
             asked = replace(asked or ModelFacts(id=model), loaded=True, served=served)
             sees = flag(tabby, "use_vision")
             asked = asked if sees is None else replace(asked, vision=sees)
-        counts = label in ("KoboldCpp", "TabbyAPI")
-        return self.facts(models, asked, label=label, version=version, reached=ask.reached, tokenizer=counts)
-
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Count a text only: the rendering of a conversation is unknown."""
-        if not isinstance(subject, str):
-            return None
-        if facts.label == "KoboldCpp":
-            return number(await ask.post("/api/extra/tokencount", {"prompt": subject}), "value")
-        return number(await ask.post("/v1/token/encode", {"text": subject}), "length")
+        return self.facts(models, asked, label=label, version=version, reached=ask.reached)
 
 
 def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:

@@ -25,8 +25,6 @@ PROPS = "/props"
 
 
 class LlamaCpp(Dialect):
-    name = "llamacpp"
-    label = "llama.cpp"
     routes = (PROPS,)
 
     def claims(self, seen: Seen) -> bool:
@@ -57,20 +55,15 @@ class LlamaCpp(Dialect):
             slots=slots or None,
             tokenizer=not router,
             id_slot=bool(slots),
-            slot_files=bool(slots) and not router,
         )
 
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         return engine_extras(facts, slot)
 
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Count a request by its own route, or rendered on older builds; a text by `/tokenize`."""
-        if not isinstance(subject, str):
-            body = chat_body(subject)
-            counted = number(await ask.post("/v1/chat/completions/input_tokens", body), "input_tokens")
-            if counted is not None:
-                return counted
-        return await count_by_template(ask, subject, {})
+    async def count(self, ask: Ask, request: ModelRequest) -> int | None:
+        """Count by the server's own route; older builds render the request and count its text."""
+        counted = number(await ask.post("/v1/chat/completions/input_tokens", chat_body(request)), "input_tokens")
+        return await count_by_template(ask, request, {}) if counted is None else counted
 
 
 def engine_extras(facts: ServerFacts, slot: int | None) -> dict[str, Any]:
@@ -81,13 +74,12 @@ def engine_extras(facts: ServerFacts, slot: int | None) -> dict[str, Any]:
     return fields
 
 
-async def count_by_template(ask: Ask, subject: str | ModelRequest, named: dict[str, Any]) -> int | None:
-    """Count a text by `/tokenize`; a request is rendered by `/apply-template` first."""
-    if not isinstance(subject, str):
-        subject = text(await ask.post("/apply-template", chat_body(subject) | named), "prompt")
-        if not subject:
-            return None
-    body = named | {"content": subject, "add_special": False, "parse_special": True}
+async def count_by_template(ask: Ask, request: ModelRequest, named: dict[str, Any]) -> int | None:
+    """Have `/apply-template` render the request, and `/tokenize` count its text."""
+    prompt = text(await ask.post("/apply-template", chat_body(request) | named), "prompt")
+    if not prompt:
+        return None
+    body = named | {"content": prompt, "add_special": False, "parse_special": True}
     tokens = mapping(await ask.post("/tokenize", body)).get("tokens")
     return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
 

@@ -19,9 +19,6 @@ OWNER = "lmagent"
 
 
 class Lmagent(Dialect):
-    name = "lmagent"
-    label = "lmagent's model server"
-
     def claims(self, seen: Seen) -> bool:
         return seen.owner() == OWNER
 
@@ -32,7 +29,7 @@ class Lmagent(Dialect):
             named = mapping(await ask.get(f"/v1/models/{quote(model, safe='')}"))
             listed += [named] if text(named, "id") else []
         models = tuple(map(_facts, listed))
-        asked = chosen(models, model) or (None if model else _best(models, listed))
+        asked = chosen(models, model) if model else _best(models, listed)
         entry = listed[models.index(asked)] if asked is not None else {}
         ours = text(entry, "engine") == "llama"
         return self.facts(models, asked, slots=number(entry, "parallel"), tokenizer=ours, id_slot=ours)
@@ -40,8 +37,8 @@ class Lmagent(Dialect):
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:
         return engine_extras(facts, slot) if facts.tokenizer else {}
 
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        return await count_by_template(ask, subject, {"model": model})
+    async def count(self, ask: Ask, request: ModelRequest) -> int | None:
+        return await count_by_template(ask, request, {"model": request.model})
 
 
 def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> ModelFacts | None:

@@ -21,8 +21,6 @@ V0 = "/api/v0/models"
 
 
 class LMStudio(Dialect):
-    name = "lmstudio"
-    label = "LM Studio"
     routes = (V1, V0)
 
     def claims(self, seen: Seen) -> bool:

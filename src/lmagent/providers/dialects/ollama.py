@@ -27,8 +27,6 @@ TAGS = "/api/tags"
 
 
 class Ollama(Dialect):
-    name = "ollama"
-    label = "Ollama"
     routes = (VERSION, PS, TAGS)
 
     def claims(self, seen: Seen) -> bool:
@@ -45,7 +43,7 @@ class Ollama(Dialect):
         tags = entries(seen.answers.get(TAGS), "models")
         names = [text(entry, "name") or text(entry, "model") for entry in tags]
         names += [text(entry, "id") for entry in seen.listed] if not names else []
-        models = tuple(_facts(name, named(tags, name, "name", "model"), running) for name in names if name)
+        models = tuple(_facts(name, named(tags, name), running) for name in names if name)
         asked = chosen(models, model)
         if asked is None and model:
             asked = _facts(model, None, running)  # it may have been created since, or be pulled on demand
@@ -65,7 +63,7 @@ def choose_window(model: ModelFacts | None, wanted: int) -> int:
 
 
 def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]]) -> ModelFacts:
-    entry = named(running, name, "name", "model")
+    entry = named(running, name)
     known = ModelFacts(
         id=name,
         loaded=entry is not None,

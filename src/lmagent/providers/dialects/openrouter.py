@@ -20,9 +20,6 @@ WHOLE = {"id": "context-compression", "enabled": False}
 
 
 class OpenRouter(Dialect):
-    name = "openrouter"
-    label = "OpenRouter"
-
     def claims(self, seen: Seen) -> bool:
         """Recognise it by its host, or, through a proxy, by the fields that only its list has."""
         host = urlsplit(seen.root).hostname or ""
@@ -35,7 +32,8 @@ class OpenRouter(Dialect):
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         models = tuple(map(_facts, seen.listed))
         base, _, variant = model.rpartition(":")
-        asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
+        asked = chosen(models, model) if model else None  # of hundreds, none is meant
+        asked = asked or (chosen(models, base) if base and variant else None)
         return self.facts(models, asked, reached=seen.listing is not None)
 
     def extras(self, request: ModelRequest, facts: ServerFacts, slot: int | None) -> dict[str, Any]:

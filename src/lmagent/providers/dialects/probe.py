@@ -18,16 +18,16 @@ from lmagent.providers.transport import Timeouts, Transport
 from lmagent.providers.urls import is_near, server_root
 
 GENERIC = "generic"
-DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "lmagent": ("Lmagent", ("lmagent",)),
-    "openrouter": ("OpenRouter", ()),
-    "lmstudio": ("LMStudio", ("organization_owner", "organization-owner")),
-    "vllm": ("VLLM", ("vllm",)),
-    "llamacpp": ("LlamaCpp", ("llamacpp",)),
-    "ollama": ("Ollama", ("library",)),
-    GENERIC: ("Generic", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
+DIALECTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "lmagent": ("Lmagent", "lmagent's model server", ("lmagent",)),
+    "openrouter": ("OpenRouter", "OpenRouter", ()),
+    "lmstudio": ("LMStudio", "LM Studio", ("organization_owner", "organization-owner")),
+    "vllm": ("VLLM", "vLLM", ("vllm",)),
+    "llamacpp": ("LlamaCpp", "llama.cpp", ("llamacpp",)),
+    "ollama": ("Ollama", "Ollama", ("library",)),
+    GENERIC: ("Generic", "", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
 }
-"""Module, class, and telling `owned_by` of each dialect, in the order of their claims. The last one claims all."""
+"""Class, label and telling `owned_by` of each dialect, by module, in the order of their claims. The last claims all."""
 
 PORTS = (1234, 11434, 8080, 8000)
 """Default ports of LM Studio, Ollama, llama.cpp and vLLM."""
@@ -40,8 +40,6 @@ KNOWN_BUDGET = 12.0
 FAR_BUDGET = 10.0
 COUNTING = Timeouts(connect=1.0, first_byte=10.0, idle=5.0)
 """Patience with a server that counts tokens: it may be busy, and the text is long."""
-MOVING = Timeouts(connect=1.0, first_byte=60.0, idle=5.0)
-"""Patience with a server that writes the state of a slot to a file: up to gigabytes."""
 
 
 async def probe(
@@ -98,7 +96,7 @@ async def probe(
 
 
 def _hinted(seen: Seen) -> list[str]:
-    return [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
+    return [name for name, (_, _, owners) in DIALECTS.items() if seen.owner() in owners]
 
 
 async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
@@ -122,7 +120,8 @@ def _may_be_ollama(seen: Seen) -> bool:
 @cache
 def dialect(name: str) -> Dialect:
     """Return a dialect by its name; it is loaded at the first use."""
-    made: Dialect = getattr(import_module(f"lmagent.providers.dialects.{name}"), DIALECTS[name][0])()
+    kind, label, _ = DIALECTS[name]
+    made: Dialect = getattr(import_module(f"lmagent.providers.dialects.{name}"), kind)(name, label)
     return made
 
 
@@ -134,24 +133,17 @@ async def count_tokens(
     transport: Transport,
     base_url: str,
     facts: ServerFacts,
-    subject: str | ModelRequest,
+    request: ModelRequest,
     key: str = "",
     *,
-    model: str = "",
     timeouts: Timeouts = COUNTING,
 ) -> int | None:
-    """Return the server's token count of a text or of a whole request; None if it does not count."""
+    """Return the server's token count of a request's prompt; None if it does not count."""
     if not facts.tokenizer:
         return None
-    ask = Ask(transport, base_url, key, timeouts)
-    name = model or (subject.model if isinstance(subject, ModelRequest) else "")
-    return await dialect_of(facts).count(ask, facts, subject, name)
-
-
-async def slot_file(transport: Transport, base_url: str, slot: int, action: str, name: str, key: str = "") -> bool:
-    """Have llama.cpp's server "save" a slot's contents to a file of its own, or "restore" it; return whether it did."""
-    ask = Ask(transport, base_url, key, MOVING)
-    return isinstance(await ask.post(f"/slots/{slot}?action={action}", {"filename": name}), dict)
+    if not request.model and facts.model is not None:
+        request = replace(request, model=facts.model.id)
+    return await dialect_of(facts).count(Ask(transport, base_url, key, timeouts), request)
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:

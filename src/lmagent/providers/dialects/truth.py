@@ -131,7 +131,7 @@ class TruthMeter:
 
 
 class ModelWatch(Struct):
-    """The counts of one conversation; the size of the seen part is kept, not summed up at each step.
+    """The counts of one conversation.
 
     Attributes:
         kind: all that changes the token count of the same messages, for a model or a template.
@@ -142,24 +142,17 @@ class ModelWatch(Struct):
     kind: tuple[object, ...]
     meter: TruthMeter = field(default_factory=TruthMeter)
     suspected: bool = False
-    seen: list[Message] = field(default_factory=list[Message])
-    bytes: int = 0
-    thoughts: int = 0
 
     def size(self, request: ModelRequest) -> int:
         """Return the bytes of system text and messages.
 
         Of the thoughts, only those after the user's last message count: templates leave out the others.
         """
-        known = len(self.seen)
-        if list(request.messages[:known]) != self.seen:  # an aside preceded this request, or the tail was joined
-            self.seen, self.bytes, self.thoughts, known = [], 0, 0, 0
-        for message in request.messages[known:]:
-            self.seen.append(message)
-            self.bytes += _size(message, Text, ToolCall, ToolResult)
-            self.thoughts = 0 if message.role == "user" else self.thoughts + _size(message, Thinking)
-        thoughts = self.thoughts if request.keep_thinking else 0
-        return _length(request.system) + self.bytes + thoughts
+        size, thoughts = _length(request.system), 0
+        for message in request.messages:
+            size += _size(message, Text, ToolCall, ToolResult)
+            thoughts = 0 if message.role == "user" else thoughts + _size(message, Thinking)
+        return size + (thoughts if request.keep_thinking else 0)
 
     def corrected(self, usage: Usage, size: int) -> Usage:
         """Return the counts with the corrected size of the prompt, or our estimate if the server's figure has no

@@ -18,8 +18,6 @@ from lmagent.providers.encode import chat_body
 
 
 class VLLM(Dialect):
-    name = "vllm"
-    label = "vLLM"
     routes = ("/version",)
 
     def claims(self, seen: Seen) -> bool:
@@ -31,16 +29,12 @@ class VLLM(Dialect):
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         models = tuple(map(_facts, seen.listed))
-        asked = chosen(models, model) or (models[0] if models and not model else None)
+        asked = chosen(models, model)
         return self.facts(models, asked, version=text(seen.answers.get("/version"), "version"), tokenizer=True)
 
-    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
-        """Count by `POST /tokenize`, which takes a text or a conversation with its tools."""
-        body: dict[str, Any] = {"model": model or (facts.model.id if facts.model else "")}
-        if isinstance(subject, str):
-            body |= {"prompt": subject, "add_special_tokens": False}
-        else:
-            body |= {"add_generation_prompt": True} | chat_body(subject)
+    async def count(self, ask: Ask, request: ModelRequest) -> int | None:
+        """Count by `POST /tokenize`, which takes a conversation with its tools."""
+        body = {"model": request.model, "add_generation_prompt": True} | chat_body(request)
         return number(await ask.post("/tokenize", body), "count")
 
 

@@ -29,7 +29,6 @@ class FoundCall(Struct, kw_only=True):
         fault: why the call must not run: the damage of its arguments, and its place, or that the call may be a part of
             an earlier damaged one; empty if it may run.
         sure: its closing markup is complete; otherwise it must not run at a token limit.
-        spills: the damage is such that the text after it may belong to it.
         truncated: the end of the reply cut it off, or may have.
         at: its position in the text of the reply.
     """
@@ -41,7 +40,6 @@ class FoundCall(Struct, kw_only=True):
     id: str = ""
     fault: str = ""
     sure: bool = True
-    spills: bool = False
     truncated: bool = False
     at: int = 0
 
@@ -142,7 +140,7 @@ class Source:
         begins: no text or markup precedes the place.
         effort: characters that were read for damaged or cut values.
         memo: results that formats keep for the whole text.
-        spilled: a damaged call was left as text, and the damage is inside a string.
+        spilled: a damaged call of a known tool was left as text.
         stopped: the last value lacked its closing brackets after a string, so the string may continue.
     """
 

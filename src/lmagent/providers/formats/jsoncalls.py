@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, cast
 
 from lmagent.core.loosejson import Broken, Cut, fault_in
@@ -39,7 +38,6 @@ _NAMED = re.compile(
 )
 _ARGUED = re.compile(r"""["'“](?:arguments|parameters|args|params|input|tool_input|action_input)["'”]\s*:\s*""")
 _FENCE = re.compile(r"```[\w-]*")
-_MARKS = re.compile(r'(?<!\\)"')
 _JUNK = 200
 _MARKUP = re.compile(r"[<{\[]")
 UNNAMED = "unreadable"
@@ -161,26 +159,11 @@ def _after(source: Source, at: int) -> int:
 
 
 class _Damaged(Exception):
-    """A value cannot be read up to `end`; `inside`: in a string. What else is known of it takes time to find out."""
+    """A value cannot be read up to `end`."""
 
-    def __init__(self, source: Source, start: int, end: int, *, inside: bool) -> None:
+    def __init__(self, end: int) -> None:
         super().__init__()
-        self._text, self._start = source.text, start
         self.end = end
-        self.inside = inside
-
-    @property
-    def beginning(self) -> str:
-        return self._text[self._start : min(self.end, self._start + 4000)]
-
-    @cached_property
-    def raw(self) -> str:
-        return self._text[self._start : self.end].strip()
-
-    @property
-    def spills(self) -> bool:
-        """Whether the text after it may belong to it: a string does not end in it."""
-        return self.inside or len(_MARKS.findall(self.raw)) % 2 == 1
 
 
 def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
@@ -189,8 +172,7 @@ def _value(source: Source, at: int, stops: tuple[str, ...]) -> tuple[Any, int]:
         return source.value(at, stops)
     except Broken as broken:
         place, _ = source.first(stops, broken.at)
-        end = place if place >= 0 else source.end
-        raise _Damaged(source, at, end, inside=broken.inside) from broken
+        raise _Damaged(place if place >= 0 else source.end) from broken
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) -> bool:
@@ -203,12 +185,12 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) ->
         return False
     except _Damaged as damage:
         if shape is not shaped:
-            source.spilled |= damage.inside and source.tools.known(name_in(damage.beginning))
+            source.spilled |= source.tools.known(name_in(source.text[start : min(damage.end, start + 4000)]))
             return False
-        name = source.tools.plain(name_in(damage.raw))
-        argued = _ARGUED.search(damage.raw)
-        text = damage.raw[argued.end() :] if argued else damage.raw
-        found.items.append(_damaged(name or UNNAMED, text, damage))
+        raw = source.text[start : damage.end].strip()
+        argued = _ARGUED.search(raw)
+        name = source.tools.plain(name_in(raw)) or UNNAMED
+        found.items.append(_damaged(name, raw[argued.end() :] if argued else raw, raw))
         found.end = damage.end
         return False
     raw, stopped = source.text[start:end], source.stopped
@@ -218,14 +200,13 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) ->
         return False
     calls = calls or [FoundCall(name=UNNAMED, arguments=raw, raw=raw, fault="the tool's name is missing")]
     for call in calls:
-        call.sure, call.spills = not stopped, stopped
+        call.sure = not stopped
     found.items += calls
     return True
 
 
-def _damaged(name: str, text: str, damage: _Damaged, id: str = "") -> FoundCall:
-    fault = fault_in(damage.raw)
-    return FoundCall(name=name, arguments=text, raw=damage.raw, id=id, fault=fault, spills=damage.spills)
+def _damaged(name: str, text: str, raw: str, id: str = "") -> FoundCall:
+    return FoundCall(name=name, arguments=text, raw=raw, id=id, fault=fault_in(raw))
 
 
 def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = "") -> Found:
@@ -237,10 +218,11 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
     except Cut:
         return Found(end=source.end, cut=name)
     except _Damaged as damage:
-        text = damage.raw.removesuffix("```").rstrip()
-        return Found(end=damage.end, items=[_damaged(source.tools.plain(name), text, damage, id)])
+        raw = source.text[at : damage.end].strip()
+        text = raw.removesuffix("```").rstrip()
+        return Found(end=damage.end, items=[_damaged(source.tools.plain(name), text, raw, id)])
     call = source.call(name, value, at, end, id)
-    call.sure, call.spills = not source.stopped, source.stopped
+    call.sure = not source.stopped
     return Found(end=end, items=[call])
 
 

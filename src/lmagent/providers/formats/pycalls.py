@@ -67,8 +67,6 @@ def _placed(tools: Toolset, name: str, positional: list[Any], keywords: dict[str
     """Return the arguments by name; positional ones take the schema's names in their order."""
     if not positional:
         return keywords
-    if len(positional) == 1 and isinstance(positional[0], dict) and not keywords:
-        return positional[0]  # pyright: ignore[reportUnknownVariableType]
     names = list(tools.properties(name))
     required = tools.required(name)
     if required and all(each in names for each in required):
@@ -157,6 +155,5 @@ def _damaged(source: Source, at: int, closers: tuple[str, ...]) -> Found | None:
         arguments=source.text[named.end() : place].rstrip().removesuffix("]").rstrip().removesuffix(")"),
         raw=raw,
         fault="not a call with literal arguments",
-        spills=True,
     )
     return Found(end=place + len(word), items=[call])

@@ -67,7 +67,6 @@ def _with_input(source: Source, at: int) -> Found | None:
     in_string = any(text.count(mark) % 2 for mark in ('"""', "'''"))
     if in_string or (("\n" in text or "<<" in text) and not fenced and source.match(_OPEN_END, end)):
         call.fault = "it is unclear whether the input ends before the line of the next step"
-        call.spills = True
     return Found(end=end, items=[call])
 
 
@@ -94,7 +93,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
         return FoundCall(name=name, arguments={main: bare}, raw=raw)
     if text.lower() in _NOTHING:
         return FoundCall(name=name, arguments={}, raw=raw)
-    return FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(text), spills=True)
+    return FoundCall(name=name, arguments=text, raw=raw, fault=fault_in(text))
 
 
 def _as_blob(source: Source, at: int) -> Found | None:

@@ -318,9 +318,8 @@ class Scanner:
             self._take(found)
         else:
             self._spent += found.end - self._at
-            self._doubt = self._doubt or any(call.spills for call in found.calls)
-            line = self._text.find("\n", end) if found.code and place.before.strip() else -1
-            self._say(line if line >= 0 else found.end)
+            self._doubt = self._doubt or any(call.fault or not call.sure for call in found.calls)
+            self._say(found.end)
 
     def _wraps(self, end: int) -> bool:
         opened = INSIDE.match(self._text, self._source.skip(end))
@@ -349,10 +348,10 @@ class Scanner:
         self._over = found.cut is not None or found.last
 
     def _add(self, call: FoundCall) -> None:
-        """Take a call; after one whose text may continue here, it may be a quotation in that one's string."""
+        """Take a call; after a damaged one it may be a quotation in that one's text."""
         if (self._doubt or self._source.spilled) and not call.fault:
             call.fault = _NOT_RUN
-        self._doubt = self._doubt or call.spills
+        self._doubt = self._doubt or bool(call.fault) or not call.sure
         self.calls.append(call)
 
     # Thoughts

@@ -277,7 +277,7 @@ def _read_gemma(source: Source, at: int, opener: str) -> Found | None:
             return Found(end=source.end, cut=name)
         raw = source.text[start:place].strip()
         fault = f"the arguments cannot be read (character {found - start} of {len(raw)})"
-        call = FoundCall(name=name, arguments=raw, raw=raw, fault=fault, spills=True)
+        call = FoundCall(name=name, arguments=raw, raw=raw, fault=fault)
         return Found(end=place + len(word), items=[call])
     value, end = found
     place = source.skip(end)

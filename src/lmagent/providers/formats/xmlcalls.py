@@ -183,7 +183,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, found: Found)
         raw = source.text[opened.start() :]
         text = source.text[opened.end() :].strip()
         fault = "it is unclear where its arguments end: closing tags are missing, or there are too many"
-        found.items.append(FoundCall(name=name, arguments=text, raw=raw, fault=fault, spills=True))
+        found.items.append(FoundCall(name=name, arguments=text, raw=raw, fault=fault))
         found.end = source.end
         return False
     if at < 0:
