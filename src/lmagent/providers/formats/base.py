@@ -29,6 +29,7 @@ class FoundCall(Struct, kw_only=True):
         fault: why the call must not run: the damage of its arguments, and its place, or that the call may be a part of
             an earlier damaged one; empty if it may run.
         sure: its closing markup is complete; otherwise it must not run at a token limit.
+        spills: its last string may continue in the text after it.
         truncated: the end of the reply cut it off, or may have.
         at: its position in the text of the reply.
     """
@@ -40,6 +41,7 @@ class FoundCall(Struct, kw_only=True):
     id: str = ""
     fault: str = ""
     sure: bool = True
+    spills: bool = False
     truncated: bool = False
     at: int = 0
 

@@ -200,7 +200,7 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], shape: Shape) ->
         return False
     calls = calls or [FoundCall(name=UNNAMED, arguments=raw, raw=raw, fault="the tool's name is missing")]
     for call in calls:
-        call.sure = not stopped
+        call.sure, call.spills = not stopped, stopped
     found.items += calls
     return True
 
@@ -222,7 +222,7 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
         text = raw.removesuffix("```").rstrip()
         return Found(end=damage.end, items=[_damaged(source.tools.plain(name), text, raw, id)])
     call = source.call(name, value, at, end, id)
-    call.sure = not source.stopped
+    call.sure, call.spills = not source.stopped, source.stopped
     return Found(end=end, items=[call])
 
 

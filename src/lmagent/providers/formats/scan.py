@@ -318,7 +318,7 @@ class Scanner:
             self._take(found)
         else:
             self._spent += found.end - self._at
-            self._doubt = self._doubt or any(call.fault or not call.sure for call in found.calls)
+            self._doubt = self._doubt or any(call.fault or call.spills for call in found.calls)
             self._say(found.end)
 
     def _wraps(self, end: int) -> bool:
@@ -351,7 +351,7 @@ class Scanner:
         """Take a call; after a damaged one it may be a quotation in that one's text."""
         if (self._doubt or self._source.spilled) and not call.fault:
             call.fault = _NOT_RUN
-        self._doubt = self._doubt or bool(call.fault) or not call.sure
+        self._doubt = self._doubt or bool(call.fault) or call.spills
         self.calls.append(call)
 
     # Thoughts
