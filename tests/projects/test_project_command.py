@@ -55,11 +55,10 @@ async def test_the_user_creates_pauses_resumes_and_notes(empty_workspace: Path):
         await host.aclose()
 
 
-async def test_undo_takes_back_what_the_agent_did_to_the_project_and_its_tasks(empty_workspace: Path):
+async def test_undo_takes_back_what_the_agent_did_to_the_project(empty_workspace: Path):
     create = call("use_tool", name="project", arguments={"operation": "create", "text": "Compare"})
-    add = call("use_tool", name="todo_add", arguments={"description": "collect"})
-    write = call("write", path="fees.md", content="none\n")
-    with ScriptedServer([create, say("Created."), add, write, *[say("Added.")] * 4]) as server:
+    begin = call("use_tool", name="project", arguments={"operation": "state", "text": "executing"})
+    with ScriptedServer([create, say("Created."), begin, *[say("Begun.")] * 4]) as server:
         flags = {"llm_url": server.url, "permission_mode": "auto"}
         host = await open_host(HostOptions(empty_workspace, flags), say=lambda _: None)
         session = await host.new_session()
@@ -68,9 +67,9 @@ async def test_undo_takes_back_what_the_agent_did_to_the_project_and_its_tasks(e
             for text in ("Begin a project.", "Plan it."):
                 await session.send(Submit(message=user(text)))
                 await run_until_idle(session)
-            assert '"collect"' in file.read_text()
+            assert '"executing"' in file.read_text()
             await dispatch("/undo", SlashContext(host, session, View()))
-            assert '"collect"' not in file.read_text()
+            assert '"planning"' in file.read_text()
             assert '"Compare"' in file.read_text()
         finally:
             await host.aclose()
