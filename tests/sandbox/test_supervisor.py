@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -135,6 +136,21 @@ def test_a_big_command_and_one_that_is_too_big_are_told_apart():
         seen.clear()
         end = await (await start(link, "x" * 1_000_000, lambda _, piece: seen.append(piece))).wait()
         assert (end.code, b"too long" in b"".join(seen)) == (126, True)
+
+    linked(use)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_keeper_that_is_killed_or_stopped_takes_its_command_with_it(number):
+    marker = f"sleep 71.{os.getpid()}{int(number)}"
+
+    async def use(link: Link) -> None:
+        running = await start(link, f"(setsid {marker} &) ; kill -{int(number)} $PPID; {marker}", timeout=2)
+        end = await running.wait()
+        assert (end.code, end.reason) == (137, "exit" if number == signal.SIGKILL else "timeout")
+        assert not alive(marker)
+        if number == signal.SIGKILL:
+            assert (await (await start(link, "exit 5")).wait()).code == 5
 
     linked(use)
 

@@ -92,7 +92,7 @@ def keep(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[]
     """
     child = os.fork()
     if child == 0:
-        become(argv, cwd, env, prepare, sign)
+        _become(argv, cwd, env, prepare, sign)
     os.closerange(0, 4096)
     pid = status = 0
     while pid != child:
@@ -106,8 +106,7 @@ def exit_status(status: int) -> int:
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str = "") -> None:
-    """In a fork: become the command. Never returns."""
+def _become(argv: list[str], cwd: str, env: Mapping[str, str], prepare: Callable[[], None], sign: str) -> None:
     code, what = FAILED, sign
     try:
         os.setsid()

@@ -3,8 +3,8 @@
   hold SECONDS    the container's first process
   serve           at the other end of a connection (`docker exec -i`); runs one command after the other
 
-A `docker exec` for each command takes too long, so a connection is used again. `serve` speaks frames on its standard
-input and output (`HEADER`, then the body). The end of its input ends the command that runs.
+A `docker exec` for each command takes too long, so a connection is used again. `serve` gives each command a keeper, and
+speaks frames on its standard input and output (`HEADER`, then the body). The end of its input ends the command.
 
 The commands of one container are not protected from each other, nor is their supervisor from them: they have one user.
 `hold` notices a killed supervisor and kills its orphans; no `kill -9 -1` reaches `hold` itself.
@@ -27,11 +27,11 @@ from typing import Any
 from lmagent.sandbox.inside.keeper import (
     DUMPABLE,
     SUBREAPER,
-    become,
     bury,
     control,
     exit_status,
     install_filter,
+    keep,
     kill,
     processes,
 )
@@ -156,14 +156,14 @@ class Supervisor:
         try:
             ends += [*os.pipe(), *os.pipe()]
             ends += [end.detach() for end in socket.socketpair()]
-            child = os.fork()
+            keeper = os.fork()
         except OSError as error:
             for end in ends:
                 os.close(end)
             return {"error": f"the command cannot be started: {error}"}
         out, to_out, err, to_err, channel, theirs = ends
-        if child == 0:
-            _become_command(request, to_out, to_out if request["merge"] else to_err, theirs)
+        if keeper == 0:
+            _become_keeper(request, to_out, to_out if request["merge"] else to_err, theirs)
         for end in (to_out, to_err, theirs):
             os.close(end)
         ooms, status = out_of_memory(), None
@@ -172,7 +172,7 @@ class Supervisor:
             os.set_blocking(end, False)
         while status is None:
             self._turn(wake)
-            status = reap().get(child)
+            status = reap().get(keeper)
         bury()
         for end in list(self.streams):
             while self._pass_on(end):
@@ -265,10 +265,12 @@ def _inspect(setup: dict[str, Any]) -> dict[str, object]:
     return {"filtered": bool(program), "kernel": platform.release(), "mounts": mounts, "points": points}
 
 
-def _become_command(request: dict[str, Any], out: int, err: int, channel: int) -> None:
-    """In the fork: take over the ends of the pipes, and become the command. Never returns."""
-    env = request["env"]
+def _become_keeper(request: dict[str, Any], out: int, err: int, channel: int) -> None:
+    """In the fork: take over the ends of the pipes, and keep the command, which may stop its parent. Never returns."""
+    code, env = 126, request["env"]
     try:
+        signal.set_wakeup_fd(-1)
+        control(SUBREAPER, 1)
         for end, number in ((os.open(os.devnull, os.O_RDWR), 0), (out, 1), (err, 2)):
             os.dup2(end, number)
         if request["channel"]:
@@ -276,9 +278,9 @@ def _become_command(request: dict[str, Any], out: int, err: int, channel: int) -
             env[request["channel"]] = str(channel)
         path = env.get("PATH", "").split(":")
         env["PATH"] = ":".join([*path, *(e for e in os.environ.get("PATH", "").split(":") if e not in path)])
-        become(request["argv"], request["cwd"], env, _prefer_to_be_killed)
+        code = keep(request["argv"], request["cwd"], env, _prefer_to_be_killed)
     finally:
-        os._exit(126)
+        os._exit(code)
 
 
 def _prefer_to_be_killed() -> None:
