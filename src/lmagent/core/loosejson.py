@@ -14,30 +14,31 @@ from collections.abc import Callable
 from typing import Any
 
 from lmagent.core.decoding import mend
+from lmagent.core.patterns import late
 
 _DEPTH = 80
 _DEEP = 10_000
 _WINDOW = 4096
 _SPLIT = 16
 _BLANK = r"\s*(?:(?://[^\n]*\n|/\*(?:[^*]|\*(?!/)){0,300}\*/)\s*)*"
-_SPACE = re.compile(_BLANK)
-_WORD = re.compile(r"[-+.\w]+")
-_KEY = re.compile(r"[A-Za-z_$][\w$.-]*(?=\s*:)")
-_NEXT_KEY = re.compile(
+_SPACE = late(_BLANK)
+_WORD = late(r"[-+.\w]+")
+_KEY = late(r"[A-Za-z_$][\w$.-]*(?=\s*:)")
+_NEXT_KEY = late(
     _BLANK + r"""(?:["'“‘][^"'“”‘’\n]{0,100}["'”’“]\s*:|[A-Za-z_$][\w$-]*\s*:|[}\]]|["'“‘][^"'“”‘’\n]{0,100}\Z)"""
 )
-_NEXT_ITEM = re.compile(r"""\s*(?:["'“‘\[{\d\]-]|true\b|false\b|null\b|None\b|True\b|False\b)""")
+_NEXT_ITEM = late(r"""\s*(?:["'“‘\[{\d\]-]|true\b|false\b|null\b|None\b|True\b|False\b)""")
 _CLOSING = {'"': '"', "'": "'", "“": '”"“', "”": '”"', "‘": "’'‘", "’": "’'", "`": "`"}
-_PIECE = {mark: re.compile(f"[{re.escape(ends)}\\\\]") for mark, ends in _CLOSING.items()}
-_CLOSES = re.compile(r"/|end|END|suffix")
+_PIECE = {mark: late(f"[{re.escape(ends)}\\\\]") for mark, ends in _CLOSING.items()}
+_CLOSES = late(r"/|end|END|suffix")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
 _HOLDERS = ("arguments", "parameters", "args", "params", "input")
-_UNESCAPED = re.compile(r"""["']\{\s*["']\w""")
-_RAW = re.compile(
+_UNESCAPED = late(r"""["']\{\s*["']\w""")
+_RAW = late(
     r"""(?P<marks>\"{3}|'{3})(?P<long>(?:[^\\]|\\.)*?)(?P=marks)|(?P<mark>["'])(?P<short>(?:(?!(?P=mark))[^\\\n]|\\.)*)(?P=mark)""",
     re.DOTALL,
 )
-_HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
+_HEX = late(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _strict: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).raw_decode
 
@@ -104,8 +105,8 @@ def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int
     return value, end, True
 
 
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
-_LEFT_OVER = re.compile(r"[\s\]});,]*")
+_FENCE = late(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_LEFT_OVER = late(r"[\s\]});,]*")
 
 
 def read_whole(text: str) -> tuple[bool, Any]:

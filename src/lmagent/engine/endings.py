@@ -12,57 +12,58 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from lmagent.core.patterns import late
 from lmagent.engine.review import Again, End
 
 Kind = Literal["done", "blocked", "waiting", "question", "narration"]
 
-_BLOCKED = re.compile(r"^[\s*_#>]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
-_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
-_WAIT = re.compile(
+_BLOCKED = late(r"^[\s*_#>]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
+_FENCE = late(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+_WAIT = late(
     r"^[\s*_#>-]*WAIT:[\s*_`]*"
     r"(?P<when>(?:\d|\+|(?i:in|until|till|at|on|for|today|tonight|tomorrow|next|noon|midnight)\b).*)",
     re.MULTILINE,
 )
 """The text after `WAIT:` is meant as a time; `waits.py` decides whether it is valid."""
-_WAIT_INSIDE = re.compile(r"[.!?…][*_]*[ \t]+[*_]*WAIT:[\s*_]*(?:\+\d|in \d|\d{4}-)")
+_WAIT_INSIDE = late(r"[.!?…][*_]*[ \t]+[*_]*WAIT:[\s*_]*(?:\+\d|in \d|\d{4}-)")
 """A wait in the middle of a line, after a sentence: neither valid nor an answer."""
-_COMPLETE = re.compile(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
-_MARKER = re.compile(r"\bTASK_COMPLETE\b:?")
-_INTENT = re.compile(
+_COMPLETE = late(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
+_MARKER = late(r"\bTASK_COMPLETE\b:?")
+_INTENT = late(
     r"\b(?:I(?:'|’)ll|I will|I(?:'|’)m going to|I am going to|"
     r"I (?:still |also |now |first )?(?:need to|should)(?! (?:also )?(?:note|mention|add|point|say|ask|know|warn))|"
     r"let me(?! know)|let(?:'|’)s|"
     r"I(?:'|’)m (?:now )?(?:about to|reading|checking|looking)|proceeding to|starting (?:by|with))\b",
     re.IGNORECASE,
 )
-_ACTION = re.compile(
+_ACTION = late(
     r"\b(?:read|open|look|check|list|search|grep|find|creat|writ|edit|updat|fix|run|execut|examin|inspect|explor|"
     r"start|begin|proceed|continu|call|use|handl|add|implement|gather|review|scan|analy[sz]|summari[sz]|fetch|load|test|"
     r"do (?:it|that|this|so)\b)",
     re.IGNORECASE,
 )
-_ABROAD = re.compile(
+_ABROAD = late(
     r"^(?:[^\W\d_][\w'’ ]{0,20},? )?(?:(?:ich werde|lass mich)\b.*\wen\W*$|je vais \w+(?:er|ir|re)\b|"
     r"(?:voy a|vamos a|vou) \w+r\b|sto per \w+re\b)|^(?:接下来|现在|首先)?[,，]?我将(?!来)",
     re.IGNORECASE,
 )
 """Announcements in other languages, at the beginning of the last sentence of a turn that has done nothing."""
-_TO_DO = re.compile(r"^\s*(?:[-*+]|\d+[.)]) \[ \] \S", re.MULTILINE)
-_UNDER_WAY = re.compile(
+_TO_DO = late(r"^\s*(?:[-*+]|\d+[.)]) \[ \] \S", re.MULTILINE)
+_UNDER_WAY = late(
     r"(?:now )?(?:reading|opening|looking|checking|listing|searching|creating|writing|editing|updating|fixing|running|"
     r"examining|inspecting|scanning|analy[sz]ing|fetching|loading|testing)\b.{0,100}(?:\bnow\W*|…|\.\.\.|:)$",
     re.IGNORECASE,
 )
-_LATER = re.compile(
+_LATER = late(
     r"\b(?:if|once|when|after|unless|as soon as) you\b|\bremember\b|\b(?:happy|glad) to\b|\bin (?:the )?future\b",
     re.IGNORECASE,
 )
-_COURTESY = re.compile(
+_COURTESY = late(
     r"\b(?:anything else|would you like|do you want me|want me to|shall i|should i also|need (?:any|more|further)|"
     r"any (?:other )?questions|like me to|further assistance|help you with)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
+_SENTENCE_END = late(r"(?<=[.!?…:])\s+|\n+")
 
 
 if TYPE_CHECKING:
@@ -159,18 +160,18 @@ FARTHEST = 366 * 86400
 
 FORMS = "write WAIT: 2026-03-01T09:00:00Z: reason, or WAIT: +30m: reason"
 
-_MOMENT = re.compile(
+_MOMENT = late(
     r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)"
     r"\s*(?P<offset>[Zz]\b|UTC\b|[+-]\d\d(?::?\d\d)?\b)?\s*(?:\[(?P<zone>[^\]\n]*)\]|(?P<name>[A-Z]\w+/[\w/+-]+))?"
 )
-_FROM_NOW = re.compile(
+_FROM_NOW = late(
     r"(?:\+|in\s|for\s)?\s*(?P<count>\d{1,9})\s*(?P<unit>s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)\b",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"(?:until|till|at|on)\s+", re.IGNORECASE)
+_LEAD = late(r"(?:until|till|at|on)\s+", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EDGES = " \t*_`"
-_SPLIT = re.compile(r"\s*(?:[:,;.](?:\s|$)|\s-\s|[–—(])")
+_SPLIT = late(r"\s*(?:[:,;.](?:\s|$)|\s-\s|[–—(])")
 """Between a time and its reason. Other text there may belong to the time, so it is refused."""
 
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lmagent.core.patterns import late
+
 BYTES = 200_000
 """Bytes of a Makefile or package.json that are read."""
 
@@ -41,17 +43,17 @@ A line counts only if it matches in full: a further option may leave out tests, 
 _MORE_CODE = "c h cc cpp hpp m sh bash pl pm lua r R jl dart zig hs clj sql ps1"
 
 CODE = (*{suffix for _, suffixes in _RUNNERS for suffix in suffixes}, *(f".{name}" for name in _MORE_CODE.split()))
-_RAN_TESTS = re.compile(
+_RAN_TESTS = late(
     r"\b[1-9]\d*\s+(?:tests?|pass(?:ed|ing)?|examples?)\b|\btests? run:\s*[1-9]|\bpass(?:ed)?:?\s+[1-9]"
     r"|\bout of [1-9]|^ok\s+\S+\s+[\d(](?!.*no tests)",
     re.IGNORECASE | re.MULTILINE,
 )
 
-_TARGET = re.compile(r"^(check|tests?|verify)\s*:(?!=)", re.MULTILINE)
+_TARGET = late(r"^(check|tests?|verify)\s*:(?!=)", re.MULTILINE)
 
 _LOOKING = ("ls", "cat", "head", "tail", "grep", "wc", "pwd", "stat", "file", "diff")
 _LOOKING_GIT = ("status", "diff", "log", "show")
-_SPECIAL = re.compile(r"[|&;<>()$`\n\\{}!]")
+_SPECIAL = late(r"[|&;<>()$`\n\\{}!]")
 
 
 def code_of(command: str) -> tuple[str, ...] | None:
@@ -121,9 +123,9 @@ _WORDS = (
     r"tests?|specs?|checks?|verify|lint|ci|e2e|testing|testdata|fixtures?|mocks?|snapshots?|conftest|venv|node_modules"
     r"|site-packages|(?:site|user)customize|setup\.py|noxfile|build\.rs|gulpfile|gruntfile"
 )
-_TESTS = re.compile(rf"(?:^|[^a-zA-Z])(?i:{_WORDS})(?![a-zA-Z])|Tests?(?![a-z])|Spec(?![a-z])|\.config\.|rc\.[cm]?js$")
+_TESTS = late(rf"(?:^|[^a-zA-Z])(?i:{_WORDS})(?![a-zA-Z])|Tests?(?![a-z])|Spec(?![a-z])|\.config\.|rc\.[cm]?js$")
 
-_RUNNER_NAMES = re.compile(
+_RUNNER_NAMES = late(
     r"(?:^|/)(?:_?pytest|py|pluggy|iniconfig|unittest|doctest|tox|nox|mypy|ruff|coverage|hypothesis|pyright|jest|mocha"
     r"|vitest|make|cargo|npm|npx|node|go|mvn|gradle|ctest|python3?)(?=[./]|$)"
 )
@@ -141,7 +143,7 @@ def is_guard(path: str, recipes: str) -> bool:
     return not plain or hidden or bool(_TESTS.search(path) or _RUNNER_NAMES.search(path)) or name in recipes
 
 
-_PRODUCTS = re.compile(
+_PRODUCTS = late(
     r"(?:.*/)?(?:(?:target|build|_build|dist|out|coverage|playwright-report|test-?results|\.\w+)/.*"
     r"|(?:junit|report|test-?results?)[\w.-]*\.(?:xml|json|html))",
     re.IGNORECASE,

@@ -3,9 +3,8 @@
 Only calls of tools that the request offers, in the exact shape of a call; other text stays text.
 """
 
-import re
-
 from lmagent.core import repair
+from lmagent.core.patterns import late
 from lmagent.providers.formats import jsoncalls, pycalls
 from lmagent.providers.formats.base import Format, Found, Source, end_of
 from lmagent.providers.formats.pycalls import NotACall
@@ -30,8 +29,8 @@ _KEYS = "|".join(
 )
 CALLISH = rf"(?:\[\s*)?\{{\s*[\"'“]?(?:{_KEYS})[\"'”]?\s*:"
 """The beginning of JSON that may be a call."""
-_CALLISH = re.compile(CALLISH)
-_NAMED = re.compile(
+_CALLISH = late(CALLISH)
+_NAMED = late(
     rf"\s*(?:\[\s*)?\{{\s*[\"'“](?:{'|'.join(jsoncalls.NAME_KEYS)})[\"'”]\s*:\s*[\"'“]([^\"'”]{{1,128}})[\"'”]\s*,"
 )
 

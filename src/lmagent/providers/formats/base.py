@@ -11,11 +11,12 @@ from msgspec import Struct, field
 from lmagent.core import loosejson as values
 from lmagent.core import repair
 from lmagent.core.messages import ToolCall
+from lmagent.core.patterns import late
 from lmagent.providers import jsontext
 
-_SPACE = re.compile(r"\s*")
+_SPACE = late(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
-_NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
+_NUMBERED = late(r"(.*?):\d+\Z", re.DOTALL)
 
 
 class FoundCall(Struct, kw_only=True):

@@ -14,9 +14,8 @@ words for `tool`, around JSON or elements.
 Source: the models' chat templates, Anthropic's and MiniMax's documentation.
 """
 
-import re
-
 from lmagent.core.loosejson import Broken, Cut
+from lmagent.core.patterns import late
 from lmagent.providers.formats import jsoncalls, pycalls, xmlcalls
 from lmagent.providers.formats.base import Format, Found, Source
 
@@ -27,8 +26,8 @@ _QWEN = xmlcalls.tags(
     value_end=r"</parameter>",
     over=r"</tool_call>|</seed:tool_call>|<\|eom_id\|>|<\|eot_id\|>",
 )
-_SLIP = re.compile(r"<function[=/](?P<name>[A-Za-z_][\w.-]{0,127})>?\s*(?=\{)")
-_SLIP_END = re.compile(r"\s*>?\s*(?:</function>|\Z)")
+_SLIP = late(r"<function[=/](?P<name>[A-Za-z_][\w.-]{0,127})>?\s*(?=\{)")
+_SLIP_END = late(r"\s*>?\s*(?:</function>|\Z)")
 _QWEN_ENDS = ("</tool_call>", "</seed:tool_call>")
 
 
@@ -67,7 +66,7 @@ _GLM = xmlcalls.tags(
     value_end=r"</arg_value>",
     over=r"<\|(?:observation|user|endoftext)\|>",
 )
-_GLM_FOUR = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n[ \t]*(?=\{)")
+_GLM_FOUR = late(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n[ \t]*(?=\{)")
 
 
 def _read_glm_four(source: Source, at: int, _opener: str) -> Found | None:
@@ -109,7 +108,7 @@ _WRAPPERS = ("<function_calls>", f"<{_OWN}function_calls>", "<tool_calls>")
 
 
 _TOOL_WORDS = ("tool", "tool_call", "tool_use", "function", "function_call")
-_TOOL_EMPTY = re.compile(rf"<(?:{'|'.join(_TOOL_WORDS)})\s+name\s*=\s*[\"']([^\"'>]{{1,128}})[\"']\s*/>")
+_TOOL_EMPTY = late(rf"<(?:{'|'.join(_TOOL_WORDS)})\s+name\s*=\s*[\"']([^\"'>]{{1,128}})[\"']\s*/>")
 _TOOL_TAGS = xmlcalls.tags(
     call=rf"<(?:{'|'.join(_TOOL_WORDS)})\s+name\s*=\s*[\"']?(?P<name>[^\"'>\s/]{{1,128}})[\"']?\s*>",
     call_end=rf"</(?:{'|'.join(_TOOL_WORDS)})>",

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
+from lmagent.core.patterns import late
 from lmagent.providers.formats import bare, pycalls
 from lmagent.providers.formats.base import Found, Source
 from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, quiet
 from lmagent.providers.formats.pycalls import NotACall
 
-_ITEM = re.compile(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
-_OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
+_ITEM = late(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
+_OPEN = late(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
 
 _JSON = (
     "",
@@ -37,8 +38,8 @@ _MARKS = ("```", "~~~")
 _CALLED = ("tool_call", "tool_calls", "function_call", "tool")
 _CODE = ("tool_code", "tool_call_code")
 _RESULTS = ("tool_output", "tool_outputs", "tool_result", "tool_response", "output")
-_CALLISH = re.compile(bare.CALLISH)
-_PRINTED = re.compile(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print\(\s*)?")
+_CALLISH = late(bare.CALLISH)
+_PRINTED = late(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print\(\s*)?")
 
 
 def opening(text: str, at: int) -> re.Match[str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from lmagent.core.loosejson import Broken, Cut, fault_in
+from lmagent.core.patterns import late
 from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset, end_of, make_call
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
@@ -33,13 +34,11 @@ _MESSAGE = ("role", "content", "refusal", "reasoning_content", "tool_choice", "f
 _LISTS = ("tool_calls", "tool_uses", "function_calls", "calls", "actions")
 _ONES = ("function_call", "tool_call", "tool_use")
 _ITEM_DEPTH = 4
-_NAMED = re.compile(
-    r"""["'“](?:name|tool_name|function_name|tool|function|action)["'”]\s*:\s*["'“]([^"'“”\s]{1,128})["'”]"""
-)
-_ARGUED = re.compile(r"""["'“](?:arguments|parameters|args|params|input|tool_input|action_input)["'”]\s*:\s*""")
-_FENCE = re.compile(r"```[\w-]*")
+_NAMED = late(r"""["'“](?:name|tool_name|function_name|tool|function|action)["'”]\s*:\s*["'“]([^"'“”\s]{1,128})["'”]""")
+_ARGUED = late(r"""["'“](?:arguments|parameters|args|params|input|tool_input|action_input)["'”]\s*:\s*""")
+_FENCE = late(r"```[\w-]*")
 _JUNK = 200
-_MARKUP = re.compile(r"[<{\[]")
+_MARKUP = late(r"[<{\[]")
 UNNAMED = "unreadable"
 """The name of a call with an unreadable name: servers reject an empty one."""
 
@@ -226,7 +225,7 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], id: str = 
     return Found(end=end, items=[call])
 
 
-_NOTHING = re.compile("")
+_NOTHING = late("")
 
 
 def sequence(

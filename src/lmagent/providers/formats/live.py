@@ -11,7 +11,16 @@ from typing import Literal
 
 from lmagent.providers.formats import fences
 from lmagent.providers.formats.base import Toolset
-from lmagent.providers.formats.markup import CALLS_AND_THOUGHTS, HERE, INSIDE, LINES, OPEN_LINE, THOUGHTS, unfinished
+from lmagent.providers.formats.markup import (
+    CALLS_AND_THOUGHTS,
+    HERE,
+    INSIDE,
+    LINES,
+    OPEN_LINE,
+    THOUGHTS,
+    may_hold_markup,
+    unfinished,
+)
 from lmagent.providers.formats.thoughts import CLOSES, MARKS, OPENS, TAG, is_open_quotation
 
 Piece = tuple[Literal["text", "thinking"], str]
@@ -58,7 +67,7 @@ class LiveText:
     def _begins_thought(self) -> bool:
         text = self._rest.lstrip()
         self._plain = not self._calls and text.startswith("{")  # requested JSON: tags in its strings are text
-        tag = TAG.match(text)
+        tag = TAG.match(text) if may_hold_markup(text[:1]) else None
         if tag is not None and tag[0] in OPENS:
             self._opened, self._rest = tag[0], text[tag.end() :]
         elif self._thought:
@@ -96,7 +105,7 @@ class LiveText:
         stop = line if begins and OPEN_LINE.match(text, line) else len(text) - unfinished(text)
         if self._calls and self._fence is None:
             stop = len(text[:stop].rstrip("[ \t\r\n"))  # a bracket may begin a list of calls
-        while at < stop and not self._plain:
+        while at < stop and not self._plain and (self._fence is not None or may_hold_markup(text)):
             if self._fence is not None:
                 closed = self._fence.search(text, at, line)
                 if closed is None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from lmagent.core.patterns import late
 from lmagent.providers.formats import bare, elements, react, tagged, tokens
 from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.place import MarkupPlace
@@ -72,10 +73,10 @@ def _branch(node: dict[str, Any]) -> str:
 
 _LITERALS = (*BY_OPENER, *TAGS, *QUIET, *RESULTS)
 LONGEST = max(map(len, _LITERALS))
-INSIDE = re.compile(f"`+|{_trie(_LITERALS)}")
+INSIDE = late(f"`+|{_trie(_LITERALS)}")
 """All markup that needs a look, inside a line."""
 
-CLOSING = re.compile("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
+CLOSING = late("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
 _QUOTED = (
     r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
     r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))"
@@ -85,20 +86,28 @@ _CALLS = f"| {{0,3}}(?:{'|'.join(f'(?P<f{number}>{format.line})' for number, for
 
 def _patterns(line: str, words: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return patterns of text that needs a look: at a line's beginning, and anywhere (group `mark`: inside a line)."""
-    return re.compile(line), re.compile(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
+    return late(line), late(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
 
 
 CALLS_AND_THOUGHTS = _patterns(_QUOTED + _CALLS, _LITERALS)
 THOUGHTS = _patterns(_QUOTED, TAGS)
 HERE = CALLS_AND_THOUGHTS[0]
-OPEN_LINE = re.compile(
+OPEN_LINE = late(
     r"[ \t]*(?:\Z|[-+•|>~{]|\[(?!THINK\])|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)"
     r"|(?:Action|Thought|functools|to=)|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
 )
 """The beginning of a line that may become more than text; it waits until the line is complete."""
 
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
-_BEGINNING = re.compile("|".join(re.escape(letter) for letter in sorted({word[0] for word in _LITERALS})))
+_BEGINNING = late("|".join(re.escape(letter) for letter in sorted({word[0] for word in _LITERALS})))
+
+
+_MARKED = late(r"(?m)[<>\[◁`{(:~]|^[ \t]*all\r?$|\n[ \t]*\Z")
+
+
+def may_hold_markup(text: str) -> bool:
+    """Return whether a text has any sign of the formats. Most have none, and need none of the large patterns."""
+    return _MARKED.search(text) is not None
 
 
 def unfinished(text: str) -> int:
@@ -108,7 +117,7 @@ def unfinished(text: str) -> int:
     return 0
 
 
-_LEFT = re.compile(
+_LEFT = late(
     r"\s*</(?:tool_call|tool_calls|toolcall|function_call|function_calls|functioncall|function|tool|tools|tool_use|invoke"
     r"|parameters|TOOLCALL|seed:tool_call|minimax:tool_call)>"
 )

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import re
-
+from lmagent.core.patterns import late
 from lmagent.providers.formats.base import Found, Source, Toolset
 
 _QUOTES = "\"'“‘«(`["
-_ENDED = re.compile(r"[.!?…:;。！？：；)\]*_~\"”’»|>`=#-]\s*\Z|[^\x00-\u2fff]\s*\Z")
-_CUE = re.compile(
+_ENDED = late(r"[.!?…:;。！？：；)\]*_~\"”’»|>`=#-]\s*\Z|[^\x00-\u2fff]\s*\Z")
+_CUE = late(
     r"(?i)\b(?:like|e\.g\.|eg|i\.e\.|examples?|instance|format|syntax|form|writes?|wrote|emits?|looks?|tags?|tokens?|says?"
     r"|said|prints?|outputs?|literal|string|so|follows|this|means)[:,]?\s*\Z"
 )
-_JOINT = re.compile(
+_JOINT = late(
     r"(?i)\b(?:as|is|are|with|by|of|use|uses|using|called|than|or|and|the|a|an|in|via|from|into|to|that|be)\s*\Z"
 )
-_EXAMPLE = re.compile(
+_EXAMPLE = late(
     r"(?i)\b(?:for example|an example|examples?:|e\.g\.|for instance|looks? like|like (?:this|so|that)|as follows"
     r"|(?:this|the|following|its|correct|right) (?:format|syntax|form)"
     r"|(?:models?|agents?|llms?) (?:write|emit|send|output)s?|(?:writes|emits|sends)(?: this| it)?"
     r"|(?:trace|transcript|template|sample)s?(?=:))(?!\w)[^\n.!?]{0,60}\Z"
 )
-_AROUND = re.compile(r"(?:<(?:pre|code|examples?|samples?|blockquote)\b[^<>]{0,80}>|\"{3}|'{3})\Z")
+_AROUND = late(r"(?:<(?:pre|code|examples?|samples?|blockquote)\b[^<>]{0,80}>|\"{3}|'{3})\Z")
 """The beginning of a quotation in a line of its own."""
-_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
-_GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
+_ITEM = late(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
+_GOES_ON = late(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
 
 class MarkupPlace:

@@ -5,15 +5,15 @@ Values are literals only; other expressions (a variable, a call) make it code, n
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from lmagent.core.loosejson import Broken, Cut, Loose
+from lmagent.core.patterns import late
 from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset
 
-CALL = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\(")
-LIST = re.compile(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")
-_KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
+CALL = late(r"([A-Za-z_][\w.-]*)[ \t]*\(")
+LIST = late(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")
+_KEYWORD = late(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
 
 
 class NotACall(Exception):

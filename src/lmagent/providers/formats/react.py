@@ -4,31 +4,30 @@ An observation in the model's own reply is invented: it and all text after it ar
 prompts, Cohere's prompt format for Command-R.
 """
 
-import re
-
 from lmagent.core.loosejson import fault_in
+from lmagent.core.patterns import late
 from lmagent.providers.formats import jsoncalls, pycalls
 from lmagent.providers.formats.base import Format, Found, FoundCall, Say, Source
 
 _B = r"(?:\*\*)?"
-_ACTION = re.compile(
+_ACTION = late(
     rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*[`\"'*]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[`\"'*]*"
     rf"[ \t]*(?:\r?\n)+[ \t]*{_B}Action[ \t]+Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
 )
-_BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\r?\n?)?\s*(?=[{{\[])")
-_FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
-_CODE = re.compile(r"`(?=[{\[])")
-_CLOSED = re.compile(r"\s*(?:```|`)[ \t\r]*(?=\n|\Z)")
-_NEXT = re.compile(
+_BLOB = late(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\r?\n?)?\s*(?=[{{\[])")
+_FENCE = late(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
+_CODE = late(r"`(?=[{\[])")
+_CLOSED = late(r"\s*(?:```|`)[ \t\r]*(?=\n|\Z)")
+_NEXT = late(
     rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z)|</think)"
 )
-_OPEN_END = re.compile(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
-_FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t\r]*$")
-_STEP = re.compile(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
-_FINAL = re.compile(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")
-_INVENTED = re.compile(rf"\s*{_B}Observation\b[^:\n]{{0,12}}(?::|\Z)")
-_THOUGHT = re.compile(rf"{_B}Thought\b[^:\n]{{0,12}}:{_B}[ \t]*")
-_KEYED = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)")
+_OPEN_END = late(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
+_FENCE_END = late(r"(?m)^[ \t]*```[ \t\r]*$")
+_STEP = late(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
+_FINAL = late(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")
+_INVENTED = late(rf"\s*{_B}Observation\b[^:\n]{{0,12}}(?::|\Z)")
+_THOUGHT = late(rf"{_B}Thought\b[^:\n]{{0,12}}:{_B}[ \t]*")
+_KEYED = late(r"([A-Za-z_]\w*)\s*=(?!=)")
 _NOTHING = ("none", "n/a", "null", "{}", "")
 _ANSWERS = ("final answer", "final_answer", "directly_answer", "directly-answer")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from lmagent.core.patterns import late
 from lmagent.providers.formats import fences
 from lmagent.providers.formats.base import Found, FoundCall, Source, Toolset, end_of
 from lmagent.providers.formats.markup import (
@@ -21,6 +22,7 @@ from lmagent.providers.formats.markup import (
     THOUGHTS,
     after_calls,
     after_row,
+    may_hold_markup,
     native,
     quiet,
 )
@@ -30,8 +32,8 @@ from lmagent.providers.formats.thoughts import CLOSES, OPENS, Pairing, ends_temp
 _WINDOW = 2000
 _EFFORT = 8
 """Limit for the characters read for text that is no call, as a multiple of the text's length."""
-_QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
-_CONTINUES = re.compile(r" [a-z]|[,;:.?!)]")
+_QUESTION = late(r"\s*\n\**Question\b[^\n]*\s*\Z")
+_CONTINUES = late(r" [a-z]|[,;:.?!)]")
 _NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
 
 
@@ -125,8 +127,8 @@ class Scanner:
         self._examples: set[str] = set()
 
     def read(self) -> None:
-        if not self._with_calls and self._text.lstrip().startswith("{"):
-            self._say(len(self._text))  # requested JSON: tags in its strings are text
+        if not may_hold_markup(self._text) or (not self._with_calls and self._text.lstrip().startswith("{")):
+            self._say(len(self._text))  # text, or requested JSON: tags in its strings are text
         while self._at < len(self._text) and not self._over:
             self._step()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
+from lmagent.core.patterns import late
+
 _LOWER = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _WORDS = (*_LOWER, *(word.capitalize() for word in _LOWER), "THINK", "THINKING", "THOUGHT", "REASONING")
 _PAIRS: tuple[tuple[str, str, str], ...] = (
@@ -30,12 +32,12 @@ OPENS = {opening: family for opening, _, family in _PAIRS}
 CLOSES = {closing: family for _, closing, family in _PAIRS}
 TAGS = (*OPENS, *CLOSES)
 _FAMILY = {
-    family: re.compile("|".join(re.escape(tag) for tag in TAGS if (OPENS.get(tag) or CLOSES.get(tag)) == family))
+    family: late("|".join(re.escape(tag) for tag in TAGS if (OPENS.get(tag) or CLOSES.get(tag)) == family))
     for family in OPENS.values()
 }
-TAG = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
+TAG = late("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
 MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
-_FENCE = re.compile(r"(?m)^ {0,3}(?:`{3,}|~{3,})[^`\n]*$")
+_FENCE = late(r"(?m)^ {0,3}(?:`{3,}|~{3,})[^`\n]*$")
 _NEAR = 400
 
 

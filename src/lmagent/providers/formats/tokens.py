@@ -26,6 +26,7 @@ import re
 from typing import Any, cast
 
 from lmagent.core.loosejson import read_whole
+from lmagent.core.patterns import late
 from lmagent.providers import jsontext
 from lmagent.providers.formats import jsoncalls, pycalls
 from lmagent.providers.formats.base import Format, Found, FoundCall, Say, Source, unprefixed
@@ -34,8 +35,8 @@ from lmagent.providers.formats.pycalls import NotACall
 _TOOL_CALLS = "[TOOL_CALLS]"
 _MISTRAL_ENDS = ("[/TOOL_CALLS]", "</s>")
 _MISTRAL_HEAD = r"[\s,;]*(?P<name>[A-Za-z_][\w.-]{0,127})\s*(?:\[CALL_ID\]\s*(?P<id>[\w-]{0,64})\s*)?"
-_MISTRAL = re.compile(rf"{_MISTRAL_HEAD}(?:\[ARGS\]\s*|(?=\{{))", re.ASCII)
-_MISTRAL_CUT = re.compile(rf"{_MISTRAL_HEAD}\Z", re.ASCII)
+_MISTRAL = late(rf"{_MISTRAL_HEAD}(?:\[ARGS\]\s*|(?=\{{))", re.ASCII)
+_MISTRAL_CUT = late(rf"{_MISTRAL_HEAD}\Z", re.ASCII)
 _mistral_list = jsoncalls.between(_MISTRAL_ENDS, (_TOOL_CALLS,))
 
 
@@ -82,12 +83,12 @@ _CALLS_END, _CALL_END = _spelled("tool", "calls", "end"), _spelled("tool", "call
 _DEEPSEEK_STOPS = (*_CALL_END, *_CALLS_END, *_CALL)
 _GAP = r"(?:▁|_| |\\_)"
 _DEEPSEEK_BEGIN = rf"\s*<[｜|]tool{_GAP}call{_GAP}begin[｜|]>\s*"
-_DEEPSEEK = re.compile(
+_DEEPSEEK = late(
     rf"(?:{_DEEPSEEK_BEGIN}|\s*)(?:function\s*<[｜|]tool{_GAP}sep[｜|]>\s*)?(?P<name>[A-Za-z_][\w.:-]{{0,127}})\s*"
     rf"(?:<[｜|]tool{_GAP}sep[｜|]>|\n)\s*(?:```(?:json)?\s*)?(?=\{{|\Z)"
 )
-_DEEPSEEK_CUT = re.compile(rf"{_DEEPSEEK_BEGIN}\Z")
-_DEEPSEEK_END = re.compile(rf"(?:\s*```)?(?:\s*<[｜|]tool{_GAP}calls?{_GAP}end[｜|]>)*")
+_DEEPSEEK_CUT = late(rf"{_DEEPSEEK_BEGIN}\Z")
+_DEEPSEEK_END = late(rf"(?:\s*```)?(?:\s*<[｜|]tool{_GAP}calls?{_GAP}end[｜|]>)*")
 
 
 def _read_deepseek(source: Source, at: int, opener: str) -> Found | None:
@@ -107,12 +108,12 @@ _DEEPSEEK_FORMATS = (
 _KIMI_BEGIN, _KIMI_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
 _KIMI_SECTION_END = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
-_KIMI = re.compile(
+_KIMI = late(
     r"\s*<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.:-]{1,128}?)(?::\d+)?)"
     r"\s*<\|tool_call_argument_begin\|>\s*"
 )
-_KIMI_CUT = re.compile(r"\s*<\|tool_call_begin\|>\s*[\w.:-]{0,160}\s*(?:<[^>]*>?\s*)?\Z")
-_KIMI_CLOSED = re.compile(r"\s*<\|tool_call_end\|>")
+_KIMI_CUT = late(r"\s*<\|tool_call_begin\|>\s*[\w.:-]{0,160}\s*(?:<[^>]*>?\s*)?\Z")
+_KIMI_CLOSED = late(r"\s*<\|tool_call_end\|>")
 
 
 def _read_kimi(source: Source, at: int, opener: str) -> Found | None:
@@ -127,17 +128,17 @@ _KIMI_FORMATS = (
     ),
 )
 
-_HARMONY = re.compile(
+_HARMONY = late(
     r"(?:<\|start\|>assistant)?(?P<before>[^<\n]{0,160})<\|channel\|>\s*(?P<channel>[a-z]+)(?P<after>[^<\n]{0,160})"
     r"(?:<\|constrain\|>\s*[\w-]{0,40}\s*)?<\|message\|>"
 )
-_TO = re.compile(r"to=([\w.:-]+)")
+_TO = late(r"to=([\w.:-]+)")
 _HARMONY_ENDS = ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>")
 _HARMONY_CLOSES = ("<|call|>", "<|end|>", "<|return|>")
-_THOUGHT_END = re.compile(r"<\|(?:end|start|return)\|>|(?:^|(?<=[\n.!?]))<\|channel\|>")
+_THOUGHT_END = late(r"<\|(?:end|start|return)\|>|(?:^|(?<=[\n.!?]))<\|channel\|>")
 """The end of a thought: a channel only if no sentence continues around it."""
-_START = re.compile(r"<\|start\|>assistant\s*\Z")
-_UNFINISHED = re.compile(r"[^\n]{0,400}\Z")
+_START = late(r"<\|start\|>assistant\s*\Z")
+_UNFINISHED = late(r"[^\n]{0,400}\Z")
 
 
 def _read_harmony(source: Source, at: int, opener: str) -> Found | None:
@@ -178,9 +179,9 @@ _HARMONY_FORMATS = (
 
 _FUNCTIONARY_ENDS = ("<|stop|>", "<|from|>", ">>>", "<|eot_id|>")
 _EVERYONE = ("all\n", "all\r\n")
-_SECOND = re.compile(r"\s*(?:assistant\s*)?(?:<\|recipient\|>\s*)?([\w.-]{1,128})\s*<\|content\|>[ \t\r]*\n?")
-_LATER = re.compile(r">>>[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n")
-_THIRD = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n\s*(?=\{|\Z)")
+_SECOND = late(r"\s*(?:assistant\s*)?(?:<\|recipient\|>\s*)?([\w.-]{1,128})\s*<\|content\|>[ \t\r]*\n?")
+_LATER = late(r">>>[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n")
+_THIRD = late(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n\s*(?=\{|\Z)")
 
 
 def _read_second(source: Source, at: int, opener: str) -> Found | None:
@@ -224,16 +225,16 @@ _FUNCTIONARY_FORMATS = (
     Format(name="functionary", line=r"all\r?\n", read=_read_all),
 )
 
-_GEMMA = re.compile(r"\s*(?:call\s*:\s*)?([A-Za-z_][\w.:-]{0,127})\s*(?=\{)")
-_GEMMA_TOKEN = re.compile(
+_GEMMA = late(r"\s*(?:call\s*:\s*)?([A-Za-z_][\w.:-]{0,127})\s*(?=\{)")
+_GEMMA_TOKEN = late(
     r"""\s*(?:(?P<mark><escape>|<\|"\|>)(?P<text>.*?)(?P=mark)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
     r"""|(?P<sign>[{}\[\],:]))""",
     re.DOTALL,
 )
-_GEMMA_KEY = re.compile(r"\s*([^\s:{}\[\],<>\"']{1,128})(?=\s*:)")
-_GEMMA_BARE = re.compile(r"[^,}\]\n]+(?=[,}\]\n])")
+_GEMMA_KEY = late(r"\s*([^\s:{}\[\],<>\"']{1,128})(?=\s*:)")
+_GEMMA_BARE = late(r"[^,}\]\n]+(?=[,}\]\n])")
 _GEMMA_ENDS = ("<end_function_call>", "<tool_call|>", "<|tool_call|>")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_NUMBER = late(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _WORDS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _DEPTH = 60
 
@@ -296,8 +297,8 @@ _GEMMA_FORMATS = (
 )
 
 _LLAMA_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|eom|>", "<|eot|>")
-_CODE_FENCE = re.compile(r"\A```[\w-]*[ \t]*\r?\n|\r?\n?```\s*\Z")
-_METHOD = re.compile(r"([A-Za-z_]\w*)\.call\(")
+_CODE_FENCE = late(r"\A```[\w-]*[ \t]*\r?\n|\r?\n?```\s*\Z")
+_METHOD = late(r"([A-Za-z_]\w*)\.call\(")
 _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_python")
 
 

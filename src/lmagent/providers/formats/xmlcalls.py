@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from lmagent.core import repair
 from lmagent.core.loosejson import Broken, Cut, read_whole
+from lmagent.core.patterns import late
 from lmagent.providers.formats.base import Found, FoundCall, Read, Source
 
 _EFFORT = 4
-_BLANK = re.compile(r"\s*")
-_BREAK = re.compile(r"\r?\n")
+_BLANK = late(r"\s*")
+_BREAK = late(r"\r?\n")
 
 
 class Tags(NamedTuple):
@@ -51,7 +52,7 @@ def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!
     event = f"(?P<co>{co})|(?P<ce>{ce})|(?P<vo>{vo})|(?P<ve>{ve})"
     follows = rf"\s*(?:{vo}|{ce}|{over}|{co}|\Z)"
     ends = rf"\s*(?:{over}|{co}|<(?:tool_call|function_calls|minimax:tool_call|seed:tool_call)>|\Z)"
-    return Tags(*(re.compile(pattern) for pattern in (call, call_end, value, value_end, over, event, follows, ends)))
+    return Tags(*(late(pattern) for pattern in (call, call_end, value, value_end, over, event, follows, ends)))
 
 
 class Unclear(Exception):
