@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal
 
 from lmagent.core.errors import ToolError
@@ -133,6 +132,8 @@ def _closest(keys: Sequence[str], wanted: Sequence[str]) -> int | None:
 
 def _differences(lines: Sequence[str], wanted: Sequence[str], rows: Sequence[int]) -> list[str]:
     """Name the lines in which search and region differ, without indentation, since that is bridged."""
+    from difflib import SequenceMatcher  # most edits match at once
+
     have = [lines[row].strip() for row in rows]
     want = [line.strip() for line in wanted]
     listed: list[str] = []

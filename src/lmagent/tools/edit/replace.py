@@ -15,7 +15,6 @@ Lines that search and replacement share keep the file's own bytes; mark and line
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
 
 from msgspec import Struct
 
@@ -267,6 +266,8 @@ def _blanks(lines: Sequence[str], before: int, after: int) -> tuple[int, int]:
 
 def _differing(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
     """Return the blocks in which old[a:b] becomes new[c:d], in order, with equal lines between them."""
+    from difflib import SequenceMatcher  # most edits match at once
+
     head, shorter = 0, min(len(old), len(new))
     while head < shorter and old[head] == new[head]:
         head += 1
