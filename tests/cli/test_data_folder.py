@@ -22,10 +22,10 @@ def test_a_data_folder_that_is_a_file_is_said_with_the_way_out(program: Program,
     run = program.run(*command, env={"AGENT_DATA_DIR": f"{file}{below}"})
     assert run.returncode == 1
     assert (
-        f"lmagent: the data folder {file}{below} (AGENT_DATA_DIR in the environment) cannot be used: {file} is a file"
+        f"lmagent: the data folder {file}{below} (AGENT_DATA_DIR in the environment) cannot be used: {file} is no folder"
         in run.stderr
     )
-    assert "→ name a folder that you can write to, or leave the setting out" in run.stderr
+    assert "→ name a folder that you can write to: AGENT_DATA_DIR=FOLDER" in run.stderr
     assert "unexpected" not in run.stderr
     assert file.read_text() == "mine"
 
@@ -42,7 +42,7 @@ def test_the_usual_data_folder_that_is_a_file_names_the_setting(program: Program
     (program.home / ".local/share").mkdir(parents=True)
     (program.home / ".local/share/lmagent").write_text("mine")
     run = program.run("server", "status")
-    assert "→ move it away, or name another folder: AGENT_DATA_DIR=FOLDER" in run.stderr
+    assert "→ name a folder that you can write to: AGENT_DATA_DIR=FOLDER" in run.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="becomes another user by setpriv")
@@ -69,4 +69,4 @@ def test_a_data_folder_of_somebody_else_is_said_to_be_not_writable(mode: int) ->
         shutil.rmtree(base)
     if "No module named" in run.stderr or "Permission denied" in run.stderr:
         pytest.skip(f"another user cannot read this checkout: {run.stderr.strip()[-200:]}")
-    assert "is not writable for you" in run.stderr
+    assert "is no folder that you can write to" in run.stderr

@@ -141,7 +141,7 @@ def test_appending_needs_no_look_and_keeps_what_is_there(hands, workspace: Path)
     assert (
         hands("write", path="a", content="two\nthree\n", mode="append").content == "Appended to a (10 bytes, 2 lines)."
     )
-    hands("write", path="a", content="four", mode="append")
+    hands("write", path="a", content="four", mode="a")
     assert "continues its last line" in hands("write", path="a", content="five\n", mode="append").content
     assert (workspace / "a").read_text() == "one\ntwo\nthree\nfourfive\n"
     assert hands("write", path="b", content="new\n", mode="append").content == "Created b (4 bytes, 1 line)."
@@ -151,3 +151,9 @@ def test_what_is_appended_takes_line_ends_and_encoding_of_the_file(hands, worksp
     (workspace / "a").write_bytes("\ufeffgrüße\r\n".encode("utf-16-le"))
     hands("write", path="a", content="zwölf\nmehr\n", mode="append")
     assert (workspace / "a").read_bytes().decode("utf-16") == "grüße\r\nzwölf\r\nmehr\r\n"
+
+
+def test_an_unknown_mode_is_refused_by_its_name_and_writes_nothing(hands, workspace: Path) -> None:
+    refusal = hands.refused("write", path="a", content="x", mode="prepend")
+    assert refusal.message == "write has no mode 'prepend': it is overwrite or append. Nothing was written."
+    assert not (workspace / "a").exists()

@@ -6,23 +6,27 @@ import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
+from msgspec.structs import replace
 
 from lmagent.app.options import HostOptions
 from lmagent.app.servers.ownserver import OwnServer
 from lmagent.app.wiring import open_host
 from lmagent.cli.shared import loaded_settings, say
 from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.tool import ToolOutput
 from lmagent.demo import model_path
+from lmagent.engine.toolbox import Toolbox
 from lmagent.headless.oneshot import TaskRequest, run_task
 from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.opening import DEMO
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
+    from lmagent.core.tool import ToolContext
 
 
 CHORES = {
@@ -51,6 +55,9 @@ That was a toy. Next steps:
                               llama.cpp and vLLM, or offers a model to download
   lmagent models recommend    list the models that fit this machine
   lmagent doctor              check this machine for missing parts"""
+
+UNCONFINED = "no sandbox here\n[exit code 126]"
+"""The result of every command without a sandbox, in a form that the toy model has seen in its training."""
 
 
 @click.command()
@@ -91,6 +98,7 @@ async def _show(folder: Path, task: str | None) -> int:
             if missing := await _missing_sandbox(host):
                 click.echo(f"Left out, as no sandbox works here: {', '.join(filter(None, CHORES.values()))}")
                 click.echo(click.wrap_text(missing, 80, "  → ", "    ") + "\n")
+                _without_commands(host)
             if task is not None:
                 return await _chore(host, task)
             codes = [await _chore(host, chore) for chore, command in CHORES.items() if not (missing and command)]
@@ -107,6 +115,16 @@ async def _missing_sandbox(host: Host) -> str:
     except SandboxError as refusal:
         return refusal.typed
     return ""
+
+
+def _without_commands(host: Host) -> None:
+    """Let commands fail with a text that the toy model knows; it babbles about a refusal that it has never seen."""
+
+    async def refuse(_: Any, __: ToolContext) -> ToolOutput:
+        return ToolOutput(UNCONFINED, {"exit_code": 126})
+
+    tools = host.registry.tools.values()
+    host.toolbox = Toolbox(replace(tool, run=refuse) if tool.name == "shell" else tool for tool in tools)
 
 
 async def _chore(host: Host, task: str) -> int:

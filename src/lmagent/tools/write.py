@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -25,7 +25,7 @@ class Write(Struct, frozen=True):
 
     path: str
     content: str | UnsetType = UNSET
-    mode: Literal["overwrite", "append"] = "overwrite"
+    mode: Annotated[str, Meta(extra_json_schema={"enum": ["overwrite", "append"]})] = "overwrite"
     confirm: Annotated[bool, Meta(description="write the text of a refused call, without content")] = False
 
 
@@ -59,7 +59,7 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
     size = f"{len(plan.text.encode()):,} bytes, {_lines(plan.text)}"
     if plan.old is None:
         return ToolOutput(f"Created {plan.label} ({size}).", facts)
-    if arguments.mode == "append":
+    if _appends(arguments.mode):
         is_open = plan.before and not plan.before.endswith(("\n", "\r"))
         joins = " It had no line end at its end: the text continues its last line." if is_open else ""
         return ToolOutput(f"Appended to {plan.label} ({size}).{joins}", facts)
@@ -80,17 +80,29 @@ def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
             data={"code": "binary"},
         )
     before, encoding = decoded
-    if arguments.mode == "append":
+    if _appends(arguments.mode):
         crlf = "\r\n" in before and before.count("\r\n") == before.count("\n")
         new = encode(before + (text.replace("\r\n", "\n").replace("\n", "\r\n") if crlf else text), encoding)
     else:
         new = encode(text, Encoding("utf-8"))
     plan = _Plan(name, text, old, before, new)
     if plan.changes:
-        if old is not None and arguments.mode != "append":
+        if old is not None and not _appends(arguments.mode):
             require_seen(ctx, name, old.data, text, confirmed=arguments.confirm)
-        require_no_mask(name, before, before + text if arguments.mode == "append" else text)
+        require_no_mask(name, before, before + text if _appends(arguments.mode) else text)
     return plan
+
+
+def _appends(mode: str) -> bool:
+    """Return whether a mode appends. Models also write the modes of `open`."""
+    if mode.lower() in ("append", "a"):
+        return True
+    if mode.lower() in ("overwrite", "write", "w", ""):
+        return False
+    raise ToolError(
+        f"write has no mode {one_line(mode)!r}: it is overwrite or append. Nothing was written.",
+        data={"code": "invalid_arguments"},
+    )
 
 
 def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
@@ -117,7 +129,7 @@ def _summary(arguments: Write) -> str:
     path = one_line(lexical(arguments.path))
     if isinstance(arguments.content, UnsetType):
         return f"write {path} (the text that was kept)"
-    verb = "append to" if arguments.mode == "append" else "write"
+    verb = "append to" if _appends(arguments.mode) else "write"
     return f"{verb} {path} ({_lines(arguments.content)})"
 
 
