@@ -137,7 +137,7 @@ def test_settings_of_an_older_system_move_in_and_keys_stay_out_of_the_config_fil
 
 
 def test_the_doctor_examines_the_server_and_gives_fixes(program):
-    with ScriptedServer([call("report_word", word="hello")]) as server:
+    with ScriptedServer([say("OK"), call("report_word", word="hello")]) as server:
         run = program.run("doctor", "--json", "--base-url", server.base_url)
     findings = {item["name"]: item for item in json.loads(run.stdout)}
     assert run.returncode == 0, run.stderr

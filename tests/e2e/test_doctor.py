@@ -75,7 +75,7 @@ SERVERS = {
 def test_each_server_is_recognised_and_examined(label, tmp_path):
     make, window = SERVERS[label]
     with make() as server:
-        found = doctor(server.base_url, tmp_path)
+        found = doctor(server.base_url, tmp_path, "-m", server.model)  # OpenRouter chooses no model by itself
         assert label in found["server is"]["text"] or label == "OpenRouter"
         assert window in found["window"]["text"]
         assert "structured" in found["tool calls"]["text"]

@@ -135,7 +135,7 @@ def test_copy_hands_the_last_answer_to_the_terminal(workspace, monkeypatch):
 def test_a_name_from_another_program_leads_on_and_reaches_no_model(workspace):
     with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
         for line, shown in (
-            ("/rewind", "/undo takes back"),
+            ("/rewind", "there is no command /rewind"),
             ("/mdoel", "did you mean /model"),
             ("/?", "Long work:"),
             ("/approvals", "mode normal: writing and running are asked about"),
