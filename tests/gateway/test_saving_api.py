@@ -46,7 +46,7 @@ def test_a_file_that_is_sent_is_in_the_workspace_and_undo_takes_it_back():
         assert (answer.status, answer.json["size"], answer.json["changed"]) == (201, len(data), True)
         assert (running.workspace / "new" / "data.bin").read_bytes() == data
         assert running.recorded("files.changed")[0]["by"] == "web"
-        assert "+++ b/new/data.bin" in running.ask("GET", f"/api/sessions/{session}/diff").json["text"]
+        assert "created new/data.bin" in running.ask("GET", f"/api/sessions/{session}/diff").json["text"]
         undo(running, session)
         assert not (running.workspace / "new" / "data.bin").exists()
 

@@ -321,29 +321,31 @@ def by_weight(paths: Sequence[str]) -> list[str]:
 
 
 def _difference(snapshots: Snapshots, path: str, before: PathState | None, after: PathState | None) -> str:
+    old, new = _text(snapshots, before), _text(snapshots, after)
+    if old is None or new is None or old == new:
+        word = "created" if before is None else "deleted" if after is None else "changed"
+        return f"{word} {path} ({_brief(snapshots, before)} → {_brief(snapshots, after)})\n"
     import difflib  # only a diff needs it
 
     names = f"a/{path}" if before else "/dev/null", f"b/{path}" if after else "/dev/null"
-    lines = list(difflib.unified_diff(_lines(snapshots, before), _lines(snapshots, after), *names))
-    if not lines:  # only its mode is another one, or it is empty
-        word = "created" if before is None else "deleted" if after is None else "changed"
-        return f"{word} {path} ({_brief(before)} → {_brief(after)})\n"
+    lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), *names)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _lines(snapshots: Snapshots, state: PathState | None) -> list[str]:
-    """Return the lines of a text file; any other state, and a large file, is described in one line."""
+def _text(snapshots: Snapshots, state: PathState | None) -> str | None:
+    """Return the text of a file, "" where nothing is; None for any other state, and a large file."""
     if state is None:
-        return []
+        return ""
     content = snapshots.content(state.sha256) if state.kind == "file" and state.size <= LARGEST_DIFF else None
-    if content is None or b"\0" in content[:8000]:
-        return [f"({'binary ' if content else ''}{_brief(state)})\n"]
-    return content.decode("utf-8", "replace").splitlines(keepends=True)
+    return None if content is None or b"\0" in content[:8000] else content.decode("utf-8", "replace")
 
 
-def _brief(state: PathState | None) -> str:
+def _brief(snapshots: Snapshots, state: PathState | None) -> str:
     if state is None:
         return "nothing"
     if state.kind == "link":
         return f"link to {state.target}"
-    return f"{state.kind}, {state.size} bytes, mode {state.mode:o}" if state.kind == "file" else state.kind
+    if state.kind != "file":
+        return state.kind
+    is_binary = state.size <= LARGEST_DIFF and _text(snapshots, state) is None
+    return f"{'binary ' if is_binary else ''}file, {state.size} bytes, mode {state.mode:o}"
