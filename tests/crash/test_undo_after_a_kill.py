@@ -109,9 +109,9 @@ async def save_and_die(workspace: Path) -> None:
 
 def test_what_the_user_saved_before_a_kill_is_taken_back_after_a_restart(workspace: Path) -> None:
     first = files(workspace)
-    script = "import sys, anyio, pathlib; sys.path.insert(0, sys.argv[1]); import test_undo_after_a_kill as it\n"
-    script += "anyio.run(it.save_and_die, pathlib.Path(sys.argv[2]))"
-    places = [str(Path(__file__).parent), str(workspace)]
+    script = "import sys, anyio, pathlib; sys.path[:0] = sys.argv[2:]; import test_undo_after_a_kill as it\n"
+    script += "anyio.run(it.save_and_die, pathlib.Path(sys.argv[1]))"
+    places = [str(workspace), str(Path(__file__).parent), str(Path(__file__).parents[1])]
     assert subprocess.run([sys.executable, "-c", script, *places], check=False).returncode == -signal.SIGKILL
     assert files(workspace) != first
     (text,), opening = anyio.run(after_a_restart, workspace, "/undo")

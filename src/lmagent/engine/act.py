@@ -63,20 +63,32 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
     `truncated` are the ids of calls that the reply cut off.
     """
     room = room_for(session, len(calls))
+    large: list[tuple[int, ToolCall, Result]] = []
 
     async def one(call: ToolCall) -> None:
         result = await _carry_out(session, call, truncated, guard)
-        await _record(session, call, result, guard, room.take(_need(result.output)))
+        if (need := _need(result.output)) <= room.share():
+            await _record(session, call, result, guard, room.take(need))
+        else:
+            large.append((need, call, result))
+
+    async def record_large() -> None:
+        """Record the results larger than their share, once the smaller ones show how much room remains."""
+        for need, call, result in sorted(large, key=lambda item: item[0]):
+            await _record(session, call, result, guard, room.take(need))
+        large.clear()
 
     for parallel, group in itertools.groupby(calls, key=lambda call: _is_read(session, call)):
         if not parallel:
             for call in group:
                 await one(call)
+                await record_large()
             continue
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 for call in group:
                     tasks.start_soon(one, call)
+        await record_large()
     alarm = guard.step_done()
     if alarm is None or alarm.action != "hint":
         return alarm

@@ -111,11 +111,11 @@ def _page(arguments: Read, ctx: ToolContext, size: int) -> ToolOutput:
 
     def render(room: int) -> ToolOutput:
         name = one_line(label, max(60, room // 8))
-        longest = len(_header(name, found, found.total - 1, [_OPEN_END]).encode())
+        ends = [_OPEN_END] if found.open_end else []
+        longest = len(_header(name, found, found.total - 1, ends).encode())
         body, shown, notes = number(found.first, found.lines, room - longest - _NOTED)
         last = found.first + shown - 1
-        is_end = last == found.total and found.open_end
-        header = _header(name, found, last, [_OPEN_END, *notes] if is_end else notes)
+        header = _header(name, found, last, [*ends, *notes] if last == found.total else notes)
         return ToolOutput(f"{header}\n{body}", {**facts, "truncated": last < found.total or found.first > 1})
 
     return paged(render)

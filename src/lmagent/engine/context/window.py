@@ -95,9 +95,13 @@ class Room(Struct):
     least: int
     waiting: int
 
+    def share(self) -> int:
+        """Return the bytes that the next result may have, whatever the others need."""
+        return max(self.least, min(self.each, self.left // max(1, self.waiting)))
+
     def take(self, need: int) -> int:
-        """Reserve `need` bytes for the next result, an equal share of the rest at most."""
-        given = min(need, max(self.least, min(self.each, self.left // max(1, self.waiting))))
+        """Reserve `need` bytes for the next result, its share at most."""
+        given = min(need, self.share())
         self.left -= given
         self.waiting -= 1
         return given
