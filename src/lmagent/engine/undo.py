@@ -233,8 +233,8 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
         raise LmagentError("there is nothing to undo" if to == "before" else "there is nothing to redo")
     changes = [change for event in events for change in changes_of(session, event)]
     restored = await snapshots.restore(changes, to)
-    turns = _whole_turns(session, events, {refusal.path for refusal in restored.refused}) if to == "before" else ()
-    if (tasks := session.state.work.reopened(turns)) is not None:
+    turns = _whole_turns(session, events, to, {refusal.path for refusal in restored.refused})
+    if (tasks := session.state.work.put_back(turns, to)) is not None:
         await session.record(tasks)  # first: if the process is killed in between, a repetition does no harm
     event = FilesRestored(
         events=tuple(event.id for event in events),
@@ -250,12 +250,16 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
     return stored
 
 
-def _whole_turns(session: Session, events: Sequence[FilesChanged], refused: set[str]) -> set[int]:
-    """Return the turns whose changes are all reverted after these."""
+def _whole_turns(
+    session: Session, events: Sequence[FilesChanged], to: Literal["before", "after"], refused: set[str]
+) -> tuple[int, ...]:
+    """Return the turns whose changes are all reverted, or all reapplied, after these."""
+    state = session.state
     ids = {event.id for event in events}
-    partly = {event.turn for event in session.state.changes if event.id not in ids and not event.by}
+    others = state.changes if to == "before" else state.undone
+    partly = {event.turn for event in others if event.id not in ids and not event.by}
     partly |= {event.turn for event in events if any(change.path in refused for change in changes_of(session, event))}
-    return {event.turn for event in events if not event.by} - partly
+    return tuple(sorted({event.turn for event in events if not event.by} - partly))
 
 
 def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:

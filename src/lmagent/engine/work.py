@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, field
-from msgspec.structs import replace
 
 from lmagent.core import events as ev
 from lmagent.core.decoding import convert
@@ -24,6 +23,15 @@ WorkEvent = (
     | ev.SubagentFinished
     | ev.ResultReported
 )
+
+
+class TurnTasks(Struct):
+    """The model's changes to its tasks in a turn, as pairs of before and after; None for a missing task."""
+
+    tasks: dict[str, tuple[Task | None, Task | None]] = field(
+        default_factory=dict[str, tuple["Task | None", "Task | None"]]
+    )
+    state: tuple[TaskState, TaskState] | None = None
 
 
 class WorkState(Struct):
@@ -61,6 +69,7 @@ class WorkState(Struct):
     calls: dict[str, ev.TasksChanged] = field(default_factory=dict[str, ev.TasksChanged])
     others: list[ev.TasksChanged] = field(default_factory=list[ev.TasksChanged])
     decided: ev.PlanDecided | None = None
+    turns: dict[int, TurnTasks] = field(default_factory=dict[int, "TurnTasks"])
     options: SessionOptions = SessionOptions()
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
@@ -85,17 +94,43 @@ class WorkState(Struct):
             case ev.ResultReported():
                 self.reported, self.reported_in = event.result, event.turn
 
-    def reopened(self, turns: Collection[int]) -> ev.TasksChanged | None:
-        """Return the event that opens tasks again that the model closed in these turns; None if nothing changes.
+    def put_back(self, turns: Iterable[int], to: Literal["before", "after"]) -> ev.TasksChanged | None:
+        """Return the event that sets tasks to their state before or after the model's turns; None if nothing changes.
 
-        A task that was changed since stays.
+        Later changes by others than the model stay.
         """
-        done = {task.id: task for event in self.calls.values() if event.turn in turns for task in event.items}
-        closed = [task for task in done.values() if not task.is_open and self.tasks.get(task.id) == task]
-        items = tuple(replace(task, status="pending", result="") for task in closed)
-        return ev.TasksChanged(items=items, by="undo") if items else None
+        back, tasks, state = to == "before", dict(self.tasks), self.state
+        for turn in sorted(turns, reverse=back):
+            done = self.turns.get(turn, TurnTasks())
+            for id, pair in reversed(done.tasks.items()) if back else done.tasks.items():
+                found, wanted = pair[::-1] if back else pair
+                if tasks.get(id) != found:
+                    continue
+                if wanted is not None:
+                    tasks[id] = wanted
+                elif not any(id in other.depends_on or id == other.parent for other in tasks.values()):
+                    tasks.pop(id, None)
+            if done.state is not None and state == done.state[1 if back else 0]:
+                state = done.state[0 if back else 1]
+        items = tuple(task for id, task in tasks.items() if self.tasks.get(id) != task)
+        removed = tuple(id for id in self.tasks if id not in tasks)
+        if not items and not removed and state == self.state:
+            return None
+        changed = state if state != self.state else None
+        return ev.TasksChanged(items=items, removed=removed, state=changed, by="undo" if back else "redo")
+
+    def _note_turn(self, event: ev.TasksChanged) -> None:
+        done = self.turns.setdefault(event.turn, TurnTasks())
+        after: dict[str, Task | None] = {task.id: task for task in event.items} | dict.fromkeys(event.removed)
+        for id, task in after.items():
+            before = done.tasks[id][0] if id in done.tasks else self.tasks.get(id)
+            done.tasks[id] = (before, task)
+        if event.state is not None:
+            done.state = (done.state[0] if done.state is not None else self.state, event.state)
 
     def _change(self, event: ev.TasksChanged) -> None:
+        if event.by == "model":
+            self._note_turn(event)
         for task in event.items:
             self.tasks[task.id] = task
         for id in event.removed:

@@ -186,7 +186,10 @@ def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
     changed = session.state.work.others[-1] if session.state.work.others else None
     if changed is None or changed.seq != event.seq - 1:
         return []
-    return [f"tasks: {', '.join(f'{task.id} is {task.status} again' for task in changed.items[:PATHS_SHOWN])}"]
+    parts = [f"{task.id} is {task.status} again" for task in changed.items[:PATHS_SHOWN]]
+    parts += [f"{id} is gone" for id in changed.removed[:PATHS_SHOWN]]
+    parts += ["the task state is as it was"] if changed.state is not None else []
+    return [f"tasks: {', '.join(parts)}"]
 
 
 def _listed(paths: Sequence[str]) -> str:
