@@ -78,8 +78,7 @@ async def probe(
         seen = replace(seen, listing=await ask.models())
         if ask.reached:
             promptly = anyio.current_time() - begun < QUICK.first_byte / 2
-            known = bool(_hinted(seen))
-            if timeouts is None and near and promptly and not known:
+            if timeouts is None and near and promptly and not _hinted(seen):
                 ask.timeouts = QUICK
             elif budget is None and near:
                 limit.deadline = begun + KNOWN_BUDGET
