@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from lmagent.app.host import Host
-from lmagent.core.errors import LmagentError
+from lmagent.config.files import write_private
+from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.plurals import plural
 from lmagent.memory.feature import memory_folders
 from lmagent.memory.opening import SessionLogs, open_memories
@@ -14,6 +16,8 @@ from lmagent.memory.reflector import MARKS, Reflector, Report
 from lmagent.store.lock import locked
 
 QUIET = 60.0  # seconds without work before a runner reflects
+ENOUGH = 5  # sessions from which reflection is offered
+OFFERED = "reflection-offered"  # in the user's data folder
 
 
 async def reflect(host: Host) -> Report:
@@ -52,15 +56,19 @@ def is_due(host: Host) -> bool:
 
 
 class IdleReflection:
-    """Reflects while nothing else is to do, by the setting."""
+    """Reflects while nothing else is to do, by the setting; says once that it could, if the setting is off."""
 
     def __init__(self, host: Host, say: Callable[[str], None]) -> None:
         self._host = host
         self._say = say
+        self._offered = False
         self._seen: dict[str, int] = {}  # sizes of the logs at the last run: without news the model is not asked
 
     async def look(self, idle_for: float) -> None:
         """Run if nothing has happened for long enough. A failure is said, and tried again once there is news."""
+        if self._host.settings.reflection == "off":
+            self._offer()
+            return
         if idle_for < QUIET or not is_due(self._host) or (sizes := self._sizes()) == self._seen:
             return
         self._seen = sizes
@@ -78,3 +86,13 @@ class IdleReflection:
     def _sizes(self) -> dict[str, int]:
         logs = SessionLogs(self._host.store)
         return {session: logs.size(session) for session in logs.sessions()}
+
+    def _offer(self) -> None:
+        """Say once, for this user, that finished sessions can be reflected on."""
+        mark = self._host.settings.agent_data_dir / OFFERED
+        if self._offered or mark.exists() or self._host.store.count() < ENOUGH:
+            return
+        self._offered = True
+        with suppress(ConfigError):
+            write_private(mark, "")
+        self._say("the agent can remember what finished sessions taught: LMAGENT_REFLECTION=idle, or /memory reflect")

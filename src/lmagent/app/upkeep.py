@@ -65,7 +65,7 @@ class Upkeep:
 
     async def _reflect(self) -> None:
         """Let the model reflect on finished sessions while none is at work."""
-        if not self._host.settings.enable_memory or self._host.settings.reflection == "off":
+        if not self._host.settings.enable_memory:
             return
         from lmagent.app.reflecting import IdleReflection
 
