@@ -193,7 +193,7 @@ def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
         terminal.enter("hello")
         terminal.wait_for("Hi.")
         terminal.enter("/context")
-        terminal.wait_for("so far 0 times")
+        terminal.wait_for("0 times so far")
         terminal.enter("/quit")
         assert terminal.ended() == 0
 

@@ -36,8 +36,9 @@ def window_parts(state: SessionState) -> dict[str, int]:
 def window_map(parts: Mapping[str, int], window: Window, total: int, compactions: int) -> str:
     """Draw a bar for each part of the window, and for the room that is left."""
     rows = _bars({**parts, "Room": max(0, window.tokens - total)}, window.tokens)
-    cut = f"The conversation is shortened at {window.trigger:,} tokens (so far {plural(compactions, 'time')})."
-    return "\n".join((*rows, "", f"in use: {total:,} of {window.tokens:,} tokens", cut))
+    use = f"in use: {total:,} of {window.tokens:,} tokens"
+    cut = f"shortened at: {window.trigger:,} ({plural(compactions, 'time')} so far)"
+    return "\n".join((*rows, "", use, cut))
 
 
 def day_bars(days: Sequence[UsageSums], today: str) -> str:
