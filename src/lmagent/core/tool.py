@@ -29,6 +29,41 @@ async def refuse_host(_host: str, _port: int) -> bool:
     return False
 
 
+class Question(Struct, frozen=True):
+    """A question of a running call to the user.
+
+    Attributes:
+        id: distinguishes the questions of a call; the same question of the same call is asked once.
+        tool: the name that the approval shows.
+        summary: the question in one line.
+        preview: the facts on which the user decides, in lines.
+        reason: why it is asked.
+    """
+
+    id: str
+    tool: str
+    summary: str
+    preview: str = ""
+    reason: str = ""
+
+
+class Answer(Struct, frozen=True):
+    """The user's answer to a question; `text` is what they typed besides yes or no."""
+
+    approved: bool
+    text: str = ""
+    attended: bool = True
+
+
+Ask = Callable[[Question], Awaitable[Answer]]
+"""Asks the user, and waits for the answer."""
+
+
+async def refuse(_question: Question) -> Answer:
+    """Answer no: no user can be asked."""
+    return Answer(False, attended=False)
+
+
 Effect = Literal["read", "write", "exec", "net"]
 
 
@@ -67,6 +102,7 @@ class ToolContext(Struct, frozen=True):
         hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
             further than the paths in its `targets` asks for each, leaves out hidden ones, and says how many.
         ask_host: asks whether a command may reach a host that the configuration does not list.
+        ask: asks the user about another step of the call. No mode and no rule answers.
         kept: the text that a refused `write` to a path left, if there is one.
     """
 
@@ -77,6 +113,7 @@ class ToolContext(Struct, frozen=True):
     emit: Callable[[str], None]
     hidden: Callable[[str], bool] = field(default=_nothing)
     ask_host: AskHost = refuse_host
+    ask: Ask = refuse
     kept: Callable[[str], KeptText | None] = field(default=_nothing_kept)
 
 

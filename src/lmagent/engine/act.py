@@ -19,7 +19,7 @@ from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
 from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
-from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
+from lmagent.core.tool import Answer, KeptText, Question, Tool, ToolContext, ToolOutput
 from lmagent.engine import constrain
 from lmagent.engine.context import intake
 from lmagent.engine.context.window import room_for
@@ -331,6 +331,7 @@ def _context(session: Session, call: ToolCall, request: gate.Request) -> ToolCon
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
         ask_host=partial(_ask_host, session, call),
+        ask=partial(_ask, session, call),
         kept=partial(_kept, session),
     )
     hides = gate.sight(request, session.wiring.rules)
@@ -364,3 +365,17 @@ async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> b
         ),
     )
     return answer.approved
+
+
+async def _ask(session: Session, call: ToolCall, question: Question) -> Answer:
+    answer = await ask(
+        session,
+        ApprovalRequested(
+            call_id=f"{call.id}/{question.id}",
+            tool=question.tool,
+            summary=question.summary,
+            preview=question.preview,
+            reason=question.reason,
+        ),
+    )
+    return Answer(answer.approved, answer.feedback, answer.by != "unattended")

@@ -1,0 +1,1 @@
+"""Agent for editors, by the Agent Client Protocol (https://agentclientprotocol.com)."""

@@ -1,0 +1,1 @@
+"""Hooks: programs of the user that see, and may stop, what the agent does."""

@@ -1,0 +1,1 @@
+"""MCP server: offers our tools, and the whole agent, to other programs."""
