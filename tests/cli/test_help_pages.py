@@ -34,7 +34,6 @@ def test_a_page_fits_80_columns_and_cuts_no_summary(path):
     rows = page(*path).splitlines()
     assert [row for row in rows if len(row) > 80] == []
     assert [row for row in rows if row.endswith("...") and not row.startswith("Usage:")] == []
-    assert "MCP" not in "".join(rows)
 
 
 def test_the_first_page_shows_examples_options_of_a_task_and_each_command_under_a_heading():

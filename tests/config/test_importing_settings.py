@@ -114,7 +114,7 @@ def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(ma
         loaded,
         ".env",
         'WORKSPACE="~/ws"\nLLM_URL="http://localhost:1234/v1/chat/completions"\nLLM_API_KEY="sk-secret"\nLLM_MODEL=""\n'
-        "PERMISSION_MODE=auto\nTEMPERATURE=0.9\nLLM_TEMPERATURE=0.2\nLLM_MAX_TOKENS=-1\nENABLE_MCP=true\n"
+        "PERMISSION_MODE=auto\nTEMPERATURE=0.9\nLLM_TEMPERATURE=0.2\nLLM_MAX_TOKENS=-1\nENABLE_MCP=false\nMAX_FILE_READ=9\n"
         "DATABASE_URL=postgres://u:p@h/d\nLLM_TIMEOUT=\nsome nonsense\n",
     )
     (machine.home / "ws").mkdir()
@@ -130,9 +130,10 @@ def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(ma
     assert "# mine" in loaded.config_file.read_text()
     assert "sk-secret" not in loaded.config_file.read_text()
     left = dict(report.left)
-    assert "there is no MCP client yet" in left["ENABLE_MCP"]
+    assert settings.enable_mcp is False
+    assert "every tool result is capped" in left["MAX_FILE_READ"]
     assert "it is no setting of lmagent" in left["DATABASE_URL"]
-    assert set(left) == {"TEMPERATURE", "LLM_TIMEOUT", "DATABASE_URL", "ENABLE_MCP", "some"}
+    assert set(left) == {"TEMPERATURE", "LLM_TIMEOUT", "DATABASE_URL", "MAX_FILE_READ", "some"}
 
 
 def test_a_placeholder_key_is_not_kept_as_a_secret(machine: Machine, loaded: Loaded) -> None:

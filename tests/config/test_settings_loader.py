@@ -133,18 +133,18 @@ def test_an_empty_variable_sets_nothing_but_a_model_name(machine: Machine) -> No
 
 
 def test_known_names_without_a_meaning_are_listed_with_the_reason_and_never_an_error(machine: Machine) -> None:
-    machine.workspace_env("ENABLE_MCP=true\nDATABASE_URL=postgres://x\n")
+    machine.workspace_env("AUTO_SAVE_SESSION=true\nDATABASE_URL=postgres://x\n")
     machine.user_config("keep_recent_messages = 3\nvision_enabled = true\n")
     loaded = machine.load(SHELL_WORKSPACE_ONLY="true", AGENT_STORE_PATH="/x", PATH="/bin")
     unused = {entry.name: entry for entry in loaded.unused}
     assert set(unused) == {
-        "ENABLE_MCP",
+        "AUTO_SAVE_SESSION",
         "keep_recent_messages",
         "SHELL_WORKSPACE_ONLY",
         "AGENT_STORE_PATH",
     }
     assert all(entry.why for entry in unused.values())
-    assert unused["ENABLE_MCP"].source.endswith(".env")
+    assert unused["AUTO_SAVE_SESSION"].source.endswith(".env")
     assert loaded.warnings == ()
     assert loaded.settings.vision_enabled == "true"
 

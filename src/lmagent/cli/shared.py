@@ -195,7 +195,7 @@ model_options = together(
         "--require-proof", is_flag=True, help="Changed files: run the project's check; not done before it passed."
     ),
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
-    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; MCP does not exist here
+    click.option("--no-mcp", is_flag=True, help="Use no MCP servers."),
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
     click.option("--debug", is_flag=True, help="Print each request to the model server by size and time."),
     click.option(

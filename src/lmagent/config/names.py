@@ -28,7 +28,6 @@ CONVERTED: dict[str, tuple[str, Callable[[str], str]]] = {
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
 
 NOT_USED: dict[str, str] = {
-    "ENABLE_MCP": "not used by this version: there is no MCP client yet",
     "ARTIFACT_SCAN_WINDOW": "not needed: the changes of a sub-agent are on record",
     "ENABLE_SUMMARIZATION": "not needed: a conversation that outgrows the window is always compacted",
     "KEEP_RECENT_MESSAGES": "not used: `keep_recent_tokens` counts tokens, not messages",

@@ -125,6 +125,8 @@ class Settings(Struct, frozen=True):
 
     enable_sub_agents: bool = setting(True, "ENABLE_SUB_AGENTS", flag="--no-sub-agents",
         help="Offer the tools that begin sub-agents.")
+    enable_mcp: bool = setting(True, "ENABLE_MCP", flag="--no-mcp", folder="stricter",
+        help="Use the MCP servers that are configured.")
     agent_max_depth: int = setting(3, "AGENT_MAX_DEPTH", bounds=(1, 8), folder="smaller",
         help="How deep sub-agents may be nested; 1 lets only the user's session begin some.")
     max_sub_agent_iterations: int = setting(25, "MAX_SUB_AGENT_ITERATIONS", bounds=(1, None), folder="smaller",

@@ -15,6 +15,9 @@ from lmagent.config.files import read_agent_json, read_small, write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 
+MCP_FILES = (".lmagent/mcp.json", ".mcp.json", ".vscode/mcp.json")
+"""A workspace's files that may name MCP servers; the first is our own."""
+
 
 class _Trusted(msgspec.Struct):
     version: int = 1
@@ -34,7 +37,7 @@ def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
 
 def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
     """Trust the folder with the present content of its configuration files; return their names."""
-    contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env")}
+    contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env", *MCP_FILES)}
     contents["config.json"] = read_agent_json(folder / "config.json")
     found = {name: _digest(content) for name, content in contents.items() if content is not None}
     known = _load(data_dir)

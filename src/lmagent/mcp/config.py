@@ -1,0 +1,381 @@
+"""Configuration: the servers that the user's `mcp.json` and the workspace's files name.
+
+    config folder/mcp.json            the user's
+    WORKSPACE/.lmagent/mcp.json       the workspace's, in this order; the user's servers win over all of them
+    WORKSPACE/.mcp.json
+    WORKSPACE/.vscode/mcp.json
+
+All of them may have the shape `{"mcpServers": {…}}` or the editors' `{"servers": {…}}`, with comments. A damaged file
+loses its own servers, a damaged entry only itself; both become a `Problem`, and nothing here stops a start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from lmagent.config import paths
+from lmagent.config.files import read_small, write_private
+from lmagent.config.settings import Settings
+from lmagent.config.trust import MCP_FILES, is_trusted, trusts
+from lmagent.core.decoding import convert, json_fault
+from lmagent.core.errors import ConfigError
+from lmagent.mcp.spec import Needs, ServerSpec
+
+Trusted = Callable[[Path, bytes], bool]
+"""Whether the user trusts a file of the workspace with this content."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
+
+_PIECE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_TABLES = ("mcpServers", "servers")
+
+
+class Problem(Struct, frozen=True):
+    """A file or an entry that cannot be used; `line` is 0 if the whole file is meant."""
+
+    file: Path
+    line: int
+    text: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else str(self.file)
+        return f"{where}: {self.text}" + (f"\n  → {self.fix}" if self.fix else "")
+
+
+class LoadedServers(Struct, frozen=True):
+    """The configured servers.
+
+    Attributes:
+        untrusted: why a server must not run until the user trusts its file, by its name.
+    """
+
+    specs: tuple[ServerSpec, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    untrusted: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class _Entry(Struct):
+    """An entry as it is written. Keys of other programs are ignored."""
+
+    type: str = ""
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str | int | float | bool] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    network: list[str] = []
+    paths: list[str] = []
+    unconfined: bool = False
+    disabled: bool = False
+    enabled: bool = True
+    start_timeout: Annotated[float, Meta(gt=0, le=3600)] = ServerSpec("").start_timeout
+    call_timeout: Annotated[float, Meta(gt=0, le=86_400)] = ServerSpec("").call_timeout
+
+
+class _File(Struct):
+    """A file's servers by name, before any check."""
+
+    path: Path
+    scope: Literal["user", "workspace"]
+    text: str
+    entries: dict[str, Any]
+    untrusted: str = ""
+
+    def line(self, name: str) -> int:
+        """Return the line of an entry."""
+        found = re.search(rf"{re.escape(msgspec.json.encode(name).decode())}\s*:", self.text)
+        return self.text.count("\n", 0, found.start()) + 1 if found else 1
+
+
+def user_file(settings: Settings) -> Path:
+    """Return the user's own `mcp.json`, which is next to their `config.toml`."""
+    del settings  # the file's place comes from the environment alone
+    return paths.config_file(os.environ).with_name("mcp.json")
+
+
+def workspace_file(workspace: Path) -> Path:
+    """Return the workspace's own `mcp.json`."""
+    return workspace / MCP_FILES[0]
+
+
+def load_servers(workspace: Path, settings: Settings, trusted: Trusted | None = None) -> LoadedServers:
+    """Read all files. Never raises: what cannot be used is a problem.
+
+    Args:
+        trusted: decides about the workspace's files; None asks the list of trusted folders.
+    """
+    if not settings.enable_mcp:
+        return LoadedServers()
+
+    def is_listed(file: Path, content: bytes) -> bool:
+        return trusts(settings.agent_data_dir, workspace, file, content)
+
+    problems: list[Problem] = []
+    specs: dict[str, ServerSpec] = {}
+    held: dict[str, str] = {}
+    for file in _files(workspace, settings, trusted or is_listed, problems):
+        for name, entry in file.entries.items():
+            spec = _spec_or_problem(name, entry, file, workspace, problems)
+            if spec is None:
+                continue
+            if (first := specs.get(name)) is not None:
+                if replace(first, file=None, scope="user") != replace(spec, file=None, scope="user"):
+                    text = f"the server {name!r} is not used: {first.file} has one of that name, which wins"
+                    problems.append(Problem(file.path, file.line(name), text, "give one of them another name"))
+                continue
+            specs[name] = spec
+            if file.untrusted:
+                held[name] = file.untrusted
+    return LoadedServers(tuple(specs[name] for name in sorted(specs)), tuple(problems), held)
+
+
+def write_server(file: Path, spec: ServerSpec) -> None:
+    """Add a server to a file, or replace the one of its name. The rest of the file stays.
+
+    Raises ConfigError if the spec is not valid, or the file is damaged, has comments, or cannot be written.
+    """
+    entry = _written(spec)
+    _checked(spec.name, entry)
+    document, table = _document(file)
+    table[spec.name] = entry
+    _save(file, document)
+
+
+def remove_server(file: Path, name: str) -> bool:
+    """Remove a server from a file; return False if the file has none of this name. Raises ConfigError."""
+    if read_small(file) is None:
+        return False
+    document, table = _document(file)
+    if table.pop(name, None) is None:
+        return False
+    _save(file, document)
+    return True
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _files(workspace: Path, settings: Settings, decide: Trusted, problems: list[Problem]) -> Iterator[_File]:
+    own = user_file(settings)
+    for path in (own, *(workspace / name for name in MCP_FILES)):
+        try:
+            content = read_small(path)
+            if content is None:
+                continue
+            text, entries = _parsed(content)
+        except ConfigError as error:
+            problems.append(Problem(path, 0, error.message, error.fix))
+        except _Damaged as damage:
+            fix = "correct it; its servers are left out until then"
+            problems.append(Problem(path, damage.line, damage.text, fix))
+        else:
+            if path == own:
+                yield _File(path, "user", text, entries)
+                continue
+            is_ours = _is_trusted(decide, path, content, problems)
+            yield _File(path, "workspace", text, entries, "" if is_ours else _why(workspace, settings, path))
+
+
+def _is_trusted(decide: Trusted, path: Path, content: bytes, problems: list[Problem]) -> bool:
+    try:
+        return decide(path, content)
+    except ConfigError as error:  # the list of trusted folders is damaged
+        problems.append(Problem(path, 0, error.message, error.fix))
+        return False
+
+
+def _why(workspace: Path, settings: Settings, path: Path) -> str:
+    name = path.relative_to(workspace).as_posix()
+    try:
+        known = is_trusted(settings.agent_data_dir, workspace)
+    except ConfigError:
+        known = False
+    return f"{name} has changed since you trusted the folder" if known else f"{name} is in a folder you do not trust"
+
+
+class _Damaged(Exception):
+    """A file is damaged at a line."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the text without comments, and its entries by name. Raises _Damaged."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _Damaged(content.count(b"\n", 0, error.start) + 1, "it is not UTF-8 text") from None
+    plain = _without_comments(text)
+    try:
+        document: Any = msgspec.json.decode(plain) if plain.strip() else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        fault = json_fault(plain)
+        line, why = (fault.lineno, f"{fault.msg}, column {fault.colno}") if fault else (1, str(error))
+        raise _Damaged(line, f"it is not valid JSON: {why}") from None
+    if not isinstance(document, dict):
+        raise _Damaged(1, "it must hold one JSON object, with mcpServers in it")
+    entries: dict[str, Any] = {}
+    for key in _TABLES:
+        table: Any = cast("dict[str, Any]", document).get(key, {})
+        if not isinstance(table, dict):
+            raise _Damaged(1, f"{key} must be an object: a server's name, and its settings")
+        entries = {**cast("dict[str, Any]", table), **entries}
+    return plain, entries
+
+
+def _without_comments(text: str) -> str:
+    """Return a text of the same lines without comments and without commas before a closing bracket."""
+    plain = _PIECE.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+    return _COMMA.sub(lambda found: found[1] or " ", plain)
+
+
+def _spec_or_problem(name: str, entry: Any, file: _File, workspace: Path, problems: list[Problem]) -> ServerSpec | None:
+    try:
+        checked = _checked(name, entry)
+        is_idle = bool(file.untrusted) or checked.disabled or not checked.enabled  # its variables may not be set
+        return _spec(name, checked, file, workspace, is_raw=is_idle)
+    except ConfigError as error:
+        text = f"the server {name[:80]!r} is left out: {error.message}"
+        problems.append(Problem(file.path, file.line(name), text, error.fix))
+        return None
+
+
+def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: bool) -> ServerSpec:
+    """Return an entry as a spec, with the values of its variables unless it `is_raw`."""
+    known = {**os.environ, "workspaceFolder": str(workspace)}
+    home = paths.home_dir(os.environ)
+
+    def text(value: object) -> str:
+        written = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        return written if is_raw else _expanded(written, known)
+
+    return ServerSpec(
+        name=name,
+        command=(text(entry.command), *map(text, entry.args)) if entry.command else (),
+        env={key: text(value) for key, value in entry.env.items()},
+        cwd=text(entry.cwd) or ".",
+        url=text(entry.url),
+        headers={key: text(value) for key, value in entry.headers.items()},
+        needs=Needs(
+            network=tuple(map(text, entry.network)),
+            paths=tuple(str(paths.expand_path(text(each), workspace, home)) for each in entry.paths),
+            unconfined=entry.unconfined,
+        ),
+        file=file.path,
+        scope=file.scope,
+        enabled=entry.enabled and not entry.disabled,
+        start_timeout=entry.start_timeout,
+        call_timeout=entry.call_timeout,
+    )
+
+
+def _expanded(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with the values of `${NAME}`, `${env:NAME}` and `${NAME:-default}`. Raises ConfigError."""
+
+    def value(found: re.Match[str]) -> str:
+        name, has_default, default = found[1].removeprefix("env:").partition(":-")
+        if name.startswith("input:"):
+            fix = "put the value in an environment variable and write ${env:NAME}"
+            raise ConfigError(f"{found[0]} asks for a value, which only editors do", fix=fix)
+        if name in known and (known[name] or not has_default):
+            return known[name]
+        if has_default:
+            return default
+        raise ConfigError(f"the variable {name or found[0]} is not set", fix=f"set it: export {name}=…")
+
+    return _VARIABLE.sub(value, text)
+
+
+def _checked(name: str, entry: Any) -> _Entry:
+    """Return an entry after all checks that need no variable. Raises ConfigError."""
+    if not NAME.fullmatch(name):
+        fix = "use letters, digits, spaces and . _ - @ / : +, at most 64 of them"
+        raise ConfigError("its name cannot be used", fix=fix)
+    try:
+        made = convert(entry, _Entry)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error).replace("`", ""), fix="correct the entry") from None
+    if made.type == "sse":
+        fix = 'give its streamable HTTP address, with "type": "http"'
+        raise ConfigError("the transport sse was replaced by streamable HTTP, and is not supported", fix=fix)
+    if bool(made.command) == bool(made.url):
+        what = "both a command and a url" if made.url else "neither a command nor a url"
+        raise ConfigError(f"it has {what}", fix='write "command" for a program, "url" for an address')
+    if made.url and not made.url.startswith(("http://", "https://", "${")):
+        raise ConfigError(f"{made.url[:80]!r} is no address", fix="begin it with https:// or http://")
+    if made.url and (made.network or made.paths or made.unconfined):
+        raise ConfigError("network, paths and unconfined are for programs, and it has a url", fix="delete them")
+    for pattern in made.network:
+        if pattern != "packages" and "${" not in pattern:
+            _check_pattern(pattern)
+    if any(each.removesuffix(":rw").rstrip("/") == "" for each in made.paths):
+        raise ConfigError("paths names the whole file system", fix='name folders in it, or write "unconfined": true')
+    return made
+
+
+def _check_pattern(pattern: str) -> None:
+    from lmagent.sandbox.hosts import parse_pattern  # few servers name hosts
+
+    parse_pattern(pattern)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _written(spec: ServerSpec) -> dict[str, Any]:
+    """Return a spec as an entry; values that are the defaults are left out."""
+    usual = ServerSpec("")
+    values: dict[str, Any] = {
+        "type": "http" if spec.url else "",
+        "command": spec.command[0] if spec.command else "",
+        "args": list(spec.command[1:]),
+        "env": dict(spec.env),
+        "cwd": "" if spec.cwd == usual.cwd else spec.cwd,
+        "url": spec.url,
+        "headers": dict(spec.headers),
+        "network": list(spec.needs.network),
+        "paths": list(spec.needs.paths),
+        "unconfined": spec.needs.unconfined,
+        "disabled": not spec.enabled,
+        "start_timeout": 0 if spec.start_timeout == usual.start_timeout else spec.start_timeout,
+        "call_timeout": 0 if spec.call_timeout == usual.call_timeout else spec.call_timeout,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def _document(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a file's document, and the table of servers in it. Raises ConfigError."""
+    if file.parent.name in (".lmagent", ".vscode") and file.parent.is_symlink():
+        raise ConfigError(f"{file.parent} is a link; nothing is written through it", fix=f"rm {file.parent}")
+    content = read_small(file)
+    if content is None:
+        table: dict[str, Any] = {}
+        return {_TABLES[0]: table}, table
+    try:
+        _parsed(content)
+        document: dict[str, Any] = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf") or b"{}")
+    except _Damaged as damage:
+        raise ConfigError(f"{file}:{damage.line}: {damage.text}", fix="correct it, then try again") from None
+    except msgspec.DecodeError:
+        raise ConfigError(f"{file} has comments, which would be lost", fix="change it in your editor") from None
+    key = next((key for key in _TABLES if key in document), _TABLES[0])
+    return document, document.setdefault(key, {})
+
+
+def _save(file: Path, document: dict[str, Any]) -> None:
+    write_private(file, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
