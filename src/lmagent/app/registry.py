@@ -26,6 +26,7 @@ from lmagent.store.jsonl import JsonlStore
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.mcp.spec import Servers
     from lmagent.skills.feature import Skills
 
 PLUGIN_GROUP = "lmagent.plugins"
@@ -74,6 +75,7 @@ class Registry(Struct):
         closers: release the features' resources at the end of the program.
         enders: release the features' resources of a session that is over; they receive its id.
         skills: those of the workspace; None without the feature.
+        mcp: the MCP servers of the workspace; None if none is configured.
         busy: returns whether work runs for a session outside its turns, which releasing it would end.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
@@ -103,6 +105,7 @@ class Registry(Struct):
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
     skills: Skills | None = None
+    mcp: Servers | None = None
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
     # --- the sessions' records --------------------------------------------------------------------------------------
