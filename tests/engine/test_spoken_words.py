@@ -8,9 +8,9 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Steer
 from lmagent.core.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from lmagent.core.model import ModelReply, ModelRequest
+from lmagent.core.outside import escaped
 from lmagent.core.ports import ModelTraits
 from lmagent.engine.context.aside import ask_aside
-from lmagent.engine.context.intake import escaped
 from lmagent.engine.state import SessionState
 from lmagent.providers.retry import joined
 

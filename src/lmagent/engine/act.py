@@ -19,6 +19,7 @@ from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
 from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
+from lmagent.core.outside import escaped
 from lmagent.core.tool import Answer, KeptText, Question, Tool, ToolContext, ToolOutput
 from lmagent.engine import constrain
 from lmagent.engine.context import intake
@@ -271,7 +272,7 @@ def _crashed(tool: str, bug: Exception) -> ToolOutput:
 async def _record(session: Session, call: ToolCall, result: Result, guard: LoopGuard, size: int) -> None:
     output = _fitted(result.output, size)
     content, artifact = await _take_in(session, output, size)
-    content = intake.escaped(content)
+    content = escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
         guard.after(call, result.status, output.content, output.data, session.state.changes)
     tool = session.wiring.toolbox.get(result.tool)

@@ -17,6 +17,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
+from lmagent.core.outside import STEERING
 from lmagent.engine import budget, constrain, recovery
 from lmagent.engine.act import act, perform
 from lmagent.engine.context import intake
@@ -283,7 +284,7 @@ async def _deliver_steering(session: Session) -> None:
         return  # after a crash: the same prompt is sent again first, unchanged
     for item in session.state.waiting("steer"):
         added = await _fitted(session, item.message)
-        message = Message("user", (Text(f"{intake.STEERING}\n"), *added.parts))
+        message = Message("user", (Text(f"{STEERING}\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 

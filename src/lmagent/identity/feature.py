@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from lmagent.core.notes import unclosing
 from lmagent.identity.files import NAMED, IdentityFile, find_identity, nested_instructions
 from lmagent.tools.sanitize import one_line, visible
 
@@ -50,7 +51,7 @@ class Identity:
         room = self._room()
         parts = [_section(file, room if file is sent[-1] else room // 4) for file in sent]
         if not self._trusted():  # a stranger's text must not end the note and speak for the user
-            parts = [part.replace("</", "<\\/") for part in parts]
+            parts = [unclosing(part) for part in parts]
         if names := [one_line(name) for name in self.nested[:NAMED]]:
             more = f" and {len(self.nested) - NAMED} more" if len(self.nested) > NAMED else ""
             parts.append(

@@ -1,16 +1,12 @@
 """Intake: a tool's output becomes the model's text. It is capped once, here; only a cut shortens it again.
 
-A result is data: a line in it that looks like one of the harness's own texts gets a backslash in front.
-
 Lines are counted in one way everywhere: they end at a line feed. A cut names the missing lines and the call that shows
 them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cache
 
 from lmagent.core.messages import Message, ToolResult
 from lmagent.engine.state import message_bytes
@@ -127,39 +123,3 @@ def _shortened(message: Message, size: int) -> Message:
     (result,) = message.parts
     assert isinstance(result, ToolResult)
     return Message("tool", (ToolResult(result.call_id, result.status, shorten(result.content, size)),))
-
-
-STEERING = "[The user adds, while you work:]"
-SHORTENED = "[The earlier conversation was shortened. What follows is the record of it.]"
-"""Begins the record that replaces the messages of a compaction."""
-
-_OPENINGS = (
-    STEERING[:-1],
-    SHORTENED[: len("[The earlier conversation was shortened")],
-    "[The conversation must be shortened",
-    "[You are a sub-agent",
-    "[From here on you are a sub-agent",
-    "[message ",
-)
-_TAGS = ("<user_said>", "</user_said>", "<replies>", "<work_tools>")
-_BLANK = r"(?:[^\S\n]|[\u200b-\u200f\u2060-\u2064\ufeff])*"
-_NUMBERED = rf"{_BLANK}(?:\d+[\t:|]{_BLANK})?"
-_NOTES = (
-    r"<environment>.*\bCommands:",
-    r"<approvals>.* approvals[.:]",
-    r"<date>Today is ",
-    rf"<(?:tools|workspace|work|plan|budget|tasks|jobs|instructions)>{_BLANK}\n{_NUMBERED}[^<\s]",
-)
-"""Other files have these tags too: only a tag followed by text is an imitation, and XML stays unchanged."""
-
-
-@cache
-def _frame() -> re.Pattern[str]:
-    """Compile the pattern with the first result: it takes a millisecond, and no first request needs it."""
-    openings = "|".join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))
-    return re.compile(rf"^({_NUMBERED})(?={openings})", re.MULTILINE | re.IGNORECASE)
-
-
-def escaped(content: str) -> str:
-    """Put a backslash before each line that imitates a frame."""
-    return _frame().sub(r"\1\\", content) if "[" in content or "<" in content else content

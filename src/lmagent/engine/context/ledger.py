@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from lmagent.core.changes import is_byproduct
 from lmagent.core.messages import NO_WORDS, Message
+from lmagent.core.outside import SHORTENED
 from lmagent.engine import worktext
-from lmagent.engine.context.intake import SHORTENED, shorten, size_of
+from lmagent.engine.context.intake import shorten, size_of
 from lmagent.engine.state import SessionState
 
 RULES_SHARE = 4
