@@ -127,6 +127,7 @@ def test_where_the_server_keeps_all_prompts_sub_agents_work_side_by_side(tmp_pat
     anyio.run(main)
 
 
+@pytest.mark.long
 def test_what_one_writes_while_a_command_of_another_runs_was_delivered_by_the_first_alone(tmp_path: Path) -> None:
     wanted = {"type": "file", "path": "a.txt"}
     manifest = [{"task_id": name, "objective": name, "deliverable": wanted} for name in ("writer", "waiter")]

@@ -35,7 +35,8 @@ def played(workspace: Path, *calls, mode: str = "auto") -> list[ev.DurableEvent]
     events: list[ev.DurableEvent] = []
 
     async def play() -> None:
-        with ScriptedServer([*calls, say("Done.")]) as server:
+        replies = iter(calls)
+        with ScriptedServer(lambda _: next(replies, say("Done."))) as server:
             flags = {"llm_url": server.base_url, "permission_mode": mode}
             host = await open_host(HostOptions(workspace, flags, attended=False), say=lambda _: None)
             try:

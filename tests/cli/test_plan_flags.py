@@ -102,6 +102,7 @@ def test_a_plan_is_revised_rejected_and_replaced_by_a_file_from_a_script(program
         assert "no plan to decide on" in clear(late)
 
 
+@pytest.mark.long
 def test_who_decides_is_heard_even_where_plans_are_approved_unread(program):
     other = {**PLAN, "title": "Mine"}
     with ScriptedServer([say(json.dumps(PLAN)), say(json.dumps(PLAN)), say("BLOCKED: no")], strict=True) as server:
@@ -191,6 +192,7 @@ def test_at_a_terminal_a_plan_is_edited_in_the_person_s_editor(program, monkeypa
 
 
 @pytest.mark.parametrize(("editor", "told"), [('vi "', "EDITOR is no command"), ("rm", "Nothing is decided yet")])
+@pytest.mark.long
 def test_an_editor_that_cannot_be_used_leaves_the_question(program, monkeypatch, editor, told):
     monkeypatch.setenv("VISUAL", " ")
     monkeypatch.setenv("EDITOR", editor)
@@ -204,6 +206,7 @@ def test_an_editor_that_cannot_be_used_leaves_the_question(program, monkeypatch,
             assert terminal.ended(30) == 3
 
 
+@pytest.mark.long
 def test_at_a_terminal_an_edited_plan_that_does_not_fit_its_session_is_asked_about_again(program, monkeypatch):
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", 'sed -i \'s/"1"/"todo1"/\'')

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from program import clear
+from testkit.amount import mostly_long
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
@@ -26,7 +27,7 @@ def shell(program, server: ScriptedServer, line: str, *arguments: str) -> subpro
     )
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("closed", mostly_long(["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"], kept=2))
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_a_closed_stream_ends_no_run(program, closed, flags):
     with ScriptedServer([call("read", path="a.txt"), say("It says alpha.")], strict=True) as server:

@@ -51,6 +51,7 @@ def test_a_missing_file_is_an_error_with_a_way_out(tmp_path, monkeypatch):
     assert "pip install" in failure.value.fix
 
 
+@pytest.mark.long
 def test_requests_to_judge_by_are_not_in_the_training():
     known = heldout.seen()
     cases = list(heldout.cases(300, known))

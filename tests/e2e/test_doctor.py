@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
+from testkit.amount import mostly_long
 from testkit.engine import EngineServer
 from testkit.gguf import build_tiny_gguf
 from testkit.servers.base import Lies
@@ -71,7 +72,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("label", SERVERS)
+@pytest.mark.parametrize("label", mostly_long(SERVERS, kept=3))
 def test_each_server_is_recognised_and_examined(label, tmp_path):
     make, window = SERVERS[label]
     with make() as server:
@@ -109,7 +110,7 @@ LIARS = {
 }
 
 
-@pytest.mark.parametrize("liar", LIARS)
+@pytest.mark.parametrize("liar", mostly_long(LIARS))
 def test_a_window_that_is_smaller_than_it_is_said_to_be_is_found_out(liar, tmp_path):
     make, words, served = LIARS[liar]
     with make() as server:
@@ -125,7 +126,7 @@ def test_a_window_that_is_stated_once_the_model_is_loaded_is_told(tmp_path):
         assert "4,096 tokens are served" in doctor(server.base_url, tmp_path)["window"]["text"]
 
 
-@pytest.mark.parametrize("usage", ["zero", "missing", "wrong_field"])
+@pytest.mark.parametrize("usage", mostly_long(["zero", "missing", "wrong_field"]))
 def test_a_server_that_does_not_count_is_believed_about_its_window(usage, tmp_path):
     with LlamaCppServer(able, context=16384, lies=Lies(usage=usage)) as server:
         found = doctor(server.base_url, tmp_path)
@@ -185,7 +186,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", mostly_long(BROKEN))
 def test_a_server_whose_chat_never_answers_is_one_fault_and_changes_no_profile(how, tmp_path):
     behaviour = able
     with GenericServer(lambda received: behaviour(received), window=16384) as server:
@@ -202,6 +203,7 @@ def test_a_server_whose_chat_never_answers_is_one_fault_and_changes_no_profile(h
     assert profile(tmp_path) == before
 
 
+@pytest.mark.long
 def test_a_server_that_gives_no_sign_of_life_is_waited_for_once(tmp_path):
     with GenericServer(lambda _: hang(), window=16384) as server:
         begun = time.monotonic()
@@ -218,6 +220,7 @@ NO_IMAGES = {
 
 
 @pytest.mark.parametrize("how", NO_IMAGES)
+@pytest.mark.long
 def test_a_failure_over_an_image_does_not_say_that_the_model_takes_none(how, tmp_path):
     over_an_image = None
 

@@ -120,7 +120,7 @@ def nightly_was_missed(workspace: Path) -> None:
     Ledger(workspace / ".lmagent", time.time).append(LedgerEntry(since, "nightly", "on", schedule=f"{schedule} (UTC)"))
 
 
-@pytest.mark.parametrize(("seed", "slots"), [(1, 1), (2, 8)])
+@pytest.mark.parametrize(("seed", "slots"), [(1, 1), pytest.param(2, 8, marks=pytest.mark.long)])
 def test_a_task_of_several_parts_a_wait_and_a_missed_night_come_out_right_under_random_kills(tmp_path, seed, slots):
     chance = random.Random(seed)
     workspace, log = tmp_path / "a work space ä", tmp_path / "out.txt"

@@ -302,6 +302,7 @@ def hello() -> bytes:
     )
 
 
+@pytest.mark.long
 def test_a_client_that_reads_nothing_and_answers_no_ping_is_let_go(tmp_path):
     limits = ServingLimits(ping=2, grace=1, caps=Caps())
     ping = b'{"type": "ping"}'

@@ -107,6 +107,7 @@ def test_an_image_may_have_what_an_upload_may_and_all_together_a_sum(running: Ru
     assert too_large(complete(running, {**looking(), "stop": [{}] * 400_000 + ["x"] * 1_000_000}))
 
 
+@pytest.mark.long
 def test_nobody_waits_while_large_requests_are_taken_in(running: Running) -> None:
     url, came = photo(20_000_000), []
     threads = [threading.Thread(target=lambda: came.append(complete(running, looking(url)).status)) for _ in range(3)]

@@ -144,6 +144,7 @@ def test_another_caller_is_not_given_the_session(running: Running) -> None:
     assert other.ask("and more") == theirs
 
 
+@pytest.mark.long
 def test_another_token_is_not_given_the_sessions_of_the_one_before(tmp_path: Path) -> None:
     with gateway(tmp_path, counting, AGENT_TOKEN="the-first-of-the-tokens") as running:
         talk = Talk(running, "mine")
@@ -254,6 +255,7 @@ def test_the_same_words_after_an_answer_are_another_turn_though_their_first_try_
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_so_they_are_when_the_gateway_was_started_anew_meanwhile(tmp_path: Path) -> None:
     with gateway(tmp_path, counting) as running:
         talk, named = Talk(running, "go on"), {"X-Session": "over-a-restart"}
@@ -286,6 +288,7 @@ def test_a_client_whose_gateway_is_started_anew_is_given_its_turn_by_the_next_on
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_turn_that_the_next_gateway_goes_on_with_is_given_to_who_asks_again(tmp_path: Path) -> None:
     with gateway(tmp_path, [hang(say("never said"), chunks=1), say("After all."), say("Twice.")]) as running:
         talk = Talk(running, "do it")

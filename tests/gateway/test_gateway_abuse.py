@@ -83,6 +83,7 @@ def hammer(port: int, seconds: float, attack: Callable[[HTTPConnection], int], t
     return came
 
 
+@pytest.mark.long
 def test_a_pin_is_not_guessed_at_full_speed_and_who_is_in_stays_in(running):
     page = running.page()
     numbers = iter(range(10**6))
@@ -246,6 +247,7 @@ def room(wanted: int) -> int:
     return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 500)
 
 
+@pytest.mark.long
 def test_thousands_of_sockets_do_not_keep_others_out(running):
     count = room(SOCKETS)
     assert count >= 1000

@@ -255,6 +255,7 @@ def test_a_device_cookie_lets_nobody_in(access):
     assert caller(access, known(access.login(PIN))[DEVICE_COOKIE]) == "anyone"
 
 
+@pytest.mark.long
 def test_guesses_from_a_hundred_thousand_addresses_take_no_memory(access, times):
     most = 0
     for number in range(100_000):

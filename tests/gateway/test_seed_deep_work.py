@@ -198,6 +198,7 @@ def test_deep_work_over_http_in_permission_mode_auto_returns_when_the_work_is_do
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_plan_that_waits_survives_the_gateway(tmp_path: Path) -> None:
     with gateway(tmp_path, worker, **WRITES) as running:
         chat(running, "task 1")
@@ -216,6 +217,7 @@ def test_a_plan_that_waits_survives_the_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_task_that_waits_for_its_turn_is_planned_by_the_next_gateway(tmp_path: Path) -> None:
     script = [hang(say("never ending"), chunks=1), say("Hello."), say(PLAN)]
     with gateway(tmp_path, script) as running:

@@ -207,6 +207,7 @@ def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id() -> 
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_kill_while_it_is_cleared_loses_no_conversation(tmp_path: Path) -> None:
     with gateway(tmp_path, lambda _: say("Noted.")) as running:
         for number, delay in enumerate((0.0, 0.001, 0.002, 0.004, 0.008, 0.03)):

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, hang, say
@@ -225,7 +226,7 @@ def test_bad_input_is_one_clear_line(empty_workspace, arguments):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("word", ["role", "input.received", "message", "user"])
+@pytest.mark.parametrize("word", mostly_long(["role", "input.received", "message", "user"]))
 def test_a_word_of_the_log_s_format_is_refused_and_nothing_is_changed(empty_workspace, word):
     with ScriptedServer([say("Fine.")]) as server:
         lmagent(empty_workspace, "a message of the user in a role", url=server.url)

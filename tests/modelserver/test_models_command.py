@@ -160,6 +160,7 @@ def test_on_a_terminal_a_pull_shows_a_bar(program):
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_an_interrupted_pull_says_that_it_can_be_resumed(program):
     with FakeHub({"Model-Q4_K_M.gguf": CONTENT * 40}, slow=0.3) as hub:
         command = [sys.executable, "-m", "lmagent", "models", "pull", REPO]

@@ -39,6 +39,7 @@ def test_a_hidden_file_is_taken_in_under_a_name_that_is_not(program):  # noqa: F
     assert "imported own-name" in program.good("import", "..gguf")
 
 
+@pytest.mark.long
 def test_odd_names_reach_no_terminal_and_every_json_is_json(program):  # noqa: F811
     inner = program.folder / ODD
     inner.mkdir(parents=True)

@@ -14,6 +14,7 @@ import pytest
 from fakehub import FakeHub
 from madegguf import TENSORS, gguf, pairs
 from terminal import Terminal
+from testkit.amount import mostly_long
 from testkit.servers.ollama import OllamaServer
 
 from lmagent.modelserver.library.suggestions import recommended
@@ -126,7 +127,7 @@ def test_a_user_who_wants_nothing_saved_is_not_asked_again_while_a_server_is_fou
     assert not saved.exists()
 
 
-@pytest.mark.parametrize("before", [("doctor",), ("models", "recommend"), ("sessions", "list")])
+@pytest.mark.parametrize("before", mostly_long([("doctor",), ("models", "recommend"), ("sessions", "list")]))
 def test_it_is_shown_whatever_was_typed_before(workspace, before):
     env = {"HOME": str(workspace.parent), "PATH": os.environ["PATH"], "LLM_RETRY_DELAY": "0"}
     subprocess.run([sys.executable, "-m", "lmagent", *before], env=env, cwd=workspace, capture_output=True, timeout=60)

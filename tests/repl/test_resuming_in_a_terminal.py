@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from terminal import Terminal
+from testkit.amount import mostly_long
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
@@ -40,7 +41,7 @@ def talk(workspace, server, *lines: tuple[str, str], how: tuple[str, ...] = ()) 
         assert terminal.ended() == 0
 
 
-@pytest.mark.parametrize("how", ["-c", "--continue", "--resume", "chat -c"])
+@pytest.mark.parametrize("how", mostly_long(["-c", "--continue", "--resume", "chat -c"]))
 def test_the_conversation_opens_where_it_was_left_with_its_last_exchange(workspace, how):
     script = [say("First answer."), call("read", path="a.txt"), say("It says alpha."), say("Still alpha.")]
     with ScriptedServer(script, strict=True) as server:

@@ -107,6 +107,7 @@ def test_a_turn_ends_with_a_quiet_line_of_time_and_tokens(workspace):
         terminal.sees(lambda rows: any(" tokens in" in row and row.endswith(" out") for row in rows))
 
 
+@pytest.mark.long
 def test_the_status_line_is_plain_begins_with_the_model_and_is_cut_with_an_ellipsis(workspace):
     with ScriptedServer([slow(say("Hi."), first=4.0)], strict=True) as server:
         with Terminal(workspace, server.base_url, columns=60) as terminal:

@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from docker_kit import Relay, containers, docker, engine
+from testkit.amount import mostly_long
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
@@ -170,6 +171,7 @@ def test_a_timeout_kills_what_put_itself_into_other_sessions(tmp_path, env):
     assert still(tmp_path / "beat")
 
 
+@pytest.mark.long
 def test_after_a_timeout_the_container_stays_with_what_its_commands_left_in_tmp(tmp_path, env):
     async def main() -> str:
         sandbox = docker(tmp_path, env)
@@ -196,6 +198,7 @@ def test_what_a_command_leaves_behind_dies_with_it(tmp_path, env):
     assert still(tmp_path / "beat")
 
 
+@pytest.mark.long
 def test_cancelling_the_wait_kills_the_command(tmp_path, env):
     async def main() -> None:
         sandbox = docker(tmp_path, env)
@@ -308,6 +311,7 @@ def test_an_engine_or_a_client_that_goes_in_the_middle_of_a_command_is_an_error(
 
 
 @pytest.mark.parametrize("killing", ["kill -9 -1", f"(setsid sh -c '{BEAT}' &); sleep 0.3; kill -9 $PPID"])
+@pytest.mark.long
 def test_a_command_that_kills_its_supervisor_ends_only_its_own_container(killing, tmp_path, env):
     (tmp_path / "beat").touch()
 
@@ -324,6 +328,7 @@ def test_a_command_that_kills_its_supervisor_ends_only_its_own_container(killing
     assert still(tmp_path / "beat")
 
 
+@pytest.mark.long
 def test_a_command_that_stops_its_supervisor_is_killed_at_its_timeout_all_the_same(tmp_path, env):
     script = "for p in /proc/[0-9]*; do [ ${p#/proc/} = $$ ] || kill -STOP ${p#/proc/}; done; sleep 60"
     end, _ = run(tmp_path, env, script, timeout=2.0)
@@ -339,6 +344,7 @@ def test_a_command_cannot_write_into_what_supervises_it(tmp_path, env):
     assert "Permission denied" in text
 
 
+@pytest.mark.long
 def test_a_fork_bomb_is_held_and_ends_at_its_timeout(tmp_path, env):
     # exec: the bomb takes every process, so that a fork of ours may fail too
     end, _ = run(tmp_path, env, "f() { f | f & }; f & exec sleep 60", timeout=2.0)
@@ -391,7 +397,7 @@ def test_limits_and_the_network_are_part_of_what_a_container_is(tmp_path, env):
     assert "eth0" in text.split()
 
 
-@pytest.mark.parametrize("name", ["a,b", 'quo"te', "co:lon", "spa ce", "grüß", "$x\nline"])
+@pytest.mark.parametrize("name", mostly_long(["a,b", 'quo"te', "co:lon", "spa ce", "grüß", "$x\nline"]))
 def test_a_workspace_may_have_any_name(name, tmp_path, env):
     (tmp_path / name).mkdir()
     assert run(tmp_path / name, env, "echo x >made")[0].code == 0

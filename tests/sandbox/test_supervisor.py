@@ -189,6 +189,7 @@ def test_an_output_that_raises_raises_in_the_wait_and_ends_the_command():
     linked(use)
 
 
+@pytest.mark.long
 def test_no_descriptor_and_no_process_is_left_after_a_hundred_commands():
     async def use(link: Link) -> None:
         for number in range(100):

@@ -106,6 +106,7 @@ def test_a_large_history_is_made_shorter_and_everybody_knows_the_same(tmp_path):
     assert told(one) == told(other)
 
 
+@pytest.mark.long
 def test_a_year_of_a_job_a_minute_stays_within_its_bound(tmp_path):
     ledger = a_large_one(tmp_path / "h")
     largest = 0

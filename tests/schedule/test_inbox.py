@@ -37,6 +37,7 @@ def test_a_task_is_submitted_claimed_read_and_done(tmp_path):
     assert inbox.read(claimed) is None
 
 
+@pytest.mark.long
 def test_a_thousand_tasks_submitted_at_one_moment_are_a_thousand_files(tmp_path):
     inbox = Inbox(tmp_path)
 

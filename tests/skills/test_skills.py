@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from testkit.amount import mostly_long
 
 from lmagent.core.errors import ConfigError
 from lmagent.skills.python import function_in, functions_in
@@ -105,6 +106,7 @@ def test_a_skill_whose_code_changes_is_not_used_until_it_passes_again_and_is_ena
     assert listed(workspace)["slug"]["state"] == "changed"
 
 
+@pytest.mark.long
 def test_a_new_version_is_a_proposal_and_the_one_before_comes_back(workspace):
     lmagent(workspace, "skills", "import", "tools.py")
     lmagent(workspace, "skills", "enable", "slug")
@@ -125,7 +127,8 @@ def test_a_disabled_skill_is_no_tool(workspace):
 
 
 @pytest.mark.parametrize(
-    "name", ["shell", "read_file", "../../x", "Upper", "use_tool", "vision", "skill", "promote_skill", ""]
+    "name",
+    mostly_long(["shell", "../../x", "read_file", "Upper", "use_tool", "vision", "skill", "promote_skill", ""], kept=3),
 )
 def test_a_skill_takes_no_tool_s_name_and_its_name_does_not_leave_its_folder(workspace, name):
     (workspace / "tools.py").write_text(SLUG.replace("def slug", "def shell"))

@@ -62,6 +62,7 @@ def programs_without_a_sandbox(tmp_path: Path) -> str:
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_without_a_sandbox_the_demo_says_what_it_leaves_out_and_does_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="the demo was NOT tested: the package xllamacpp is missing")
     ran = run(tmp_path, LMAGENT, "demo", PATH=programs_without_a_sandbox(tmp_path), COLUMNS="80")
@@ -86,6 +87,7 @@ def test_without_a_sandbox_a_command_fails_in_one_sentence_of_the_model(tmp_path
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_the_demo_keeps_its_folder_if_it_is_to_and_says_how_to_look_at_it(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="the demo was NOT tested: the package xllamacpp is missing")
     ran = run(tmp_path, LMAGENT, "demo", "--keep", "Write apples to fruit.txt", TMPDIR=str(tmp_path))

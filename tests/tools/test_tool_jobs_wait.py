@@ -86,6 +86,7 @@ def test_each_line_counts_once_for_a_pattern(bench):
 
 
 @sandboxed
+@pytest.mark.long
 def test_a_pattern_that_never_ends_stops_neither_the_agent_nor_the_wait(bench):
     async def act() -> None:
         await bench.shell("printf '%050d!\\n' 0 | tr 0 a; sleep 60", background=True)
@@ -121,6 +122,7 @@ def test_a_wait_can_be_interrupted_while_a_pattern_runs(bench):
 
 
 @sandboxed
+@pytest.mark.long
 def test_output_without_end_does_not_outlast_the_timeout(bench):
     began = time.monotonic()
     told, _ = found(bench, "yes", "READY", timeout=1)

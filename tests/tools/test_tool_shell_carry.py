@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from shell_kit import Bench, during, logged, play
+from testkit.amount import mostly_long
 
 from lmagent.core import events as ev
 from lmagent.core.sandbox import Exec
@@ -206,7 +207,7 @@ FUNCTIONS = " ".join(
 )
 
 
-@pytest.mark.parametrize("line", HOSTILE)
+@pytest.mark.parametrize("line", mostly_long(HOSTILE, kept=12))
 def test_the_report_and_the_exit_code_survive_what_a_command_does_to_its_shell(bench, line):
     (bench.workspace / "sub").mkdir()
     work = "\\export EXPORTED='a b' OTHER=$'x\\ny'; cd sub"

@@ -122,6 +122,7 @@ def test_all_scripts_in_a_row_are_taken_back_at_once(tmp_path: Path) -> None:
     assert lab.picture() == last
 
 
+@pytest.mark.long
 def test_ten_thousand_files_come_back(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     for number in range(10_000):

@@ -99,7 +99,7 @@ def settled(page) -> None:
     ("scheme", "size"),
     [
         ("light", "desktop"),
-        ("dark", "phone"),
+        pytest.param("dark", "phone", marks=pytest.mark.long),
         pytest.param("light", "phone", marks=pytest.mark.long),
         pytest.param("dark", "desktop", marks=pytest.mark.long),
     ],
@@ -146,6 +146,7 @@ def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
+@pytest.mark.long
 def test_a_picture_without_a_name_would_be_found(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from gateway_kit import Running, gateway
 from panel_kit import go, region, until
 from testkit.servers.ollama import OllamaServer
@@ -47,6 +48,7 @@ def test_where_no_server_answers_the_places_that_were_looked_at_are_listed(tmp_p
         running.stop()
 
 
+@pytest.mark.long
 def test_another_server_that_runs_is_one_press_away(tmp_path, screen):
     with OllamaServer(model="qwen3:8b") as ollama:
         running = without_server(tmp_path, OLLAMA_HOST=ollama.base_url)
@@ -87,12 +89,14 @@ def test_several_models_and_no_choice_lead_to_the_list_of_models(tmp_path, scree
         running.stop()
 
 
+@pytest.mark.long
 def test_a_sandbox_that_is_off_is_said_so(tmp_path, screen):
     with gateway(tmp_path, SANDBOX="off") as running:
         page = screen(running)
         page.get_by_text("The sandbox is switched off.").wait_for()
 
 
+@pytest.mark.long
 def test_a_workspace_that_cannot_be_written_to_is_said_so(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
@@ -126,6 +130,7 @@ def test_a_download_is_begun_followed_cancelled_resumed_and_used_on_the_page(tmp
         form.get_by_text("Downloaded").wait_for(state="detached")
 
 
+@pytest.mark.long
 def test_a_model_is_loaded_and_unloaded_on_the_page(tmp_path, screen):
     with gateway(tmp_path) as running, OllamaServer(model="qwen3:8b") as ollama:
         running.stop()

@@ -9,6 +9,7 @@ import pytest
 from gateway_kit import Running, gateway
 from panel_kit import begun, enter, go, region, until
 from test_accessibility import SIZES, faults, settled
+from testkit.amount import mostly_long
 from web_kit import shot
 
 from lmagent.testing.script import call, say
@@ -44,7 +45,7 @@ def memories(running: Running) -> dict[str, dict[str, Any]]:
     return {row["text"]: row for row in running.ask("GET", "/api/memory").json["memories"]}
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_long(SIZES))
 def test_a_fact_told_in_one_session_is_found_later_with_where_it_is_from(tmp_path, screen, size):
     told = call("memory", operation="store", content=FACT)
     with gateway(tmp_path, [told, say("Noted."), say("Hello.")], options=["--permission", "auto"]) as running:
@@ -62,7 +63,7 @@ def test_a_fact_told_in_one_session_is_found_later_with_where_it_is_from(tmp_pat
         region(page, "Conversation").get_by_text("Noted.").wait_for()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_long(SIZES))
 def test_memories_are_added_edited_pinned_forgotten_and_undone(tmp_path, screen, size):
     with gateway(tmp_path) as running:
         page = opened(screen, running, size, "#/p/memory")
@@ -114,7 +115,7 @@ def test_what_reflection_found_is_accepted_or_forgotten(tmp_path, screen):
         assert {text: row["pinned"] for text, row in memories(running).items()} == {texts[0]: True}
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_long(SIZES))
 def test_a_skill_is_read_tried_enabled_and_disabled(tmp_path, screen, size):
     with gateway(tmp_path) as running:
         page = opened(screen, running, size, "#/p/skills")
@@ -152,7 +153,7 @@ def test_a_skill_that_changed_after_it_was_read_is_not_enabled(tmp_path, screen)
         assert row["state"] == "proposed"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_long(SIZES))
 def test_the_settings_name_the_files_of_each_prompt_and_what_is_wrong_with_them(tmp_path, screen, size):
     with gateway(tmp_path) as running:
         (running.workspace / "SOUL.md").write_text("Be brief.\n")
