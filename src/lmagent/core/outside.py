@@ -8,7 +8,7 @@ backslash and leave all other text alone.
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 
 STEERING = "[The user adds, while you work:]"
 SHORTENED = "[The earlier conversation was shortened. What follows is the record of it.]"
@@ -33,28 +33,11 @@ _NOTES = (
 )
 """Other files have these tags too: only a tag followed by text is an imitation, and XML stays unchanged."""
 
-_NAME = "outside"
 _SOURCE = 80  # characters of a source that are shown
-
-# Signs that a model may read as `<`, also those that other notations write for it.
-_BRACKETS = "<[{＜﹤‹〈⟨〈⟪《«˂ᐸᚲ❮❰≺⧼⦑［｛【〔「『〖⦗⁅❲❴❬"
-_BRACKET = rf"(?:[{re.escape(_BRACKETS)}]|(?i:&(?:lt|#0*60|#x0*3c);?|\\u003c|\\x3c|%3c))"
-_LIKE = {
-    letter: own
-    for own, letters in {
-        "o": "0οо০௦๐օഠ○◯〇",
-        "u": "υսцμ∪",
-        "t": "7τт†",
-        "s": "5ѕʂ",
-        "i": "1ιіıւ",
-        "d": "ԁժɗđ∂",
-        "e": "3еεє℮ҽ",
-    }.items()
-    for letter in letters
-}
-# Control tokens of chat templates, up to the place of the backslash.
+# Tags of the frame and control tokens of chat templates, up to the place of the backslash.
 _TOKENS = (
-    r"<(?=[|｜])"
+    r"<(?=\s*/?\s*outside)"
+    r"|<(?=[|｜])"
     r"|<(?=/?(?:s|bos|eos|pad|unk|think|tool_?calls?|tool_?response|start_of_turn|end_of_turn|start_of_image)>)"
     r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
     r"|<(?=</?SYS>>)"
@@ -62,52 +45,24 @@ _TOKENS = (
 
 
 def framed(source: str, text: str) -> str:
-    """Return a text from outside as data for the model, with its source: `<outside from="web example.org">`.
+    """Return a text from outside as data for the model, with its source: `<outside 1f3a… from="web example.org">`.
 
-    The text cannot end the frame, imitate a text of ours, or hold the control tokens of a chat template, by which some
-    servers would end the message. Characters that only a model sees are left out. Callers cap the text, and make it
-    `printable`.
+    The first and the last line hold eight digits of the text's own SHA-256, so that no text can be written that ends
+    its frame. Nor can it imitate a text of ours, or hold control tokens of a chat template, by which some servers would
+    end the message. Characters that only a model sees are left out. Callers cap the text, and make it `printable`.
     """
+    import hashlib  # loads OpenSSL, and few sessions read from outside
+
     name = re.sub(r"[^\w .,:;/@+?&=%#~()-]", "_", source, flags=re.ASCII)[:_SOURCE]
-    return f'<{_NAME} from="{name}">\n{_harmless(text)}\n</{_NAME}>'
+    tokens, unseen = _patterns()
+    body = tokens.sub(r"\g<0>\\", escaped(unseen.sub("", text)))
+    mark = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f'<outside {mark} from="{name}">\n{body}\n</outside {mark}>'
 
 
 def escaped(text: str) -> str:
     """Put a backslash before each line that imitates a text of ours."""
     return _imitations().sub(r"\1\\", text) if "[" in text or "<" in text else text
-
-
-def _harmless(text: str) -> str:
-    brackets, tokens, unseen = _patterns()
-    text = escaped(unseen.sub("", text))
-    text = brackets.sub(lambda found: found[0] + "\\" * _is_name(found.string, found.end()), text)
-    return tokens.sub(r"\g<0>\\", text)
-
-
-def _is_name(text: str, at: int) -> bool:
-    """Return whether a text spells the frame's name from a place on, in any letters and with anything in between."""
-    spelled = ""
-    for index in range(at, len(text)):
-        if text[index] in _BRACKETS:  # looked at on its own
-            return False
-        spelled += _letters(text[index])
-        if spelled.startswith(_NAME):
-            return True
-        if not _NAME.startswith(spelled):
-            return False
-    return False
-
-
-@lru_cache(4096)
-def _letters(character: str) -> str:
-    """Return the plain letters that a character looks like; nothing for blanks, marks and punctuation."""
-    import unicodedata  # few texts have a bracket before such a character
-
-    plain = unicodedata.normalize("NFKD", character).casefold()
-    if len(plain) == 1 and not plain.isascii():
-        named = re.search(r"\bLETTER (?:\w+ )*?([A-Z])(?: WITH .*)?$", unicodedata.name(plain, ""))
-        plain = named[1].lower() if named else plain
-    return "".join(_LIKE.get(letter, letter) for letter in plain if letter in _LIKE or letter.isalnum())
 
 
 @cache
@@ -118,10 +73,12 @@ def _imitations() -> re.Pattern[str]:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of brackets, beginnings of control tokens, and characters that only a model sees."""
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of beginnings of tags, and of characters that only a model sees."""
     return (
-        re.compile(rf"{_BRACKET}(?![A-NP-Za-np-z<])"),
         re.compile(_TOKENS, re.IGNORECASE),
-        re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"),
+        re.compile(
+            r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+            r"|[\U000e0000-\U000e007f]"
+        ),
     )
