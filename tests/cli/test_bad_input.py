@@ -239,7 +239,6 @@ def test_a_mistyped_command_is_not_sent_to_the_model(program, typed, meant):
         (("init",), "/init"),
         (("update", "--json"), "pipx"),
         (("-w", ".", "serve"), "lmagent web"),
-        (("mcp",), "not supported"),
         (("help", "ps"), "lmagent models"),
         (("help", "zork"), "lmagent --help"),
         (("versoin",), "lmagent version"),

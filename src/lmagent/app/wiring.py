@@ -141,7 +141,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     identity_files(registry, say)
-    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work")]
+    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp")]
     registry.orders |= {SetOptions: set_options, Mark: _mark}
     registry.session_notes.append(partial(instructions_note, registry))
     registry.hides.append(lambda _: set(registry.profile.hidden))

@@ -27,6 +27,7 @@ COMMANDS = {
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
     "memory": ("lmagent.cli.memory:memory", "Search, list, change and remove memories.", TALK),
     "skills": ("lmagent.cli.skills:skills", "List, test, allow and remove skills.", TALK),
+    "mcp": ("lmagent.cli.mcp:mcp", "Add, list, test and remove MCP servers.", TALK),
     "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
@@ -68,7 +69,6 @@ ELSEWHERE = {
     **dict.fromkeys(("auth", "login", "logout"), "an API key is the setting LLM_API_KEY; a local server needs none"),
     **dict.fromkeys(("update", "upgrade"), "update it the way you installed it: pip, pipx or uv"),
     "init": "there is nothing to set up: start lmagent in your folder; /init there writes AGENTS.md",
-    "mcp": "MCP servers are not supported in this version; lmagent tool lists the tools",
 }
 """Answers to the commands of other programs."""
 

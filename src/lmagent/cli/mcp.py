@@ -1,0 +1,247 @@
+"""`lmagent mcp …`: the MCP servers whose tools the agent may use."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import anyio
+import click
+from msgspec import to_builtins
+
+from lmagent.app.commands import mcp as show
+from lmagent.app.registry import Registry
+from lmagent.app.wiring import open_registry
+from lmagent.cli import shared
+from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.mcp.config import load_servers, remove_server, user_file, workspace_file, write_server
+from lmagent.mcp.spec import McpManifest, McpState, Needs, ServerSpec
+
+T = TypeVar("T")
+
+Scope = Literal["user", "workspace"]
+
+LAUNCHERS = {
+    ("npx",),
+    ("uvx",),
+    ("bunx",),
+    ("pipx", "run"),
+    ("pnpm", "dlx"),
+    ("yarn", "dlx"),
+    ("npm", "exec"),
+    ("uv", "tool", "run"),
+}
+"""Commands that fetch a package and run it, by their first words."""
+
+
+class AddCommand(click.Command):
+    """`add`, which explains how to write a command with options of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as unknown:
+            text = f"there is no option {unknown.option_name}; options of the server's command follow --"
+            raise click.UsageError(f"{text}:\n  lmagent mcp add NAME -- COMMAND {unknown.option_name} …") from None
+
+
+@click.group(cls=shared.WorkspaceGroup, default="list")
+@shared.group_workspace_option
+def mcp() -> None:
+    """Add, list, test and remove MCP servers, whose tools the agent may use.
+
+    Yours are in mcp.json of your configuration folder, the workspace's in .lmagent/mcp.json; the latter run once you
+    trust the folder.
+    """
+
+
+@mcp.command(cls=AddCommand)
+@click.argument("name")
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="(URL | -- COMMAND ARGS…)")
+@click.option("--scope", type=click.Choice(["user", "workspace"]), default="user", show_default=True)
+@click.option("--env", multiple=True, metavar="K=V", help="A variable of the command; ${NAME} in V is yours.")
+@click.option("--header", multiple=True, metavar="'K: V'", help="A header of each request to the URL.")
+@click.option("--network", multiple=True, metavar="HOST:PORT|packages", help="It may reach this host.")
+@click.option("--path", multiple=True, metavar="FOLDER[:rw]", help="It may read this folder; with :rw, also write.")
+@click.option("--unconfined", is_flag=True, help="It runs without a sandbox, with all that you may do.")
+def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope, **given: Any) -> int:
+    """Add a server: its address, or after -- the command that starts it.
+
+    It is started once, so that its tools are known, and what it may do is printed.
+    """
+    folder, registry = shared.workspace_folder(workspace), _registry(workspace)
+    file = user_file(registry.settings) if scope == "user" else workspace_file(folder)
+    spec = _spec(name, target, given)
+    taken = next((each for each in load_servers(folder, registry.settings).specs if each.name == name), None)
+    if taken is not None:
+        fix = f"choose another name, or: lmagent mcp remove {shlex.quote(name)}"
+        raise ConfigError(f"there is already a server {name!r}, in {taken.file}", fix=fix)
+    write_server(file, spec)
+    click.echo(f"added {name} to {file}")
+    if spec.needs.network != given["network"]:
+        click.echo(f'{target[0]} fetches packages, so it may reach their registries: "network": ["packages"]')
+    if scope == "workspace":
+        shared.say("  → lmagent config trust: a workspace's servers run once you trust the folder and its files")
+        return 0
+    return _tested(_registry(workspace), name)
+
+
+def _spec(name: str, target: tuple[str, ...], given: dict[str, Any]) -> ServerSpec:
+    """Return the entry that the command line describes."""
+    env, headers = _pairs("--env", given["env"], "="), _pairs("--header", given["header"], ":")
+    network: tuple[str, ...] = given["network"]
+    if not target[0].startswith(("http://", "https://")):
+        if headers:
+            raise ConfigError("--header is for addresses, and this server has a command", fix="use --env K=V")
+        if _fetches(target) and not given["unconfined"] and "packages" not in network:
+            network = (*network, "packages")
+        return ServerSpec(name, target, env, needs=Needs(network, given["path"], given["unconfined"]))
+    url, *more = target
+    if more:
+        raise ConfigError(f"nothing can follow an address, but {more[0]!r} does", fix=show.ADD)
+    if env:
+        raise ConfigError("--env is for commands, and this server has an address", fix="use --header 'K: V'")
+    return ServerSpec(name, url=url, headers=headers, needs=Needs(network, given["path"], given["unconfined"]))
+
+
+def _fetches(command: tuple[str, ...]) -> bool:
+    """Return whether a command fetches the package that it runs."""
+    words = (Path(command[0]).name, *command[1:])
+    return any(words[: len(launcher)] == launcher for launcher in LAUNCHERS)
+
+
+def _pairs(option: str, given: tuple[str, ...], sign: str) -> dict[str, str]:
+    """Return the values of an option by their names."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, has_value, value = text.partition(sign)
+        if not has_value or not name.strip():
+            example = "--env KEY=VALUE" if sign == "=" else "--header 'Name: value'"
+            raise ConfigError(f"{option} {text[:80]!r} has no {sign!r} after a name", fix=f"write {example}")
+        found[name.strip()] = value.strip() if sign == ":" else value
+    return found
+
+
+@mcp.command("list")
+@shared.json_option
+def list_(workspace: Path | None, as_json: bool) -> None:
+    """List the servers with their states and what they may do; none is started."""
+    registry = _registry(workspace)
+    if not as_json:
+        shared.echo(show.overview(registry))
+        return
+    servers = registry.mcp
+    for state in servers.states() if servers is not None else ():
+        shared.print_json(_row(state, servers.manifest(state.spec.name) if servers else None))
+    for line in show.problem_lines(registry):
+        shared.say(f"lmagent: {line}")
+
+
+def _row(state: McpState, manifest: McpManifest | None) -> dict[str, Any]:
+    spec = state.spec
+    row = {"name": spec.name, "status": state.status, "reason": state.reason, "fix": state.fix}
+    row |= {"target": show.target(state), "scope": spec.scope, "file": str(spec.file or "")}
+    row |= {"confinement": state.confinement, "needs": to_builtins(spec.needs)}
+    return {**row, "tools": [tool.name for tool in manifest.tools] if manifest else None}
+
+
+@mcp.command()
+@click.argument("name")
+@shared.json_option
+def test(workspace: Path | None, name: str, as_json: bool) -> int:
+    """Connect to a server; print its tools, resources and prompts, what it may do and the time that it took."""
+    return _tested(_registry(workspace), name, as_json=as_json)
+
+
+def _tested(registry: Registry, name: str, *, as_json: bool = False) -> int:
+    """Start a server, print what it offers, and return the exit code."""
+    servers, _ = show.find_server(registry, name)
+
+    async def connect() -> tuple[float, McpManifest | None, str]:
+        begin = time.monotonic()
+        try:
+            manifest, why = await servers.ready(name), ""
+        except LmagentError as failure:
+            manifest, why = None, str(failure)
+        return time.monotonic() - begin, manifest, why
+
+    try:
+        seconds, manifest, why = _run(registry, connect)
+    finally:
+        state = show.find_server(registry, name)[1]
+    if as_json:
+        row = {**_row(state, manifest), "seconds": round(seconds, 3), "error": why}
+        shared.print_json({**row, "manifest": to_builtins(manifest)} if manifest else row)
+    elif manifest is None:
+        shared.say(f"lmagent: {why}")
+    else:
+        shared.echo(*show.manifest_lines(manifest))
+        shared.echo(f"{name} answered in {seconds:.1f} s with {show.offered(manifest)}; may do: {state.confinement}")
+    return 0 if manifest is not None else 1
+
+
+@mcp.command()
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl+C.")
+def logs(workspace: Path | None, name: str, follow: bool) -> None:
+    """Show what a server wrote to its log."""
+    registry = _registry(workspace)
+    servers, _ = show.find_server(registry, name)
+    printed = servers.log(name, KEPT)
+    shared.echo(*(show.log_lines(printed[-SHOWN:]) or [f"{name} has written nothing to its log"]))
+    while follow:
+        time.sleep(PAUSE)
+        now = servers.log(name, KEPT)
+        shared.echo(*show.log_lines(_new(printed, now)))
+        printed = now
+
+
+SHOWN = 200  # lines of a log that are printed at once
+KEPT = 2_000  # lines that are compared to find the new ones
+PAUSE = 0.5  # seconds between two looks at a log that is followed
+
+
+def _new(printed: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines that follow the printed ones, of which the first may be gone from the log."""
+    for gone in range(len(printed) + 1):
+        left = printed[gone:]
+        if now[: len(left)] == left:
+            return now[len(left) :]
+    return now
+
+
+@mcp.command()
+@click.argument("name")
+def remove(workspace: Path | None, name: str) -> None:
+    """Remove a server from the file that configures it."""
+    folder = shared.workspace_folder(workspace)
+    settings = shared.loaded_settings(workspace).settings
+    configured = {spec.name: spec.file for spec in load_servers(folder, settings).specs}
+    own = (user_file(settings), workspace_file(folder))  # an entry that cannot be used has no spec
+    file = next((each for each in (configured.get(name), *own) if each and remove_server(each, name)), None)
+    if file is None:
+        fix = f"the configured servers are {', '.join(configured)}" if configured else show.ADD
+        raise ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)
+    click.echo(f"removed {name} from {file}")
+
+
+# --- registry ---------------------------------------------------------------------------------------------------------
+
+
+def _registry(workspace: Path | None) -> Registry:
+    return open_registry(shared.loaded_settings(workspace))
+
+
+def _run(registry: Registry, do: Callable[[], Awaitable[T]]) -> T:
+    """Do something with the servers, and stop them."""
+
+    async def main() -> T:
+        try:
+            return await do()
+        finally:
+            await registry.aclose()
+
+    return anyio.run(main)
