@@ -38,7 +38,7 @@ def _flat(printed: str) -> str:
 
     A printer takes over where its source breaks lines; `html` templates differ in the rest.
     """
-    printed = re.sub(r"</\w+>", "</>", printed)
+    printed = re.sub(r"</\w+>", "</>", printed).replace(" />", "/>")
     return re.sub(r"\s*\n\s*|(?<=[{(\[,;])\s+|\s+(?=[})\]])", "", printed)
 
 
@@ -58,7 +58,8 @@ def _flat(printed: str) -> str:
             "const a=`  // text\n    ${b+`${{c:{d}}}  `} /* text */`;",
         ),
         ("html`<p>\n    a  \\` ${ b } $ \n    c</p>`", "html`<p>\na  \\` ${b} $ \nc</>`"),
-        ("html`<p>\n    <b>a</b>\n    b\n  </p>`", "html`<p><b>a</>\nb\n</>`"),
+        ("html`<p>\n    <b>a</b>\n    b\n  </p>`", "html`<p><b>a</>\nb</>`"),
+        ("html`<${A} b=${c}\n  d=${e} />\n  ${f}\n  ${g}\n  <i />`", "html`<${A} b=${c}\nd=${e}/>${f}${g}<i/>`"),
         ("a = `<p></p>`", "a=`<p></p>`"),
         ("a = b\n++c\nd = [\n  1,\n]", "a=b\n++c\nd=[1,]"),
         ("class A { #b = 1; static #c; }", "class A{#b=1;static #c;}"),

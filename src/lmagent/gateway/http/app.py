@@ -18,6 +18,7 @@ from lmagent.gateway.api import (
     cron,
     events,
     files,
+    mcp,
     memory,
     models,
     project,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     *(static, access, openapi, sessions, commands, events, views, files, uploads),
-    *(models, memory, skills, project, settings, cron, usage, status, compat, facade),
+    *(models, mcp, memory, skills, project, settings, cron, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.
 TABLE: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)

@@ -150,6 +150,7 @@ _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+-*%<>~^") | {"", "return", "typeof", "
 _OPEN = ("", *"{([,;")  # after these a line break means nothing
 _END = re.compile(r"</[a-z0-9]+>")
 _INDENT = re.compile(r"\n[ \t]+")
+_EDGE = re.compile(r"\n(?=<)|(?<=>)\n$|^\n$")  # line breaks at the edges of texts, not between attributes
 
 
 def compact(source: str) -> str:
@@ -195,7 +196,7 @@ def compact(source: str) -> str:
 
 def _markup(text: str) -> str:
     """Return the text of an `html` template as htm reads it, without indentation and names in end tags."""
-    return _END.sub("</>", _INDENT.sub("\n", text)).replace(">\n<", "><")
+    return _EDGE.sub("", _END.sub("</>", _INDENT.sub("\n", text))).replace(" />", "/>")
 
 
 def _needs_space(before: str, after: str) -> bool:

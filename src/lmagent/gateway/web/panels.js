@@ -32,6 +32,7 @@ export const PANELS = [
   { id: "usage", title: "Usage", icon: "chart", place: "page", load: () => part("./panels/usage.js") },
   { id: "models", title: "Models", icon: "chip", place: "page", load: () => part("./panels/models.js") },
   { id: "tools", title: "Tools", icon: "tool", place: "page", load: () => part("./panels/tools.js") },
+  { id: "mcp", title: "MCP servers", icon: "tree", place: "page", load: () => part("./panels/mcp.js") },
   { id: "settings", title: "Settings", icon: "sliders", place: "page", load: () => part("./panels/settings.js") },
 ];
 

@@ -6,6 +6,7 @@ import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { Line, setDefault, useDownloads } from "./panels/models.js";
 import { pageHref } from "./router.js";
+import { useAct } from "./panels/kit.js";
 import { tried } from "./session/state.js";
 import { setup as words } from "./words/models.js";
 
@@ -94,17 +95,12 @@ function Other({ server, ask }) {
 
 /** lmagent's own model server. @param {{own: Own, ask: () => void}} props */
 function Own({ own, ask }) {
-  const [busy, setBusy] = useState(false);
+  const [busy, run] = useAct(ask);
   const { rows, ask: look } = useDownloads(ask);
-  const start = async () => {
-    setBusy(true);
-    await tried(async () => {
-      await post("/api/models/server");
-      await setDefault(own.model, "own");
-    });
-    setBusy(false);
-    ask();
-  };
+  const start = () => run(async () => {
+    await post("/api/models/server");
+    await setDefault(own.model, "own");
+  });
   const download = async () => {
     await tried(() => post("/api/models/downloads", { name: own.suggested?.name, into: "library" }));
     look();

@@ -4,7 +4,9 @@
 import { get } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { tried } from "../session/state.js";
 import { follow } from "../session/stream.js";
+import { visible } from "../session/visible.js";
 import { common, data as words, sessions } from "../words/conversation.js";
 
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
@@ -48,6 +50,30 @@ export function Sure({ label, question, yes, act, icon, kind = "button", disable
 export function Choice({ label, options, value, choose }) {
   return html`<div class="segments" role="group" aria-label=${label}>${options.map((option) => html`<button key=${option.value}
     class="button" aria-pressed=${option.value === value} onClick=${() => choose(option.value)}>${option.label}</button>`)}</div>`;
+}
+
+/** A button that opens and closes a part of a card. @param {{label: string, of: string, open: boolean, flip: () => void}} props */
+export function Toggle({ label, of, open, flip }) {
+  return html`<button class="button" aria-expanded=${open} aria-label=${`${label}: ${of}`} onClick=${flip}><${Icon} name=${open ? "down" : "right"} />${label}</button>`;
+}
+
+/** Text of a file or program, with its hidden characters shown. @param {{label: string, text: string}} props */
+export function Output({ label, text }) {
+  return html`<pre class="code-block code" tabindex="0" role="region" aria-label=${label}>${visible(text)}</pre>`;
+}
+
+/**
+ * Whether an action runs, and a function that runs one, shows why it failed, and calls `after`.
+ * @param {() => void} after @returns {[boolean, (action: () => unknown) => Promise<void>]}
+ */
+export function useAct(after) {
+  const [busy, setBusy] = useState(false);
+  return [busy, async (action) => {
+    setBusy(true);
+    await tried(action);
+    setBusy(false);
+    after();
+  }];
 }
 
 /** A size as people say it. @param {number} bytes */
@@ -193,10 +219,11 @@ const SHARE = 4;
  * fifth of the time, however long the gateway needs and however often `reload` is called.
  * @template T
  * @param {string} path empty for nothing yet
- * @param {{keep?: boolean}} [options] `keep` shows the answer of the path before until this one has answered
+ * @param {{keep?: boolean, every?: number}} [options] `keep` shows the answer of the path before until this one has answered;
+ *   `every` asks again after so many milliseconds while the page is seen
  * @returns {Loaded<T>}
  */
-export function useData(path, { keep = false } = {}) {
+export function useData(path, { keep = false, every = 0 } = {}) {
   const [state, setState] = useState(/** @type {{path: string, data: T | null, error: Error | null}} */ ({ path: "", data: null, error: null }));
   const wanted = useRef({ path: "", again: false, running: false, rest: 0 });
   const ask = useCallback(async () => {
@@ -230,6 +257,11 @@ export function useData(path, { keep = false } = {}) {
       wanted.current.path = "";
     };
   }, [path]);
+  useEffect(() => {
+    if (!every) return;
+    const timer = setInterval(() => document.hidden || reload(), every);
+    return () => clearInterval(timer);
+  }, [every]);
   const fresh = state.path === path;
   return { data: fresh || keep ? state.data : null, error: fresh ? state.error : null, reload };
 }

@@ -6,7 +6,7 @@ import { html, useEffect, useId, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { store, storedValue, toast, tried } from "../session/state.js";
 import { schedule as words } from "../words/pages.js";
-import { Nothing, Pending, Sure, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
+import { Nothing, Pending, Sure, useAct, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 
 /** @typedef {{id: string, name: string, enabled: boolean, schedule: string, timezone: string, catch_up: string, session_id: string,
  *   next: number | null, last: number | null, outcome: string, runs: number, file: string, line: number,
@@ -45,17 +45,11 @@ export function Panel() {
 
 /** @param {{job: Job, changed: () => void}} props */
 function Card({ job, changed }) {
-  const [busy, setBusy] = useState(false);
+  const [busy, run] = useAct(changed);
   const [editing, setEditing] = useState(false);
   const name = job.name || job.id;
-  const act = async (/** @type {string} */ verb, /** @type {(answer: any) => string} */ told) => {
-    setBusy(true);
-    await tried(async () => {
-      toast(told(await post(`/api/cron/${encodeURIComponent(job.id)}/${verb}`)));
-    });
-    setBusy(false);
-    changed();
-  };
+  const act = (/** @type {string} */ verb, /** @type {(answer: any) => string} */ told) =>
+    run(async () => toast(told(await post(`/api/cron/${encodeURIComponent(job.id)}/${verb}`))));
   const closed = () => {
     setEditing(false);
     changed();

@@ -2,7 +2,7 @@
 // The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
 import { get, post, remove, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
 import { drawer, toast, tried } from "../session/state.js";
 import { common, sessions as words } from "../words/conversation.js";
@@ -29,14 +29,9 @@ export function Panel({ session }) {
   const wanted = useSettled(search.trim(), 200);
   const shelf = archived ? "archived" : wanted ? "all" : "open";
   const about = `children=true&shelf=${shelf}${wanted ? `&search=${encodeURIComponent(wanted)}` : ""}`;
-  const list = useData(`/api/sessions?limit=${limit}&${about}`, { keep: true });
+  const list = useData(`/api/sessions?limit=${limit}&${about}`, { keep: true, every: 30_000 }); // a deletion elsewhere is no event
   useFeed((event) => TELLING.has(event.type) && list.reload(), list.reload);
   useTicking();
-  useEffect(() => {
-    // What another window deletes is no event: its log is gone.
-    const timer = setInterval(() => document.hidden || list.reload(), 30_000);
-    return () => clearInterval(timer);
-  }, []);
   const newest = /** @type {Row[]} */ (list.data?.sessions ?? []);
   const listed = new Set(newest.map((row) => row.id));
   const behind = older.about === about && older.rows.length ? older : { rows: [], next: list.data?.next ?? "" };

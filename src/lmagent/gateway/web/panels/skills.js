@@ -3,10 +3,10 @@
 import { post } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
-import { toast, tried } from "../session/state.js";
+import { toast } from "../session/state.js";
 import { visible } from "../session/visible.js";
 import { skills as words } from "../words/knowledge.js";
-import { Nothing, Pending, Sure, useData, When } from "./kit.js";
+import { Nothing, Output, Pending, Sure, Toggle, useAct, useData, When } from "./kit.js";
 
 /** @typedef {{name: string, kind: string, state: keyof typeof words.states, description: string, reason: string, folder: string, version: number,
  *   uses: number, last: {at: number, ok: boolean, result: string} | null}} Skill */
@@ -27,25 +27,19 @@ export function Panel() {
 /** @param {{skill: Skill, changed: () => void}} props */
 function Card({ skill, changed }) {
   const [open, setOpen] = useState(false);
-  const [busy, setBusy] = useState(false);
+  const [busy, run] = useAct(changed);
   const { name, state } = skill;
-  const act = async (/** @type {string} */ verb, /** @type {(answer: any) => string} */ told, body = {}) => {
-    setBusy(true);
-    await tried(async () => {
-      const answer = await post(`/api/skills/${encodeURIComponent(name)}/${verb}`, body);
-      toast(told(answer), answer.ok === false ? "error" : "info");
-    });
-    setBusy(false);
-    changed();
-  };
+  const act = (/** @type {string} */ verb, /** @type {(answer: any) => string} */ told, body = {}) => run(async () => {
+    const answer = await post(`/api/skills/${encodeURIComponent(name)}/${verb}`, body);
+    toast(told(answer), answer.ok === false ? "error" : "info");
+  });
   const enable = (/** @type {string} */ digest) => act("enable", ({ ok, text }) => (ok ? words.enabled(name) : words.notEnabled(name, text)), { digest });
   const review = state === "proposed" || state === "changed" ? words.review : words.show;
   return html`<li class="card job" aria-label=${name}>
     <div class="row"><h2 class="grow wrap"><code>${name}</code></h2><span class=${`chip ${CHIPS[state]}`}>${words.states[state]}</span></div>
     <p class="small wrap">${visible(skill.reason || skill.description)}</p>
     ${skill.last && html`<p class="small quiet">${words.uses(skill.uses)}, ${words.last(skill.last.ok)} · <${When} moment=${skill.last.at} /></p>`}
-    <div class="row">${state !== "broken" && html`<button class="button" aria-expanded=${open} aria-label=${`${review}: ${name}`} onClick=${() => setOpen(!open)}>
-        <${Icon} name=${open ? "down" : "right"} />${review}</button>
+    <div class="row">${state !== "broken" && html`<${Toggle} label=${review} of=${name} open=${open} flip=${() => setOpen(!open)} />
       <button class="button" aria-label=${`${words.test}: ${name}`} disabled=${busy}
         onClick=${() => act("test", ({ ok, text }) => (ok ? words.passed(text) : words.failed(text)))}><${Icon} name="check" />${words.test}</button>`}
       ${state === "enabled" && html`<button class="button" aria-label=${`${words.disable}: ${name}`} disabled=${busy}
@@ -60,7 +54,7 @@ function Content({ skill, busy, enable }) {
   const given = useData(`/api/skills/${encodeURIComponent(skill.name)}`);
   const found = /** @type {Details | null} */ (given.data);
   return html`<${Pending} given=${given} what=${words.whatOne} />
-    ${found && html`<pre class="code-block code" tabindex="0" role="region" aria-label=${words.content(skill.name)}>${visible(found.content)}</pre>
+    ${found && html`<${Output} label=${words.content(skill.name)} text=${found.content} />
       <dl class="facts"><dt>${words.folder}</dt><dd><code>${found.folder}</code></dd>
         ${found.source && html`<dt>${words.source}</dt><dd><code>${found.source}</code></dd>`}
         ${found.trial && html`<dt>${words.trial}</dt><dd><code>${JSON.stringify(found.trial.arguments)}</code></dd>

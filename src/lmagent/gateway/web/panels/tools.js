@@ -33,25 +33,25 @@ export function Panel() {
     <ul class="bare cards">${fitting.map((tool) => html`<${Card} key=${tool.name} tool=${tool} />`)}</ul>`;
 }
 
-/** @param {{tool: Tool}} props */
-function Card({ tool }) {
+/** @param {{tool: Tool, children?: any}} props `children` in place of the parameters */
+export function Card({ tool, children }) {
   const [open, setOpen] = useState(false);
-  const effect = EFFECTS[tool.effect] ?? { words: tool.effect, icon: "tool" };
+  const effect = EFFECTS[tool.effect];
   const [first, ...more] = tool.description.split("\n");
   return html`<li class="card tool-card">
     <button class="entry" aria-expanded=${open} onClick=${() => setOpen(!open)}>
       <${Icon} name=${open ? "down" : "right"} /><code class="name">${tool.name}</code><span class="grow cut quiet small only-wide">${open ? "" : first}</span>
-      <span class=${`chip effect ${tool.effect}`}><${Icon} name=${effect.icon} />${effect.words}</span></button>
+      ${effect && html`<span class=${`chip effect ${tool.effect}`}><${Icon} name=${effect.icon} />${effect.words}</span>`}</button>
     ${open && html`<div class="inside">
       <p class="text">${[first, ...more].join("\n")}</p>
-      ${tool.aliases.length > 0 && html`<p class="small quiet">${texts.aliases} ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
+      ${tool.aliases?.length > 0 && html`<p class="small quiet">${texts.aliases} ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
       ${tool.deferred && html`<p class="small quiet">${texts.deferred}</p>`}
-      <${Parameters} schema=${tool.parameters} /></div>`}
+      ${children ?? html`<${Parameters} schema=${tool.parameters} />`}</div>`}
   </li>`;
 }
 
-/** @param {{schema: Schema}} props */
-function Parameters({ schema }) {
+/** @param {{schema: Schema, field?: (name: string, schema: Schema, required: boolean) => any}} props `field` is the form's part for a parameter */
+export function Parameters({ schema, field }) {
   const whole = resolved(schema, schema);
   const required = new Set(whole["required"] ?? []);
   const rows = Object.entries(/** @type {Record<string, Schema>} */ (whole["properties"] ?? {}));
@@ -63,7 +63,7 @@ function Parameters({ schema }) {
       const property = resolved(raw, schema);
       const otherwise = property["default"] != null && html` <span class="small quiet">${texts.otherwise(JSON.stringify(property["default"]))}</span>`;
       return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> ${texts.required}</span>`}</th>
-        <td class="small">${typeOf(raw, schema)}</td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
+        <td class="small">${typeOf(raw, schema)}${field?.(name, property, required.has(name))}</td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
     })}</tbody></table></div>`;
 }
 

@@ -144,6 +144,29 @@ export const tools = {
   or: " or ",
 };
 
+export const mcp = {
+  lead: "Programs and services with tools of their own.",
+  what: "the servers",
+  whatTools: "the tools",
+  whatLog: "the log",
+  none: "No MCP servers",
+  noneAbout: (/** @type {any} */ command) => ["Add one with ", command, "."],
+  states: {
+    idle: "Not started", starting: "Starting", ready: "Ready", failed: "Failed", stopped: "Stopped", login: "Needs a login", untrusted: "Not trusted", disabled: "Off",
+  },
+  mayDo: "may do:",
+  tools: "Tools",
+  log: "Log",
+  noLog: "The log is empty.",
+  logOf: (/** @type {string} */ name) => `Log of ${name}`,
+  restart: "Restart",
+  call: "Call this tool",
+  empty: "The result is empty.",
+  result: (/** @type {string} */ name) => `Result of ${name}`,
+  failed: (/** @type {string} */ text) => `Error: ${text}`,
+  notJson: (/** @type {string} */ name) => `${name} is not valid JSON`,
+};
+
 export const agents = {
   heading: "Sub-agents",
   told: "The sub-agent was asked to stop",
