@@ -164,7 +164,7 @@ async def call_mcp(call: Call, body: McpCall) -> McpCalled:
         raise Refusal(409, "changed", f"{body.tool} has changed since you read it", fix="read it again")
     begin = time.monotonic()
     try:
-        result = await servers.call(body.server, body.tool, body.arguments, Unattended())
+        result = await servers.call(body.server, body.tool, body.arguments, DecliningHandler())
         is_error, text = result.is_error, "\n".join(map(_text, result.parts))
         if not text and result.structured is not None:
             text = msgspec.json.format(msgspec.json.encode(result.structured)).decode()
@@ -175,7 +175,7 @@ async def call_mcp(call: Call, body: McpCall) -> McpCalled:
     return McpCalled(is_error, text, round(time.monotonic() - begin, 3))
 
 
-class Unattended:
+class DecliningHandler:
     """Answers the questions of a server during a single call: with no, since they belong to a conversation."""
 
     def progress(self, text: str) -> None:
