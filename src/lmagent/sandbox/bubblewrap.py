@@ -140,10 +140,11 @@ class Bubblewrap:
         shm = ["--size", str(64 * MEGABYTE), "--perms", "1777", "--tmpfs", "/dev/shm"]
         own = ["--size", size, "--perms", "0755", "--tmpfs", home] if home == HOME else []
         if kept is not None:
-            over = [Path(self.root), *self._options.read]
+            over = [Path(self.root), *self._options.read, *self._options.write]
             tmp = ["--bind", str(kept[0]), "/tmp", *covered(kept[0], Path("/tmp"), over)]
             own = ["--bind", str(kept[1]), home, *covered(kept[1], Path(home), over)] if home == HOME else []
         read = [part for path in self._options.read for part in ("--ro-bind", str(path), str(path))]
+        read += [part for path in self._options.write for part in ("--bind", str(path), str(path))]
         workspace = ["--bind", self.root, self.root]
         alias = ["--symlink", self.root, "/workspace"] if not self.root.startswith("/workspace") else []
         return [*tmp, *shm, *own, *read, *workspace, *alias]

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -38,6 +39,19 @@ async def choose(workspace: Path, request: SandboxRequest) -> tuple[Sandbox, San
     why = "; ".join(f"{report.backend}: {report.reason}" for report in refused)
     fix = next((report.fix for report in refused if report.fix), "lmagent sandbox probe shows more")
     raise SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
+
+
+def alike(workspace: Path, request: SandboxRequest, backend: str) -> Sandbox:
+    """Return another sandbox of a backend that was chosen before, without a probe; raises SandboxError."""
+    if request.write and backend not in ("bubblewrap", "off"):
+        raise SandboxError(
+            f"only bubblewrap can give a program a folder to write, and the sandbox here is {backend}",
+            fix="install bubblewrap, or leave :rw out",
+        )
+    named: Any = "auto" if backend == "seatbelt" else backend
+    for sandbox in reversed(list(_candidates(workspace, replace(request, backend=named)))):
+        return sandbox  # the last one: on macOS, `auto` tries docker before sandbox-exec
+    raise SandboxError(f"the sandbox {backend} cannot be used here", fix="lmagent sandbox probe shows more")
 
 
 async def reports(workspace: Path, request: SandboxRequest) -> list[SandboxReport]:

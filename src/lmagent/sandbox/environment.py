@@ -43,6 +43,7 @@ class SandboxRequest(Struct, frozen=True):
         env: environment of this process, of which little is passed on.
         limits: None is the backend's own; `memory_mb` (MiB) and `pids` change these, unless they are 0.
         read: more folders that are readable inside, at their own paths.
+        write: more folders that are writable inside, at their own paths; only bubblewrap can do that.
         image: of docker; it must have a python3.
         network: of docker; on any docker network but `none`, all of its hosts can be reached.
         own: this program's own folders and files, relative to the workspace: they are hidden.
@@ -57,6 +58,7 @@ class SandboxRequest(Struct, frozen=True):
     memory_mb: int = 0
     pids: int = 0
     read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
     image: str = "lmagent-sandbox"
     network: str = "none"
     own: tuple[Path, ...] = ()

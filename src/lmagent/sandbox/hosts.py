@@ -6,6 +6,7 @@
   127.0.0.1:8080            an address; with its port it may be a private one
   localhost:8080            this machine
   ip:nas.home:5000          a name that may resolve to an address of the local network
+  any:packages.test:443     a name that may resolve to every address, such as one reserved for tests
 
 A name is decided on as it is written. A host has exactly one accepted spelling: lower case, no trailing dot, `xn--` for
 non-ASCII names, four decimal numbers, brackets around IPv6. Every other spelling is refused rather than understood,
@@ -148,8 +149,9 @@ def is_private(target: Target) -> bool:
 
 
 def _pattern(text: str) -> HostPattern:
-    local = text.startswith("ip:")
-    text = text.removeprefix("ip:")
+    anywhere = text.startswith("any:")
+    local = text.startswith("ip:") or anywhere
+    text = text.removeprefix("any:").removeprefix("ip:")
     wildcard = text.startswith("*.")
     host, port = _split(text.removeprefix("*."))
     if not host.isascii():
@@ -159,13 +161,13 @@ def _pattern(text: str) -> HostPattern:
     if wildcard and (address or "." not in host):
         raise ValueError("a * matches names below a domain of at least two labels, as in *.example.com")
     if local and wildcard:
-        raise ValueError("ip: names one host")
+        raise ValueError("ip: and any: name one host")
     private = is_private(Target(host, 1))
     if (private or local) and port is None:
         raise ValueError("for a host that is not on the internet, the port must be named")
     if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
         raise ValueError("the address is no host's")
-    reach: Reach = "any" if address and private else "local" if local or private else "public"
+    reach: Reach = "any" if anywhere or (address and private) else "local" if local or private else "public"
     return HostPattern(host, port, wildcard, reach)
 
 
