@@ -27,7 +27,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.trust import MCP_FILES, is_trusted, trusts
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.spec import Needs, ServerSpec
+from lmagent.mcp.spec import INSTALLERS, Needs, ServerSpec
 
 Trusted = Callable[[Path, bytes], bool]
 """Whether the user trusts a file of the workspace with this content."""
@@ -37,6 +37,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
 _PIECE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_INSTALLING = 180.0
 _TABLES = ("mcpServers", "servers")
 
 
@@ -80,7 +81,7 @@ class _Entry(Struct):
     unconfined: bool = False
     disabled: bool = False
     enabled: bool = True
-    start_timeout: Annotated[float, Meta(gt=0, le=3600)] = ServerSpec("").start_timeout
+    start_timeout: Annotated[float, Meta(gt=0, le=3600)] | None = None
     call_timeout: Annotated[float, Meta(gt=0, le=86_400)] = ServerSpec("").call_timeout
 
 
@@ -279,9 +280,14 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
         file=file.path,
         scope=file.scope,
         enabled=entry.enabled and not entry.disabled,
-        start_timeout=entry.start_timeout,
+        start_timeout=entry.start_timeout or _start_timeout(entry.command),
         call_timeout=entry.call_timeout,
     )
+
+
+def _start_timeout(command: str) -> float:
+    """Return the seconds that a start may take: the first one of an installer downloads the server."""
+    return _INSTALLING if Path(command).name in INSTALLERS else ServerSpec("").start_timeout
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
@@ -352,7 +358,7 @@ def _written(spec: ServerSpec) -> dict[str, Any]:
         "paths": list(spec.needs.paths),
         "unconfined": spec.needs.unconfined,
         "disabled": not spec.enabled,
-        "start_timeout": 0 if spec.start_timeout == usual.start_timeout else spec.start_timeout,
+        "start_timeout": 0 if spec.start_timeout in (usual.start_timeout, _INSTALLING) else spec.start_timeout,
         "call_timeout": 0 if spec.call_timeout == usual.call_timeout else spec.call_timeout,
     }
     return {key: value for key, value in values.items() if value}

@@ -12,6 +12,9 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+INSTALLERS = ("npx", "uvx", "npm", "uv", "pipx", "pnpm", "bunx")
+"""Programs that download a server before they become it: without `packages` they have no registry."""
+
 
 class Needs(Struct, frozen=True):
     """What a server's process may do beyond an ordinary command in the sandbox.

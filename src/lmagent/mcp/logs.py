@@ -1,0 +1,47 @@
+"""Logs: the output of servers, one file each, of bounded size."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+CAP = 1_000_000
+"""Bytes of a file; then it becomes the old one (`.1`), and the one before that is deleted."""
+
+_LINE = 2000
+
+
+class ServerLog:
+    """The log of one server. A full disk or a folder that cannot be written loses lines, and stops nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, kind: str, text: str) -> None:
+        """Append lines; `kind` says where they come from: `stderr`, `stdout`, `server`, `lmagent`."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        lines = "".join(f"{stamp} {kind}: {line[:_LINE]}\n" for line in text.splitlines() if line.strip())
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(lines.encode("utf-8", "replace"))
+                size = file.tell()
+            if size > CAP:
+                os.replace(self._path, self._path.with_suffix(".log.1"))
+        except OSError:
+            pass
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """Return the last lines, the newest last."""
+        found: list[str] = []
+        for path in (self._path, self._path.with_suffix(".log.1")):
+            try:
+                text = path.read_bytes()[-2 * CAP :].decode("utf-8", "replace")
+            except OSError:
+                continue
+            found = [*text.splitlines(), *found]
+            if len(found) >= lines:
+                break
+        return tuple(found[-lines:]) if lines > 0 else ()

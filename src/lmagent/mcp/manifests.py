@@ -1,0 +1,38 @@
+"""Manifests: what servers offered the last time, so that a session knows their tools before any server runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from lmagent.config.files import write_private
+from lmagent.core.decoding import decode_json
+from lmagent.core.errors import ConfigError
+from lmagent.mcp.places import manifest_file
+from lmagent.mcp.spec import McpManifest, ServerSpec
+
+_MOST = 16_000_000
+"""Bytes; a larger manifest is not kept."""
+
+
+def load_manifest(data: Path, workspace: Path, spec: ServerSpec) -> McpManifest | None:
+    """Return the kept manifest of a server; None if nothing is kept that can be read."""
+    path = manifest_file(data, workspace, spec)
+    try:
+        content = path.read_bytes() if path.stat().st_size <= _MOST else b""
+        return decode_json(content, McpManifest)
+    except (OSError, msgspec.DecodeError):
+        return None  # the server is asked anew
+
+
+def keep_manifest(data: Path, workspace: Path, spec: ServerSpec, manifest: McpManifest) -> str:
+    """Keep the manifest of a server. Return why that failed; empty if it did not."""
+    text = msgspec.json.encode(manifest).decode()
+    if len(text) > _MOST:
+        return f"its manifest is larger than {_MOST:,} bytes, and is not kept"
+    try:
+        write_private(manifest_file(data, workspace, spec), text, sync=False)
+    except ConfigError as error:
+        return error.message
+    return ""

@@ -1,0 +1,35 @@
+"""Opening: the MCP servers of a workspace, from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from lmagent.config.settings import Settings
+from lmagent.mcp.config import load_servers
+from lmagent.mcp.servers import McpServers
+from lmagent.mcp.spec import ServerSpec
+from lmagent.sandbox.environment import SandboxRequest
+
+
+def open_servers(
+    workspace: Path, settings: Settings, sandbox: SandboxRequest, client: Sequence[ServerSpec] = ()
+) -> McpServers:
+    """Return the configured servers of a workspace; none of them runs yet.
+
+    Args:
+        sandbox: the options of the sandbox that the workspace's commands have.
+        client: servers that an editor handed over; a configured server of the same name wins.
+    """
+    loaded = load_servers(workspace, settings)
+    known = {spec.name for spec in loaded.specs}
+    added = [spec for spec in client if settings.enable_mcp and spec.name not in known]
+    loaded = replace(loaded, specs=(*loaded.specs, *added))
+    return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, _auth_of)
+
+
+def _auth_of(_spec: ServerSpec, _data: Path) -> Any:
+    return None
