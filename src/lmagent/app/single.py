@@ -59,7 +59,7 @@ async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask)
     loaded = load_settings(HostOptions(workspace))
     registry = open_registry(loaded)
     try:
-        invocation = Toolbox(registry.offered()).resolve(ToolCall("call", name, arguments))
+        invocation = Toolbox(registry.offered(), registry.outside).resolve(ToolCall("call", name, arguments))
         context = _permitted(invocation, loaded, registry, ask)
         output = await invocation.tool.run(invocation.arguments, context)
     except ToolError as refusal:
@@ -75,7 +75,8 @@ def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: 
     """Return the context of the call. Raise ToolError if a rule forbids the call, or the user does not allow it."""
     path, rules = registry.workspace, permission_rules(loaded, registry)
     tool = invocation.tool
-    asked = Request(tool.name, tool.effect, located(str(path), invocation.targets), invocation.command)
+    targets = located(str(path), invocation.targets)
+    asked = Request(tool.name, tool.effect, targets, invocation.command, invocation.outside)
     verdict = judge(asked, loaded.settings.permission_mode, rules)
     if verdict.decision == "deny":
         raise ToolError(f"Denied: {verdict.reason}. It was not run.")

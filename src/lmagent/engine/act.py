@@ -131,7 +131,7 @@ def _cut_off(arguments: str) -> str:
 
 def _request(session: Session, invocation: Invocation) -> gate.Request:
     tool, located = invocation.tool, paths.located(str(session.wiring.workspace), invocation.targets)
-    return gate.Request(tool.name, tool.effect, located, invocation.command)
+    return gate.Request(tool.name, tool.effect, located, invocation.command, invocation.outside)
 
 
 async def perform(session: Session, invocation: Invocation, mode: PermissionMode | None) -> None:

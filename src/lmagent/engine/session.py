@@ -324,7 +324,7 @@ class Session:
             response_schema=schema,
             keep_thinking=keeps,
             constrain=state.calling.constrained and not schema,
-            others=tuple(self.wiring.toolbox),
+            others=self.wiring.toolbox.callable(),
             nonce=state.nonce,
             longest=state.bytes(self.window.tokens // 2),
             joins=self.wiring.traits.joins(model or state.served_model),

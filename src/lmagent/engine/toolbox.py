@@ -8,7 +8,7 @@ and argument names of other agents are accepted in calls and advertised nowhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -53,14 +53,32 @@ class Invocation(Struct, frozen=True):
         return self.tool.targets(self.arguments) if self.tool.targets is not None else ()
 
     @property
+    def outside(self) -> str:
+        """The name that other agents' rules have for a server's tool; empty for ours."""
+        return next((alias for alias in self.tool.aliases if alias.startswith("mcp__")), "")
+
+    @property
     def command(self) -> str | None:
         return self.tool.command(self.arguments) if self.tool.command is not None else None
+
+
+class Outside(Protocol):
+    """Tools that come and go: those of servers. They are in no catalogue of ours, and shadow no tool of ours."""
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of a name in any spelling."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the tools' names, aliases and specs, for the reader of calls in text."""
+        ...
 
 
 class Toolbox:
     """The tools of a program. A name can be registered only once, so no tool shadows a built-in."""
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool] = (), outside: Outside | None = None) -> None:
+        self.outside = outside
         self._tools: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}
         for tool in tools:
@@ -82,10 +100,15 @@ class Toolbox:
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of a name or alias in any spelling: `read_file`, `ReadFile`, `functions.read`."""
-        return self._exactly(name) or self._exactly(plain(name))
+        own = self._exactly(name) or self._exactly(plain(name))
+        return own if own is not None or self.outside is None else self.outside.get(name)
 
     def _exactly(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
+
+    def callable(self) -> tuple[Any, ...]:
+        """Return all tools that a call in text may name, with their aliases and specs."""
+        return (*self._tools.values(), *(self.outside or ()))
 
     def specs(self, block: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
         """Return the fixed tool block: tools that are not deferred, filtered by `block`, then `use_tool`."""
@@ -109,7 +132,8 @@ class Toolbox:
     def _unknown(self, name: str) -> str:
         import difflib  # only a wrong name needs it
 
-        near = difflib.get_close_matches(name, [*self._tools, *self._aliases], n=1)
+        others = [tool.name for tool in self.outside or ()]
+        near = difflib.get_close_matches(name, [*self._tools, *self._aliases, *others], n=1)
         hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
         block = (tool.name for tool in self._tools.values() if not tool.deferred)
         catalogue = f"{USE_TOOL.name} (for those listed under <tools>)"

@@ -61,12 +61,16 @@ class Verdict(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """The gate's view of a call: the paths that it names, and the shell line that it runs."""
+    """The gate's view of a call: the paths that it names, and the shell line that it runs.
+
+    `outside` is the name `mcp__server__tool` of a server's tool, for rules of other agents.
+    """
 
     tool: str
     effect: str
     targets: tuple[str, ...] = field(default=())
     command: str | None = None
+    outside: str = ""
 
 
 def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
@@ -173,7 +177,12 @@ def _secret_files(rules: Rules) -> tuple[str, ...]:
 
 
 def _of(rules: Sequence[str], request: Request) -> list[Rule]:
-    return [rule for rule in parsed(rules) if rule.names(request.tool, request.effect)]
+    return [
+        rule
+        for rule in parsed(rules)
+        if rule.names(request.tool, request.effect)
+        or (rule.name.startswith("mcp__") and rule.names(request.outside, request.effect))
+    ]
 
 
 def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
