@@ -119,7 +119,7 @@ class Host(Struct):
         if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
-            self.toolbox.add(vision_tool(self.served.for_session(1, aside=True).stream, self._model_of))
+            self.toolbox.add(vision_tool(self.served.for_session(1, aside=True).stream, self.model_of))
 
     async def takes_images(self, name: str) -> bool:
         """Return whether a model can see: by the settings, the server, or the learned traits."""
@@ -130,7 +130,7 @@ class Host(Struct):
             return model.vision
         return bool(self.traits().sees(name or (model.id if model is not None else "")))
 
-    def _model_of(self, session: str) -> str:
+    def model_of(self, session: str) -> str:
         return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model
 
     def traits(self) -> KeptTraits:
@@ -175,7 +175,8 @@ class Host(Struct):
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
         sources = (source() for source in (*self.registry.notes, *self.registry.frozen_notes.values()))
         machine = (self.machine.note, approvals_note(attended=self.attended))
-        notes = [text for text in (*machine, *sources, catalogue) if text]
+        tail = (source() for source in self.registry.tail_notes)
+        notes = [text for text in (*machine, *sources, catalogue, *tail) if text]
         system = self.agent.system or system_text(self.registry.profile)
         return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
 
@@ -268,6 +269,8 @@ class Host(Struct):
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
         self.opened(session)
+        for watch in self.registry.watchers:
+            watch(session)
         given = any(isinstance(command, SetMode) for command in self.initial_commands)
         self._modes.watch(session, given=given)
         if self.settings.log_level != "error" or self.settings.debug:
@@ -307,6 +310,7 @@ class Host(Struct):
                 partial(self._approvals, session),
                 *self.registry.notes_of(session),
                 partial(self._catalogue, session),
+                *self.registry.tail_notes,
             ),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,

@@ -21,6 +21,7 @@ from lmagent.core.tool import Tool
 from lmagent.engine.review import Fence, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
+from lmagent.engine.toolbox import Outside
 from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_memory": ("memory", "memory_search"),
 }
 
-# The tools that read or report a session's own record; a list of allowed tools need not name them.
-OWN = ("read_artifact", "recall", "report_result")
+# The tools that read or report a session's own record, or explain a tool; a list of allowed tools need not name them.
+OWN = ("read_artifact", "recall", "report_result", "describe")
 
 
 SessionHook = Callable[[Session], Awaitable[None]]
@@ -76,6 +77,11 @@ class Registry(Struct):
         enders: release the features' resources of a session that is over; they receive its id.
         skills: those of the workspace; None without the feature.
         mcp: the MCP servers of the workspace; None if none is configured.
+        outside: the tools of those servers.
+        tail_notes: like notes, after all others: a change of theirs re-reads nothing else.
+        late_names: beginnings of the names of tools that come while the program runs, for permission rules.
+        late_commands: return slash commands that come and go; they take no other command's name.
+        watchers: receive each session that is opened.
         busy: returns whether work runs for a session outside its turns, which releasing it would end.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
@@ -106,6 +112,13 @@ class Registry(Struct):
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
     skills: Skills | None = None
     mcp: Servers | None = None
+    outside: Outside | None = None
+    tail_notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    late_names: list[str] = field(default_factory=list[str])
+    late_commands: list[Callable[[], Iterable[SlashCommand]]] = field(
+        default_factory=list[Callable[[], Iterable[SlashCommand]]]
+    )
+    watchers: list[Callable[[Session], None]] = field(default_factory=list[Callable[[Session], None]])
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
     # --- the sessions' records --------------------------------------------------------------------------------------

@@ -94,8 +94,11 @@ def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
 
 
 def all_commands(host: Host) -> dict[str, SlashCommand]:
-    own = user_commands(host.workspace)
-    return {**host.registry.commands, **{name: own[name] for name in own if name not in host.registry.commands}}
+    known = dict(host.registry.commands)
+    late = (command for source in host.registry.late_commands for command in source())
+    for command in (*user_commands(host.workspace).values(), *late):
+        known.setdefault(command.name, command)
+    return known
 
 
 async def dispatch(line: str, context: SlashContext) -> SlashResult:

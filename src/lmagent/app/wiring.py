@@ -27,8 +27,9 @@ from lmagent.app.prompt import (
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.subagents import children
 from lmagent.config.loader import Loaded
+from lmagent.config.paths import config_file
 from lmagent.config.settings import Settings
-from lmagent.config.trust import is_trusted
+from lmagent.config.trust import MCP_FILES, is_trusted
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
@@ -108,7 +109,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         rules=permission_rules(loaded, registry),
         transport=live,
         registry=registry,
-        toolbox=Toolbox(registry.offered()),
+        toolbox=Toolbox(registry.offered(), registry.outside),
         sessions=registry.sessions,
         machine=Environment(workspace.path, settings, dict(os.environ)),
         snapshots=kept_changes(workspace.path, settings),
@@ -150,6 +151,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     long_term_memory(registry)
     project_planner(registry)
     children.register(registry)
+    mcp_servers(registry, say)
     load_plugins(registry)
     skills(registry)
 
@@ -241,6 +243,23 @@ def project_planner(registry: Registry) -> None:
     registry.command_modules.append("lmagent.app.commands.project")
 
 
+def mcp_servers(registry: Registry, say: Say) -> None:
+    """Register the tools and prompts of the configured MCP servers. Without servers, nothing of it is loaded."""
+    workspace, settings = registry.workspace, registry.settings
+    files = (config_file(os.environ).with_name("mcp.json"), *(workspace / name for name in MCP_FILES))
+    if not settings.enable_mcp or not any(map(os.path.lexists, files)):
+        return
+    from lmagent.app.confined import request
+    from lmagent.app.mcpservers import use_servers
+    from lmagent.mcp.opening import open_servers
+
+    servers = open_servers(workspace, settings, request(settings, workspace))
+    for problem in servers.problems:
+        say(f"lmagent: {problem}")
+    if servers.states():
+        use_servers(registry, servers)
+
+
 def skills(registry: Registry) -> None:
     """Register the skills that the user allowed; last of all tools, so that they take no tool's name."""
     workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
@@ -303,11 +322,15 @@ def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
     tools = {alias.lower(): tool.name for tool in reversed(registry.tools.values()) for alias in tool.aliases}
     tools |= {name.lower(): name for name in registry.tools}
 
+    def known(rule: str) -> dict[str, str] | None:
+        return None if rule.strip().lower().startswith(tuple(registry.late_names)) else tools
+
     def checked(name: str) -> tuple[str, ...]:
         origins = loaded.item_origins.get(name, ())
         rules: tuple[str, ...] = getattr(loaded.settings, name)
         pairs = zip_longest(rules, origins, fillvalue="")
-        return tuple(check_rule(rule, str(origin), tools=tools, root=str(registry.workspace)) for rule, origin in pairs)
+        root = str(registry.workspace)
+        return tuple(check_rule(rule, str(origin), tools=known(rule), root=root) for rule, origin in pairs)
 
     shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
     return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)

@@ -1,0 +1,111 @@
+"""MCP servers in the registry: their tools, the note that lists them, and their prompts as slash commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from lmagent.app.registry import Registry, SlashCommand
+from lmagent.app.slash import SlashContext, SlashResult
+from lmagent.core.errors import ConfigError
+from lmagent.engine.toolbox import USE_TOOL
+from lmagent.mcp.catalogue import ServerRow
+from lmagent.mcp.consent import UserModel
+from lmagent.mcp.feature import McpFeature, Surroundings
+from lmagent.mcp.names import server_parts, tool_names
+from lmagent.mcp.results import text_of
+from lmagent.mcp.spec import McpPrompt, Servers
+from lmagent.tools.sanitize import one_line
+
+GROUP = "Of MCP servers"
+
+
+def use_servers(registry: Registry, servers: Servers) -> McpFeature:
+    """Register servers: one call for those of the configuration, of an editor, or of a test."""
+
+    def taken() -> set[str]:
+        return {
+            USE_TOOL.name,
+            "vision",
+            *(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases)),
+        }
+
+    def allowed(name: str) -> bool:
+        wanted = registry.settings.tools_allow
+        return not wanted or any(fnmatchcase(name.lower(), pattern.lower()) for pattern in wanted)
+
+    def model() -> UserModel | None:
+        host = registry.host
+        return UserModel(host.served.for_session(1, aside=True).stream, host.model_of) if host is not None else None
+
+    around = Surroundings(
+        registry.workspace, registry.settings.agent_data_dir, taken, allowed, lambda: registry.profile.name, model
+    )
+    feature = McpFeature(servers, around)
+    own = list(feature.tools)
+    for tool in own:
+        registry.tool(tool)
+    registry.hides.append(lambda _: {tool.name for tool in own})
+    registry.mcp, registry.outside = servers, feature.outside
+    registry.tail_notes.append(feature.note)
+    registry.watchers.append(feature.watch)
+    registry.late_names += [f"{part.lower()}_" for part in server_parts(_names(servers), taken()).values()]
+    registry.late_commands.append(lambda: _prompts(feature))
+    registry.closers.append(feature.aclose)
+    return feature
+
+
+def _names(servers: Servers) -> list[str]:
+    return [state.spec.name for state in servers.states()]
+
+
+def _prompts(feature: McpFeature) -> Iterator[SlashCommand]:
+    for row in feature.catalogue.rows:
+        prompts = {prompt.name: prompt for prompt in (row.manifest.prompts if row.manifest is not None else ())}
+        for real, name in sorted(tool_names(row.part, prompts).items()):
+            plain = f"{row.part}:{name.removeprefix(f'{row.part}_')}"
+            yield _command(feature, row, plain, prompts[real])
+
+
+def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) -> SlashCommand:
+    usage = " ".join(f"{each}=…" if needed else f"[{each}=…]" for each, needed in prompt.arguments)
+
+    async def run(context: SlashContext, line: str) -> SlashResult:
+        given = _arguments(name, prompt, line)
+        messages = await feature.servers.prompt(row.name, prompt.name, given)
+        workspace = context.host.workspace
+        texts = [
+            f"{'' if role == 'user' else 'You said: '}{text_of(row.name, (part,), workspace)}"
+            for role, part in messages
+        ]
+        text = "\n\n".join(filter(str.strip, texts))
+        if not text:
+            raise ConfigError(f"/{name} gave no text", fix=f"look at the log: lmagent mcp logs {row.name}")
+        return SlashResult(submit=text)
+
+    about = one_line(prompt.description.strip().partition("\n")[0], 100) or f"a prompt of {one_line(row.name, 40)}"
+    return SlashCommand(name, one_line(usage, 100), about, run, GROUP)
+
+
+def _arguments(command: str, prompt: McpPrompt, line: str) -> dict[str, str]:
+    """Return the arguments in a line: `name=value`, or the value alone if only one can be meant."""
+    known = [name for name, _ in prompt.arguments]
+    needed = [name for name, required in prompt.arguments if required]
+    fix = f"/{command} {' '.join(f'{name}=…' for name in needed or known)}".rstrip()
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        raise ConfigError(f"/{command}: a quote is left open in {one_line(line, 60)!r}", fix=fix) from None
+    given: dict[str, str] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if mark and name in known:
+            given[name] = value
+            continue
+        if len(needed or known) == 1 and not given:
+            return {(needed or known)[0]: line.strip()}
+        raise ConfigError(f"/{command} has no argument {one_line(name, 60)!r}", fix=fix)
+    if missing := [name for name in needed if name not in given]:
+        raise ConfigError(f"/{command} needs {', '.join(missing)}", fix=fix)
+    return given

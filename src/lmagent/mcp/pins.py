@@ -1,0 +1,116 @@
+"""Pins: the description and schema that each tool had when the user first allowed it; a changed one asks again.
+
+A server may describe a harmless tool, and another once it is allowed. The texts are kept in the user's data folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from lmagent.config.files import read_small, write_private
+from lmagent.core.decoding import decode_json
+from lmagent.core.errors import ConfigError, ToolError
+from lmagent.core.tool import Question, ToolContext
+from lmagent.mcp.spec import McpTool, ServerSpec
+from lmagent.tools.diff import unified
+from lmagent.tools.sanitize import one_line, visible
+
+KEPT = 4000
+"""Characters of a description that are kept to be shown; the digest covers all of it."""
+
+_LARGEST = 900_000
+"""Bytes of the file; texts beyond that are forgotten, and their digests stay."""
+
+
+class Pin(Struct, frozen=True):
+    """A tool as it was allowed."""
+
+    sha256: str
+    text: str = ""
+
+
+class _Pins(Struct):
+    """The pins by server and tool."""
+
+    servers: dict[str, dict[str, Pin]] = field(default_factory=dict[str, dict[str, Pin]])
+
+
+class Pins:
+    """The pins of all servers of a user; `workspace` tells the servers of different folders apart."""
+
+    def __init__(self, data: Path, workspace: Path) -> None:
+        self._file = data / "mcp" / "tools.json"
+        self._workspace = workspace
+
+    async def check(self, spec: ServerSpec, name: str, tool: McpTool, context: ToolContext) -> None:
+        """Pin a tool at its first call; ask the user if it has changed since. `name` is ours for it.
+
+        Raises ToolError: the user does not allow the changed tool. Raises ConfigError: the file is damaged.
+        """
+        server = spec.name if spec.scope == "user" else f"{spec.name} in {self._workspace}"
+        now = pin_of(tool)
+        known = self._load().servers.get(server, {}).get(tool.name)
+        if known is not None and known.sha256 == now.sha256:
+            return
+        if known is not None:
+            answer = await context.ask(_question(spec.name, name, known, now))
+            if not answer.approved:
+                why = f"the server changed it{'' if answer.attended else ', and no user was there to allow the change'}"
+                text = (
+                    f"Denied: the server {spec.name} has changed {name} since the user allowed it, and the change is "
+                    "not allowed. It was not run. Do what you can without it."
+                )
+                raise ToolError(text, data={"code": "denied", "summary": name, "why": why})
+        pins = self._load()
+        pins.servers.setdefault(server, {})[tool.name] = now
+        self._save(pins)
+
+    def _load(self) -> _Pins:
+        content = read_small(self._file)
+        if content is None:
+            return _Pins()
+        try:
+            return decode_json(content, _Pins)
+        except msgspec.DecodeError as error:
+            fix = f"delete it (rm {self._file}): each tool then counts as new"
+            raise ConfigError(f"the list of known MCP tools, {self._file}, is damaged: {error}", fix=fix) from error
+
+    def _save(self, pins: _Pins) -> None:
+        text = msgspec.json.encode(pins).decode()
+        if len(text.encode()) > _LARGEST:
+            bare = {
+                server: {tool: Pin(pin.sha256) for tool, pin in tools.items()} for server, tools in pins.servers.items()
+            }
+            text = msgspec.json.encode(_Pins(bare)).decode()
+        write_private(self._file, text)
+
+
+def pin_of(tool: McpTool) -> Pin:
+    """Return the pin of a tool: everything that a model may read about it."""
+    import hashlib  # loads OpenSSL, and only a call needs it
+
+    whole = {"name": tool.name, "title": tool.title, "description": tool.description, "schema": tool.schema}
+    encoded = msgspec.json.encode(whole, order="sorted")
+    text = f"{tool.title}\n{tool.description}".strip()
+    shown = f"{text}\n\n{_lines(tool.schema)}"
+    return Pin(hashlib.sha256(encoded).hexdigest(), visible(shown)[:KEPT])
+
+
+def _lines(schema: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2).decode()
+
+
+def _question(server: str, name: str, known: Pin, now: Pin) -> Question:
+    """Return the question; the text of the server is in the lines of a diff, each with a sign in front."""
+    diff = unified(f"{name}, as {one_line(server, 60)} describes it", known.text or "(not kept)", now.text)
+    return Question(
+        id="changed",
+        tool=name,
+        summary=f"{name}: its server describes it differently than when you allowed it",
+        preview=diff or "(the change is further down than is kept)",
+        reason="a changed description may make the model do other things than you allowed",
+    )
