@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lmagent.core.tool import signature
@@ -39,6 +39,7 @@ anything = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(st.dictionaries(keys, anything, max_size=6))
 def test_every_schema_is_refused_with_a_reason_or_becomes_a_plain_one(schema: dict[str, Any]) -> None:
     if fault(schema):
