@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmagent.core.errors import LmagentError
 from lmagent.mcp.lines import LONGEST
 from lmagent.mcp.link import McpLink
 from lmagent.mcp.spec import ServerSpec
@@ -59,11 +58,10 @@ def _capped(link: McpLink, spec: ServerSpec) -> httpx2.AsyncBaseTransport:
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             try:
                 response = await super().handle_async_request(request)
-            except LmagentError as error:  # of the login
-                link.needs_login, link.reason, link.fix = True, error.message, error.fix
-                raise
             except httpx2.HTTPError as error:
                 link.reason = link.reason or _failure(spec, error)
+                if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                    link.end(link.reason)
                 raise
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 response.stream = Counted(response.stream)

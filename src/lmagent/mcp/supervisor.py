@@ -186,10 +186,11 @@ class ServerSupervisor:
                         await link.ended.wait()
                 if starting.cancelled_caught:
                     why = f"it was not ready within {self._spec.start_timeout:g} seconds"
-        except LmagentError as error:
-            link.reason, link.fix = error.message, error.fix
         except Exception as error:  # noqa: BLE001 - a server must not end the others, whatever it sends
-            why = first_line(_leaf(error))
+            leaf = _leaf(error)
+            if isinstance(leaf, LmagentError):  # of the sandbox, or of the login
+                link.reason, link.fix = leaf.message, leaf.fix
+            why = first_line(leaf)
         detail = f" ({link.answered})" if link.answered and not link.reason else ""
         return _Death(
             reason=link.reason or f"{why}{detail}" or "the connection ended",
