@@ -31,7 +31,10 @@ from lmagent.cli.main import main
 main(sys.argv[1:])
 """
 
-NEVER = {"httpx", "starlette", "mcp", "rich", "prompt_toolkit", "openai", "pydantic", "requests"}
+NEVER = {
+    *("httpx", "starlette", "rich", "prompt_toolkit", "openai", "pydantic", "requests"),
+    *("mcp", "mcp_types", "httpx2", "acp"),
+}
 
 LATER = {
     # what only a person types, or decides at a terminal
@@ -128,6 +131,14 @@ def test_a_one_shot_run_loads_no_terminal_library_no_server_and_no_database(tmp_
         modules = loaded(tmp_path, "hi", "-w", str(tmp_path / ""), "--base-url", server.base_url, "--model", "m")
     assert modules & (NEVER | {"sqlite3", "jsonschema", "pathspec"}) == set()
     assert "httpcore" in modules
+
+
+def test_servers_that_are_configured_and_switched_off_load_nothing_of_the_protocol(tmp_path):
+    (tmp_path / ".lmagent").mkdir()
+    (tmp_path / ".lmagent" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
+    with ScriptedServer([say("hello")]) as server:
+        where = ("-w", str(tmp_path), "--base-url", server.base_url, "--model", "m")
+        assert loaded(tmp_path, "hi", "--no-mcp", *where) & NEVER == set()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="asks by a signal of Unix")

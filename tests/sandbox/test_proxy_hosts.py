@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from proxy_kit import answer, proxying, serving, status
 
 from lmagent.core.errors import ConfigError
-from lmagent.sandbox.hosts import Target, is_public, parse_pattern, parse_target, reach_of
+from lmagent.sandbox.hosts import Target, is_public, is_reachable, parse_pattern, parse_target, reach_of
 from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request
 
 HOSTILE = """
@@ -100,6 +100,7 @@ def test_a_host_has_one_spelling(written: str):
         ),
         *("http://example.com", "example.com/", "example.com:", "example.com:0", "example.com:http", "example.com:*"),
         *("user@example.com", "localhost", "127.0.0.1", "10.0.0.1", "ip:nas.home", "ip:*.nas.home:80", "127.1:80"),
+        *("any:nas.home", "any:*.nas.home:80", "any:ip:", "ip:any:nas.home:80"),
         *(
             "0.0.0.0:80",
             "224.0.0.1:80",
@@ -118,6 +119,19 @@ def test_what_cannot_be_meant_is_no_pattern(text: str):
         return
     with pytest.raises(ConfigError):
         parse_pattern(text)
+
+
+def test_only_a_name_that_is_listed_for_it_may_lead_to_an_address_reserved_for_tests():
+    target = parse_target("packages.test:443")
+    reserved = ipaddress.ip_address("203.0.113.80")
+    for text, allowed in (
+        ("packages.test:443", False),
+        ("ip:packages.test:443", False),
+        ("any:packages.test:443", True),
+    ):
+        reach = reach_of([parse_pattern(text)], target)
+        assert reach is not None
+        assert is_reachable(reserved, reach) is allowed
 
 
 def test_a_name_with_other_letters_is_written_in_its_ascii_form():
