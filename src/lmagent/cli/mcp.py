@@ -158,7 +158,7 @@ def test(workspace: Path | None, name: str, as_json: bool) -> int:
 
 def _tested(registry: Registry, name: str, *, as_json: bool = False) -> int:
     """Start a server, print what it offers, and return the exit code."""
-    servers, _ = show.find_server(registry, name)
+    servers, state = show.find_server(registry, name)
 
     async def connect() -> tuple[float, McpManifest | None, str]:
         begin = time.monotonic()
@@ -168,6 +168,7 @@ def _tested(registry: Registry, name: str, *, as_json: bool = False) -> int:
             manifest, why = None, str(failure)
         return time.monotonic() - begin, manifest, why
 
+    shared.say(f"starting {name} …" if state.spec.command else f"connecting to {name} …")
     try:
         seconds, manifest, why = _run(registry, connect)
     finally:

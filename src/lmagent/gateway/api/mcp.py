@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,25 +11,20 @@ from anyio import to_thread
 from msgspec import Meta, Struct, field
 
 from lmagent.app.commands.mcp import find_server, problem_lines, target
+from lmagent.app.host import Host
 from lmagent.core.errors import ConfigError, ToolError
+from lmagent.core.messages import ToolCall
+from lmagent.core.tool import Answer, Ask, Question, ToolContext, ToolOutput
+from lmagent.engine.toolbox import Invocation
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
-from lmagent.mcp.spec import (
-    Elicitation,
-    ElicitationAnswer,
-    McpPrompt,
-    McpResource,
-    McpState,
-    McpTool,
-    Part,
-    SamplingRequest,
-    Servers,
-    Status,
-)
+from lmagent.mcp.pins import pin_of
+from lmagent.mcp.spec import McpPrompt, McpResource, McpState, Servers, Status
+from lmagent.policy.gate import Request, judge
 
 ROUTES = Routes()
 
-LONGEST = 100_000  # characters of a result that are sent to the page
+CHANGED = "changed"  # the id of the question about a changed tool
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
@@ -89,16 +83,20 @@ class McpServerDetails(McpServerRow, frozen=True, kw_only=True):
 
 
 class McpCall(Struct, frozen=True, forbid_unknown_fields=True):
-    """A call of a tool. `digest` is the tool's as the user has read it: if it has changed since, nothing is called."""
+    """A call of a tool. `digest` is the tool's as the user has read it: if it has changed since, nothing is called.
+
+    If it differs from the tool that the user allowed earlier, it is called only with `confirmed`.
+    """
 
     server: Name
     tool: Annotated[str, Meta(min_length=1, max_length=300)]
     digest: Annotated[str, Meta(max_length=64)]
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    confirmed: bool = False
 
 
 class McpCalled(Struct, frozen=True):
-    """The result of a call; pictures, sounds and files are named in its text."""
+    """The result of a call, as the model would get it."""
 
     is_error: bool
     text: str
@@ -130,7 +128,8 @@ def show_mcp(call: Call, query: ServerQuery) -> McpServerDetails:
         calls_itself=manifest.server,
         instructions=manifest.instructions,
         offered_tools=tuple(
-            McpToolRow(tool.name, tool.title, tool.description, tool.schema, _digest(tool)) for tool in manifest.tools
+            McpToolRow(tool.name, tool.title, tool.description, tool.schema, pin_of(tool).sha256)
+            for tool in manifest.tools
         ),
         offered_resources=manifest.resources,
         offered_prompts=manifest.prompts,
@@ -154,40 +153,45 @@ async def restart_mcp(call: Call, body: ServerQuery) -> McpServerRow:
 
 @ROUTES.post("/api/mcp/call", "Call a tool of an MCP server once")
 async def call_mcp(call: Call, body: McpCall) -> McpCalled:
-    """Call a tool, without the model. The request is the permission, for the tool with this digest alone."""
+    """Call a tool, without the model; the text is what the model would get. The request is the permission, for the
+    tool with this digest alone: deny rules hold, and the server's questions are declined."""
     servers, _ = await to_thread.run_sync(_found, call, body.server)
     manifest = await servers.ready(body.server)
     tool = next((tool for tool in manifest.tools if tool.name == body.tool), None)
-    if tool is None:
-        raise Refusal(404, "not_found", f"the server {body.server} has no tool {body.tool!r}", fix="read it again")
-    if _digest(tool) != body.digest:
-        raise Refusal(409, "changed", f"{body.tool} has changed since you read it", fix="read it again")
+    if tool is None or pin_of(tool).sha256 != body.digest:
+        raise Refusal(409, "stale", f"{body.tool} has changed since you read it", fix="read it again")
+    changes: list[Question] = []
+
+    async def answer(question: Question) -> Answer:
+        is_change = question.id == CHANGED
+        changes.extend([question] if is_change else ())
+        return Answer(is_change and body.confirmed)
+
     begin = time.monotonic()
     try:
-        result = await servers.call(body.server, body.tool, body.arguments, DecliningHandler())
-        is_error, text = result.is_error, "\n".join(map(_text, result.parts))
-        if not text and result.structured is not None:
-            text = msgspec.json.format(msgspec.json.encode(result.structured)).decode()
+        invocation = call.gateway.host.toolbox.resolve(_as_call(body))
+        is_error, text = False, (await _run(call.gateway.host, invocation, answer)).content
     except ToolError as failure:
+        if changes and not body.confirmed:
+            raise Refusal(409, "changed", changes[0].summary, fix=changes[0].preview) from None
         is_error, text = True, failure.message
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more characters"
     return McpCalled(is_error, text, round(time.monotonic() - begin, 3))
 
 
-class DecliningHandler:
-    """Answers the questions of a server during a single call: with no, since they belong to a conversation."""
+def _as_call(body: McpCall) -> ToolCall:
+    name = f"mcp__{body.server}__{body.tool}"  # as other agents name it, which is unique
+    return ToolCall("call", name, msgspec.json.encode(body.arguments).decode())
 
-    def progress(self, text: str) -> None:
-        del text
 
-    async def sample(self, request: SamplingRequest) -> str | None:
-        del request
-        return None
-
-    async def elicit(self, request: Elicitation) -> ElicitationAnswer:
-        del request
-        return ElicitationAnswer("decline")
+async def _run(host: Host, invocation: Invocation, ask: Ask) -> ToolOutput:
+    """Run a call that the user made, unless a rule denies it."""
+    tool = invocation.tool
+    verdict = judge(
+        Request(tool.name, tool.effect, (), None, invocation.outside), host.settings.permission_mode, host.rules
+    )
+    if verdict.decision == "deny":
+        raise Refusal(403, "denied", f"{tool.name} is denied: {verdict.reason}", fix="change the rule that denies it")
+    return await tool.run(invocation.arguments, ToolContext("", "call", host.workspace, {}, lambda _: None, ask=ask))
 
 
 def _found(call: Call, name: str) -> tuple[Servers, McpState]:
@@ -210,15 +214,3 @@ def _row(servers: Servers, state: McpState) -> Mapping[str, Any]:
         "file": str(spec.file or ""),
         **counts,
     }
-
-
-def _text(part: Part) -> str:
-    """Return a part of a result for the page; only the facts of one that is not text."""
-    if part.kind == "text" or (part.text and not part.data):
-        return part.text
-    facts = (part.kind, part.mime, part.uri, f"{len(part.data):,} bytes" if part.data else "")
-    return f"[{', '.join(fact for fact in facts if fact)}]"
-
-
-def _digest(tool: McpTool) -> str:
-    return hashlib.sha256(msgspec.json.encode(tool, order="deterministic")).hexdigest()

@@ -2,7 +2,7 @@
 // The MCP servers: their states, their tools with a form to try each, their logs.
 import { post } from "../session/api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { visible } from "../session/visible.js";
 import { mcp as words } from "../words/pages.js";
 import { Nothing, Output, Pending, Toggle, useAct, useData } from "./kit.js";
@@ -40,14 +40,13 @@ function Row({ server, changed }) {
     <div class="row">${server.tools !== null && toggle("tools")}${toggle("log")}
       <button class="button" aria-label=${`${words.restart}: ${name}`} disabled=${busy}
         onClick=${() => run(() => post("/api/mcp/restart", { server: name }))}><${Icon} name="refresh" />${words.restart}</button></div>
-    ${open === "tools" && html`<${Tools} name=${name} status=${status} />`}
+    ${open === "tools" && html`<${Tools} name=${name} />`}
     ${open === "log" && html`<${Log} name=${name} />`}</li>`;
 }
 
-/** @param {{name: string, status: string}} props */
-function Tools({ name, status }) {
-  const given = useData(`/api/mcp/server?server=${encodeURIComponent(name)}`);
-  useEffect(given.reload, [status]);
+/** @param {{name: string}} props */
+function Tools({ name }) {
+  const given = useData(`/api/mcp/server?server=${encodeURIComponent(name)}`, LIVE);
   return html`<${Pending} given=${given} what=${words.whatTools} />
     <ul class="bare cards">${given.data?.offered_tools.map((/** @type {Tool} */ tool) => html`<${Card} key=${tool.name}
       tool=${{ ...tool, description: visible(tool.description) }}><${Try} server=${name} tool=${tool} changed=${given.reload} /></>`)}</ul>`;
@@ -57,17 +56,26 @@ function Tools({ name, status }) {
 function Try({ server, tool, changed }) {
   const [busy, run] = useAct(changed);
   const [result, setResult] = useState("");
+  const [change, setChange] = useState("");
   const call = (/** @type {any} */ event) => {
     event.preventDefault();
     run(async () => {
       const fields = [...event.target.elements].filter(({ name, value }) => name && value);
-      const given = Object.fromEntries(fields.map(({ name, value, dataset }) => [name, dataset.json ? read(name, value) : value]));
-      const { is_error, text } = await post("/api/mcp/call", { server, tool: tool.name, digest: tool.digest, arguments: given });
-      setResult(is_error ? words.failed(text) : text || words.empty);
+      const given = Object.fromEntries(fields.map(({ name, value, dataset }) => [name, dataset.json === "true" ? read(name, value) : value]));
+      const body = { server, tool: tool.name, digest: tool.digest, arguments: given, confirmed: change !== "" };
+      try {
+        const { is_error, text } = await post("/api/mcp/call", body);
+        setChange("");
+        setResult(is_error ? words.failed(text) : text);
+      } catch (error) {
+        if (/** @type {import("../session/api.js").ApiError} */ (error).code !== "changed") throw error;
+        setChange(/** @type {import("../session/api.js").ApiError} */ (error).words);
+      }
     });
   };
   return html`<form class="section" onSubmit=${call}><${Parameters} schema=${tool.parameters} field=${field} />
-    <div><button class="button" disabled=${busy}>${words.call}</button></div></form>
+    ${change && html`<${Output} label=${words.change} text=${change} />`}
+    <div><button class="button" disabled=${busy}>${change ? words.callChanged : words.call}</button></div></form>
     ${result && html`<${Output} label=${words.result(tool.name)} text=${result} />`}`;
 }
 

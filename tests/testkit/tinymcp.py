@@ -1,0 +1,89 @@
+"""An MCP server without the SDK, for tests of what users see: `configure` writes it into a folder, with its entry.
+
+Its tool `echo` is described by the file `about.txt` next to it, so that a test can change it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+NAME = "tinymcp.py"
+ABOUT = "about.txt"
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "what to say"},
+        "times": {"type": "integer"},
+        "tone": {"enum": ["soft", "loud"]},
+    },
+    "required": ["message"],
+}
+
+
+def entry() -> dict[str, Any]:
+    """Return the server's entry: a program that needs to read its interpreter."""
+    return {"command": os.path.realpath(sys.executable), "args": [NAME], "paths": [sys.base_prefix]}
+
+
+def put(workspace: Path, about: str = "Say it again.") -> None:
+    """Put the server's program into a workspace."""
+    (workspace / NAME).write_text(Path(__file__).read_text())
+    (workspace / ABOUT).write_text(about)
+
+
+def configure(workspace: Path, home: Path, name: str = "tiny") -> None:
+    """Put the server's program into a workspace, and its entry into the user's file."""
+    put(workspace)
+    file = home / ".config" / "lmagent" / "mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"mcpServers": {name: entry()}}))
+
+
+def configure_folders(folder: Path) -> None:
+    """Do the same in the workspace and home of a test's folder, before its gateway starts."""
+    for name in ("workspace", "home"):
+        (folder / name).mkdir(exist_ok=True)
+    configure(folder / "workspace", folder / "home")
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        info = {"name": "tiny", "version": "1.0"}
+        offered: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+        return {"protocolVersion": "2025-06-18", "serverInfo": info, "capabilities": offered}
+    if method == "tools/list":
+        return {"tools": [{"name": "echo", "description": Path(ABOUT).read_text(), "inputSchema": SCHEMA}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": "notes://today", "name": "today", "description": "Today's notes."}]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": []}
+    if method == "prompts/list":
+        return {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
+    if method == "tools/call":
+        given = params["arguments"]
+        print(f"echoing {given['message']}", file=sys.stderr, flush=True)
+        text = " ".join([given["message"]] * given.get("times", 1))
+        said = {"type": "text", "text": text.upper() if given.get("tone") == "loud" else text}
+        return {"content": [said], "isError": given["message"] == "fail"}
+    return {} if method == "ping" else None
+
+
+def main() -> None:
+    print("tiny is here", file=sys.stderr, flush=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        result = answer(message["method"], message.get("params") or {})
+        failure = {"error": {"code": -32601, "message": "no such method"}}
+        body = failure if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
