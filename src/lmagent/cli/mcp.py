@@ -83,6 +83,9 @@ def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope
     click.echo(f"added {name} to {file}")
     if spec.needs.network != given["network"]:
         click.echo(f'{target[0]} fetches packages, so it may reach their registries: "network": ["packages"]')
+    if not registry.settings.enable_mcp:
+        shared.say("  → MCP servers are switched off: lmagent config set enable_mcp true")
+        return 0
     if scope == "workspace":
         shared.say("  → lmagent config trust: a workspace's servers run once you trust the folder and its files")
         return 0

@@ -63,7 +63,7 @@ export function Parameters({ schema, field }) {
       const property = resolved(raw, schema);
       const otherwise = property["default"] != null && html` <span class="small quiet">${texts.otherwise(JSON.stringify(property["default"]))}</span>`;
       return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> ${texts.required}</span>`}</th>
-        <td class="small">${typeOf(raw, schema)}${field?.(name, property, required.has(name))}</td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
+        <td class="small">${typeOf(raw, schema)}<div>${field?.(name, property, required.has(name))}</div></td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
     })}</tbody></table></div>`;
 }
 
