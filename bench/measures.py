@@ -191,6 +191,7 @@ SUITES = (
         "pages",
         "memory",
         "knowledge",
+        "mcpservers",
     ),
 )
 """Suites of their own: `bench/NAME.py`, a program that prints its figures as one JSON object on its last line; in it

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from lmagent.app.registry import Registry, SlashCommand
-from lmagent.app.slash import SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.engine.toolbox import USE_TOOL
 from lmagent.mcp.catalogue import ServerRow
-from lmagent.mcp.consent import UserModel
 from lmagent.mcp.feature import McpFeature, Surroundings
 from lmagent.mcp.names import server_parts, tool_names
-from lmagent.mcp.results import text_of
 from lmagent.mcp.spec import McpPrompt, Servers
 from lmagent.tools.sanitize import one_line
+
+if TYPE_CHECKING:
+    from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.mcp.consent import UserModel
 
 GROUP = "Of MCP servers"
 
@@ -36,6 +37,8 @@ def use_servers(registry: Registry, servers: Servers) -> McpFeature:
         return not wanted or any(fnmatchcase(name.lower(), pattern.lower()) for pattern in wanted)
 
     def model() -> UserModel | None:
+        from lmagent.mcp.consent import UserModel
+
         host = registry.host
         return UserModel(host.served.for_session(1, aside=True).stream, host.model_of) if host is not None else None
 
@@ -72,6 +75,9 @@ def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) 
     usage = " ".join(f"{each}=…" if needed else f"[{each}=…]" for each, needed in prompt.arguments)
 
     async def run(context: SlashContext, line: str) -> SlashResult:
+        from lmagent.app.slash import SlashResult
+        from lmagent.mcp.results import text_of
+
         given = _arguments(name, prompt, line)
         messages = await feature.servers.prompt(row.name, prompt.name, given)
         workspace = context.host.workspace
@@ -90,6 +96,8 @@ def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) 
 
 def _arguments(command: str, prompt: McpPrompt, line: str) -> dict[str, str]:
     """Return the arguments in a line: `name=value`, or the value alone if only one can be meant."""
+    import shlex  # only a prompt needs it
+
     known = [name for name, _ in prompt.arguments]
     needed = [name for name, required in prompt.arguments if required]
     fix = f"/{command} {' '.join(f'{name}=…' for name in needed or known)}".rstrip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,10 +14,11 @@ from lmagent.core.tool import Tool
 from lmagent.engine.session import Session
 from lmagent.mcp import listing
 from lmagent.mcp.catalogue import Catalogue, OutsideTools
-from lmagent.mcp.consent import UserModel
-from lmagent.mcp.pins import Pins
 from lmagent.mcp.spec import Servers
 from lmagent.mcp.tools import Making
+
+if TYPE_CHECKING:
+    from lmagent.mcp.consent import UserModel
 
 DELAY = 0.3
 """Seconds after the start of the first step until the servers start: by then its request is out."""
@@ -51,8 +53,7 @@ class McpFeature:
         self._changed = servers.changed
         self.catalogue = Catalogue(servers, around.taken, around.allowed)
         servers.changed = self._forget
-        pins = Pins(around.data_dir, around.workspace)
-        self._making = Making(servers, self.catalogue, pins, around.model)
+        self._making = Making(servers, self.catalogue, around.data_dir, around.workspace, around.model)
         self.outside = OutsideTools(self.catalogue, self._making.tool)
 
     @property

@@ -1,9 +1,14 @@
-"""Tools: a server's tool as a `Tool` of the engine, and our own tools about servers: `describe` and `mcp_resource`."""
+"""Tools: a server's tool as a `Tool` of the engine, and our own tools about servers: `describe` and `mcp_resource`.
+
+What only a call needs is imported by the call: the first request of a session waits for none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,13 +17,14 @@ from msgspec.structs import replace
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
 from lmagent.mcp.catalogue import Catalogue, ServerRow, ServerTool, rule_name
-from lmagent.mcp.consent import Consent, UserModel
 from lmagent.mcp.listing import first_sentence, line_of
-from lmagent.mcp.pins import Pins
-from lmagent.mcp.results import output_of, outside, text_of
 from lmagent.mcp.schemas import fault, simplified
 from lmagent.mcp.spec import McpManifest, McpTool, Servers, ServerSpec
 from lmagent.tools.sanitize import one_line, printable, visible
+
+if TYPE_CHECKING:
+    from lmagent.mcp.consent import UserModel
+    from lmagent.mcp.pins import Pins
 
 DESCRIBED = 4000
 """Characters of a description that `describe` shows."""
@@ -44,12 +50,18 @@ class Making:
     """Makes the tools of servers."""
 
     def __init__(
-        self, servers: Servers, catalogue: Catalogue, pins: Pins, model: Callable[[], UserModel | None]
+        self, servers: Servers, catalogue: Catalogue, data: Path, workspace: Path, model: Callable[[], UserModel | None]
     ) -> None:
         self._servers = servers
         self._catalogue = catalogue
-        self._pins = pins
+        self._places = (data, workspace)
         self._model = model
+
+    @cached_property
+    def _pins(self) -> Pins:
+        from lmagent.mcp.pins import Pins
+
+        return Pins(*self._places)
 
     def tool(self, found: ServerTool) -> Tool:
         """Return a tool of a server. One that the server does not have answers a call with the reason."""
@@ -84,6 +96,9 @@ class Making:
     async def _call(
         self, found: ServerTool, spec: ServerSpec, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
+        from lmagent.mcp.consent import Consent
+        from lmagent.mcp.results import output_of
+
         manifest = await self._servers.ready(found.server)
         tool = _tool_in(manifest, found)
         if tool is None or fault(tool.schema):
@@ -113,7 +128,7 @@ class Making:
             if (row := self._catalogue.row(name)) is not None:
                 manifest = row.manifest or await self._servers.ready(row.name)
                 self._catalogue.forget()
-                return ToolOutput(outside(row.name, _server_text(self._catalogue.row(name) or row, manifest)))
+                return ToolOutput(_outside(row.name, _server_text(self._catalogue.row(name) or row, manifest)))
             found = self._catalogue.find(name)
             if found is None:
                 known = ", ".join(row.part for row in self._catalogue.rows)
@@ -124,7 +139,7 @@ class Making:
                 found = self._catalogue.find(name) or found
                 if found.tool is None:
                     raise ToolError(self._gone(found, manifest))
-            return ToolOutput(outside(found.server, _tool_text(found.name, found.tool)))
+            return ToolOutput(_outside(found.server, _tool_text(found.name, found.tool)))
 
         return Tool("describe", "Explain an MCP tool or server.", Describe, "read", run, deferred=True)
 
@@ -139,10 +154,11 @@ class Making:
                     f"No MCP server is named {one_line(arguments.server)!r}. The servers: {known or 'none'}."
                 )
             if not arguments.uri:
-                return ToolOutput(outside(row.name, _resources_text(await self._servers.ready(row.name))))
+                return ToolOutput(_outside(row.name, _resources_text(await self._servers.ready(row.name))))
             parts = await self._servers.read(row.name, arguments.uri)
-            text = text_of(row.name, parts, context.workspace)
-            return ToolOutput(outside(row.name, text or "(empty)"))
+            from lmagent.mcp.results import text_of
+
+            return ToolOutput(_outside(row.name, text_of(row.name, parts, context.workspace) or "(empty)"))
 
         return Tool(
             "mcp_resource",
@@ -153,6 +169,12 @@ class Making:
             deferred=True,
             summary=lambda arguments: one_line(f"mcp_resource {arguments.server} {arguments.uri}".rstrip()),
         )
+
+
+def _outside(server: str, text: str) -> str:
+    from lmagent.mcp.results import outside  # no first request needs it
+
+    return outside(server, text)
 
 
 def effect_of(spec: ServerSpec) -> Effect:
