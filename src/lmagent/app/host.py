@@ -319,6 +319,7 @@ class Host(Struct):
             fences=self.registry.fences,
             orders=self.registry.orders,
             abandon=self.registry.abandon,
+            hooks=self.registry.hooks,
             served_window=None if self.settings.context_window else self.served.window,
         )
 

@@ -27,6 +27,7 @@ from lmagent.store.jsonl import JsonlStore
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.hooks.feature import HookFeature
     from lmagent.mcp.spec import Servers
     from lmagent.skills.feature import Skills
 
@@ -75,6 +76,7 @@ class Registry(Struct):
             one-shot needs none.
         closers: release the features' resources at the end of the program.
         enders: release the features' resources of a session that is over; they receive its id.
+        hooks: the user's and the workspace's hooks; None if no file has any.
         skills: those of the workspace; None without the feature.
         mcp: the MCP servers of the workspace; None if none is configured.
         outside: the tools of those servers.
@@ -110,6 +112,7 @@ class Registry(Struct):
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
+    hooks: HookFeature | None = None
     skills: Skills | None = None
     mcp: Servers | None = None
     outside: Outside | None = None

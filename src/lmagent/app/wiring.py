@@ -26,13 +26,15 @@ from lmagent.app.prompt import (
 )
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.subagents import children
+from lmagent.config.files import read_small
 from lmagent.config.loader import Loaded
-from lmagent.config.paths import config_file
+from lmagent.config.paths import config_file, home_dir
 from lmagent.config.settings import Settings
-from lmagent.config.trust import MCP_FILES, is_trusted
+from lmagent.config.trust import HOOK_FILES, MCP_FILES, is_trusted
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
+from lmagent.core.errors import ConfigError
 from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
 from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
@@ -154,6 +156,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     mcp_servers(registry, say)
     load_plugins(registry)
     skills(registry)
+    users_hooks(registry, say)
 
 
 async def _mark(session: Session, command: Mark) -> DurableEvent:
@@ -273,6 +276,41 @@ def skills(registry: Registry) -> None:
     registry.freeze(SKILLS, feature.note)
     registry.command_modules.append("lmagent.app.commands.skills")
     registry.skills = feature
+
+
+def users_hooks(registry: Registry, say: Say) -> None:
+    """Register the hooks of the user and of the workspace, if any file names one."""
+    registry.command_modules.append("lmagent.app.commands.hooks")
+    settings, workspace = registry.settings, registry.workspace
+    own = own_hook_files(settings)
+    if not any(map(_names_hooks, (*own, *(workspace / name for name in HOOK_FILES)))):
+        return
+    from lmagent.hooks.config import read_hooks
+    from lmagent.hooks.feature import HookFeature
+    from lmagent.hooks.run import HookPlace
+    from lmagent.hooks.show import problems
+
+    files = read_hooks(workspace, settings.agent_data_dir, own)
+    for line in problems(files):
+        say(f"lmagent: {line}")
+    place = HookPlace(workspace, registry.confined.get, registry.confined.hosts)
+    feature = registry.hooks = HookFeature(files, place, say)
+    registry.reviews.append(feature)  # last, so that Stop hooks run when the turn would end
+    registry.enders.append(feature.end)
+    registry.closers.append(feature.aclose)
+
+
+def own_hook_files(settings: Settings) -> tuple[Path, ...]:
+    """Return the user's own files that may name hooks."""
+    own = config_file(os.environ).with_name("hooks.json")
+    return (own, home_dir(os.environ) / ".claude" / "settings.json") if settings.claude_hooks else (own,)
+
+
+def _names_hooks(path: Path) -> bool:
+    try:
+        return b"hooks" in (read_small(path) or b"")
+    except ConfigError:
+        return True  # reported with the others
 
 
 def checks_of_the_work(registry: Registry) -> None:

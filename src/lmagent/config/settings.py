@@ -243,6 +243,8 @@ class Settings(Struct, frozen=True):
         help="Log at level debug, and print it to standard error too.")
     own_shell: bool = setting(False, "OWN_SHELL", folder="elsewhere",
         help="Run `!COMMAND` of the terminal in your own shell, outside the sandbox, and do not ask about `!!COMMAND`.")
+    claude_hooks: bool = setting(False, "CLAUDE_HOOKS", folder="elsewhere",
+        help="Run the hooks of ~/.claude/settings.json too, which you wrote for another program.")
     notify_command: str = setting("", "NOTIFY_COMMAND", folder="elsewhere",
         help="A command of yours that is run when an approval or a plan waits for you, or a turn has ended. It runs as"
              " you, outside of the sandbox, with LMAGENT_EVENT (approval, plan, finished), LMAGENT_OUTCOME, "

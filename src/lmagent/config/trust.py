@@ -18,6 +18,9 @@ from lmagent.core.errors import ConfigError
 MCP_FILES = (".lmagent/mcp.json", ".mcp.json", ".vscode/mcp.json")
 """A workspace's files that may name MCP servers; the first is our own."""
 
+HOOK_FILES = (".lmagent/hooks.json", ".claude/settings.json", ".claude/settings.local.json")
+"""A workspace's files that may name hooks; the first is our own."""
+
 
 class _Trusted(msgspec.Struct):
     version: int = 1
@@ -37,7 +40,8 @@ def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
 
 def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
     """Trust the folder with the present content of its configuration files; return their names."""
-    contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env", *MCP_FILES)}
+    names = (".lmagent/config.toml", ".env", *MCP_FILES, *HOOK_FILES)
+    contents = {name: read_small(folder / name) for name in names}
     contents["config.json"] = read_agent_json(folder / "config.json")
     found = {name: _digest(content) for name, content in contents.items() if content is not None}
     known = _load(data_dir)

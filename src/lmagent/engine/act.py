@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,9 +28,12 @@ from lmagent.engine.context import intake
 from lmagent.engine.context.window import room_for
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session, ask
-from lmagent.engine.toolbox import Invocation
+from lmagent.engine.toolbox import Invocation, decode
 from lmagent.engine.undo import keep_before, record_changes
 from lmagent.policy import gate, paths
+
+if TYPE_CHECKING:
+    from lmagent.engine.hooks import CallRuling
 
 CUT_OFF = (
     "Your reply ended inside this call, so it was not run: it was too long, or a closing bracket or tag is missing. "
@@ -42,6 +47,8 @@ SEARCHES = ("grep", "git_diff")
 
 BY_THE_USER = "by the user"
 """Why a call is denied that the user has denied."""
+
+BY_A_HOOK = "by a hook"
 
 HANDLE = 120
 """Bytes of the line that names the artifact of an output in a file."""
@@ -153,26 +160,63 @@ async def _attempt(
 ) -> Result:
     """Run a call if that is allowed."""
     name = invocation.tool.name
+    ruling: CallRuling | None = None
     try:
-        denial = await _permit(session, invocation, request, mode)
+        if session.wiring.hooks is not None and not _is_denied(session, invocation, request, mode):
+            ruling = await session.wiring.hooks.before_call(session, invocation)
+            if ruling.arguments is not None:
+                invocation = _changed(invocation, ruling)
+                request = _request(session, invocation)
+        denial = await _permit(session, invocation, request, mode, ruling)
     except ToolError as refusal:
         return _refused(name, refusal)
     return Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
 
 
+def _is_denied(session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None) -> bool:
+    """Return whether the call is denied whatever hooks say, so that none needs to run."""
+    if any(fence(session.state, invocation.tool) for fence in session.wiring.fences):
+        return True
+    verdict = gate.judge(request, mode or session.state.mode, session.wiring.rules, session.state.grants)
+    return verdict.decision == "deny"
+
+
+def _changed(invocation: Invocation, ruling: CallRuling) -> Invocation:
+    """Return the call with the arguments of a hook. Raise ToolError if they do not fit the tool."""
+    try:
+        arguments = decode(invocation.tool, dict(ruling.arguments or {}))
+    except ToolError as misfit:
+        text = f"A hook changed the arguments of this call, and they do not fit. {misfit.message}"
+        raise ToolError(text, data=misfit.data) from None
+    call = replace(invocation.call, arguments=msgspec.json.encode(arguments).decode())
+    return Invocation(call, invocation.tool, arguments)
+
+
 async def _permit(
-    session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None
+    session: Session,
+    invocation: Invocation,
+    request: gate.Request,
+    mode: PermissionMode | None,
+    ruling: CallRuling | None,
 ) -> ToolOutput | None:
     """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
             return _denied(invocation.summary, f"Denied: {reason} It was not run.", reason)
-    verdict = gate.judge(request, mode or session.state.mode, session.wiring.rules, session.state.grants)
-    if verdict.decision == "allow":
-        return None
+    mode = mode or session.state.mode
+    if ruling is not None and ruling.decision == "allow":
+        mode = "auto"  # what the mode asks about is answered; rules that ask still do
+    verdict = gate.judge(request, mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "deny":
         return _denied(invocation.summary, f"Denied: {verdict.reason}. It was not run.", verdict.reason)
+    if ruling is not None and ruling.decision == "deny":
+        return _denied(invocation.summary, f"Denied by a hook. It was not run.\n{ruling.reason}", BY_A_HOOK)
+    if ruling is not None and ruling.decision == "ask":
+        reasons = (verdict.reason, ruling.reason) if verdict.decision == "ask" else (ruling.reason,)
+        verdict = gate.Verdict("ask", "; ".join(reasons))  # without a grant: the hook is asked each time
+    if verdict.decision == "allow":
+        return None
     answer = await ask(
         session,
         ApprovalRequested(
@@ -236,6 +280,8 @@ async def _run(session: Session, invocation: Invocation, request: gate.Request) 
         output = await tool.run(invocation.arguments, _context(session, call, request))
         status = "ok"
         output = _with_shown(session, tool, call, output)
+        if session.wiring.hooks is not None:  # before the changes are recorded, since a hook may format the file
+            await session.wiring.hooks.after_call(session, invocation, output)
     except ToolError as refusal:
         output, kept = ToolOutput(refusal.message, refusal.data), refusal.kept
     except StoreError:

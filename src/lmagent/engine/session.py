@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import msgspec
@@ -27,6 +27,9 @@ from lmagent.engine.review import Fence, Review
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.policy.gate import Rules
+
+if TYPE_CHECKING:
+    from lmagent.engine.hooks import Hooks
 
 _STRICTNESS: dict[ev.PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 
@@ -50,6 +53,7 @@ class Wiring(Struct):
         fences: features' bans on tools; asked before the gate.
         orders: the handlers of features' commands, by the command's type.
         abandon: ends the sub-agents of a call that will not be continued; returns the call's result.
+        hooks: programs of the user that see calls and inputs; None if the user has none.
         served_window: the served window of a model for a prompt of so many tokens; None if it is not known.
     """
 
@@ -68,6 +72,7 @@ class Wiring(Struct):
     fences: Sequence[Fence] = ()
     orders: Mapping[type, Order] = field(default_factory=dict[type, "Order"])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
+    hooks: Hooks | None = None
     served_window: Callable[[str, int], Awaitable[int | None]] | None = None
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
-from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
+from lmagent.core.events import InputWithdrawn, MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import ModelReply
 from lmagent.core.outside import STEERING
@@ -63,7 +63,8 @@ async def begin(session: Session) -> TurnFinished:
     if first.way is not None:  # before the turn: if a crash comes here, the turn begins again with its way
         await session.send(SetWork(mode=first.way.mode, then=first.way.then, by=first.by))
     await session.record(TurnStarted(turn=session.state.turn + 1))
-    await _deliver_input(session)
+    if (refused := await _deliver_input(session)) is not None:
+        return refused
     return await _run(session, acted=False)
 
 
@@ -74,16 +75,24 @@ async def resume(session: Session) -> TurnFinished:
         await session.record(TurnStarted(turn=state.turn + 1))
     elif not state.step and state.waiting("submit", "queue", "steer"):
         await recovery.close_conversation(session)
-        await _deliver_input(session)
+        if (refused := await _deliver_input(session)) is not None:
+            return refused
     acted = any(message.tool_calls for message in state.messages[-40:])
     return await _run(session, acted=acted)
 
 
-async def _deliver_input(session: Session) -> None:
+async def _deliver_input(session: Session) -> TurnFinished | None:
+    """Add the oldest waiting input to the conversation; if a hook refuses it, end the turn without it."""
     await _notes(session)
-    waiting = session.state.waiting("submit", "queue", "steer")
-    message = await _fitted(session, waiting[0].message)
-    await session.record(MessageAdded(message=message, origin="input", input=waiting[0].id))
+    first = session.state.waiting("submit", "queue", "steer")[0]
+    if session.wiring.hooks is not None and (reason := await session.wiring.hooks.on_input(session, first)):
+        # The turn ends first: after a crash in between, the input begins another turn, and is refused again.
+        finished = await finish(session, End("blocked", "hook", reason, fix="change the message, or the hook"), 0)
+        await session.record(InputWithdrawn(input=first.id), sync=True)
+        return finished
+    message = await _fitted(session, first.message)
+    await session.record(MessageAdded(message=message, origin="input", input=first.id))
+    return None
 
 
 async def _fitted(session: Session, message: Message) -> Message:
@@ -283,6 +292,10 @@ async def _deliver_steering(session: Session) -> None:
     if session.state.awaits_reply:
         return  # after a crash: the same prompt is sent again first, unchanged
     for item in session.state.waiting("steer"):
+        if session.wiring.hooks is not None and (reason := await session.wiring.hooks.on_input(session, item)):
+            await session.record(InputWithdrawn(input=item.id), sync=True)
+            await session.notify("warning", "hook", f"a message was not sent: {reason}")
+            continue
         added = await _fitted(session, item.message)
         message = Message("user", (Text(f"{STEERING}\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))

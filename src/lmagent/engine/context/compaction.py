@@ -61,6 +61,8 @@ async def compact(session: Session, trigger: Trigger) -> None:
             text = "the conversation is too short to be shortened"
             await session.notify("info", "not_compacted", text)
         return
+    if (hooks := session.wiring.hooks) is not None:
+        await hooks.before_compaction(session, trigger, focus)
     summary, usage = "", None
     if trigger == "command":
         session.futile_summaries = 0
@@ -83,6 +85,8 @@ async def compact(session: Session, trigger: Trigger) -> None:
     texts = list(state.user_texts)
     await session.record(event, sync=True)
     await _tell_lost(session, texts, messages)
+    if hooks is not None:
+        await hooks.after_compaction(session)
 
 
 def _gains(state: SessionState, messages: Sequence[Message]) -> bool:
