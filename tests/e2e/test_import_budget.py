@@ -45,6 +45,7 @@ LATER = {
     *("lmagent.providers.assemble", "lmagent.providers.constrain", "lmagent.providers.failures"),
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),
     "lmagent.engine.endings",
+    *("lmagent.hooks", "lmagent.engine.hooks"),
     # what some turns need
     *("lmagent.engine.context.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
     *("lmagent.tools.git.calls", "lmagent.tools.vision"),

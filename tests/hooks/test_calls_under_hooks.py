@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hook_kit import SAVE, HookWorld, hook
@@ -96,7 +97,8 @@ def test_only_the_users_own_hook_answers_a_question(world: HookWorld):
 @pytest.mark.parametrize("rule", ["permission_deny", "permission_ask"])
 def test_rules_win_over_a_hook_that_allows(world: HookWorld, rule: str):
     world.users(hook("PreToolUse", deciding("allow")))
-    ran = world.run(call("write", path="a.txt", content="x"), answer=False, **{rule: ("write(a.txt)",)})
+    rules: dict[str, Any] = {rule: ("write(a.txt)",)}
+    ran = world.run(call("write", path="a.txt", content="x"), answer=False, **rules)
     assert len(ran.of(ev.ApprovalRequested)) == (rule == "permission_ask")
     assert not (world.workspace / "a.txt").exists()
 

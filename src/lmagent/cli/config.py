@@ -56,7 +56,8 @@ def unset(workspace: Path | None, name: str) -> None:
 @folder_argument
 @group_workspace_option
 def trust(workspace: Path | None, folder: Path | None) -> None:
-    """Trust a folder: its own configuration may loosen permissions and choose the server, and its jobs run.
+    """Trust a folder: its own configuration may loosen permissions and choose the server, and its jobs and
+    hooks run.
 
     Trust ends for a file when the file changes.
     """

@@ -39,6 +39,7 @@ COMMANDS = {
     "doctor": ("lmagent.cli.checks:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
     "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
     "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
+    "hooks": ("lmagent.cli.hooks:hooks", "List and try the commands that watch the agent's work.", LOOK),
     "tool": ("lmagent.cli.checks:tool", "List the tools, or call one yourself.", LOOK),
     "sandbox": ("lmagent.cli.checks:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
     "completion": ("lmagent.cli.completing:completion", "Print the completion script of a shell.", LOOK),

@@ -18,8 +18,9 @@ from lmagent.hooks.config import Hook
 MOST = 64_000
 """Bytes of output that are kept, of each stream: the beginning."""
 
-# The private channel brings the input; a program expects a pipe that ends.
+# The private channel brings the input; a program expects a pipe that ends. Hooks of Claude Code write to ~/.claude.
 PIPED = (
+    '[ "$LMAGENT_SANDBOX" = off ] || mkdir -p ~/.claude; '
     'head -c "$2" <&"$LMAGENT_CHANNEL" | '
     '{ fd=$LMAGENT_CHANNEL; unset LMAGENT_CHANNEL; eval "exec $fd<&-"; exec bash -c "$1"; }'
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lmagent.hooks.answers import HookAnswer, HookRun, answer_of
 from lmagent.hooks.config import Hook, HookFile
-from lmagent.tools.sanitize import one_line, visible
+from lmagent.tools.sanitize import one_line, printable, visible
 
 
 def problems(files: Sequence[HookFile]) -> Iterator[str]:
@@ -36,3 +37,25 @@ def _line(hook: Hook) -> str:
     return (
         f"{hook.event} {one_line(hook.matcher, 60) or '*'}: {one_line(hook.command, 200)} ({hook.timeout:g} s{where})"
     )
+
+
+def run_lines(run: HookRun) -> Iterator[str]:
+    """Yield how a hook ended, what it printed, and what that means."""
+    yield f"{_line(run.hook)}: {visible(run.failure) or f'exit code {run.code}'} after {run.seconds:.1f} s"
+    for name, text in (("output", run.out), ("errors", run.err)):
+        if text.strip():
+            yield f"  {name}:"
+            yield from (f"    {line}" for line in printable(text).rstrip().split("\n"))
+    yield f"  → {_meaning(answer_of(run))}"
+
+
+def _meaning(answer: HookAnswer) -> str:
+    if answer.warning:
+        asked = "; a call that it guards is asked about" if answer.silent and answer.hook.event == "PreToolUse" else ""
+        return f"{visible(answer.warning)}{asked}"
+    known = {"allow": "it allows", "ask": "the user is asked", "deny": "it objects"}
+    parts = [known[answer.decision]] if answer.decision else []
+    parts += ["it stops the turn"] if answer.stop is not None else []
+    parts += ["it changes the arguments"] if answer.updated is not None else []
+    parts += ["it adds to the conversation"] if answer.context else []
+    return ", ".join(parts) or "no objection"
