@@ -15,7 +15,7 @@ from lmagent.app.wiring import open_host
 from lmagent.config.paths import data_dir
 from lmagent.config.trust import trust
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Compact, Submit
+from lmagent.core.commands import Approve, Compact, Steer, Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
@@ -98,10 +98,14 @@ class HookWorld:
         texts: Sequence[str] = ("go",),
         answer: bool | None = None,
         compact: bool = False,
+        steer: str = "",
         before: Callable[[Host], None] = lambda host: None,
         **flags: Any,
     ) -> Ran:
-        """Run a turn for each text; `answer` is the user's to every question, None if no user is there."""
+        """Run a turn for each text, with `steer` during the first reply.
+
+        `answer` is the user's to every question, None if no user is there.
+        """
         events: list[ev.Event] = []
         said: list[str] = []
 
@@ -112,6 +116,9 @@ class HookWorld:
                     events.append(event)
                     if isinstance(event, ev.ApprovalRequested) and answer is not None:
                         tasks.start_soon(session.send, Approve(approval=event.id, approved=answer))
+
+                    if isinstance(event, ev.StepStarted) and steer and event.step == 1:
+                        tasks.start_soon(session.send, Steer(message=user(steer)))
 
                 session.listen(listen)
                 for text in texts:

@@ -7,7 +7,7 @@ import json
 from hook_kit import SAVE, HookWorld, hook
 
 from lmagent.core import events as ev
-from lmagent.testing.script import call, say
+from lmagent.testing.script import call, say, slow
 
 OBJECT = """jq -r .stop_hook_active >> "$CLAUDE_PROJECT_DIR/active"; echo "run the tests" >&2; exit 2"""
 
@@ -22,6 +22,23 @@ def test_a_refused_input_is_not_sent_and_the_user_sees_why(world: HookWorld):
     assert len(ran.of(ev.InputWithdrawn)) == 1
     assert len(ran.chats) == 1
     assert "1234" not in ran.text
+
+
+def test_a_message_during_a_turn_may_be_refused_too(world: HookWorld):
+    refuse = 'jq -e \'.prompt | contains("password")\' >/dev/null || exit 0; echo "no secrets" >&2; exit 2'
+    world.workspaces(hook("UserPromptSubmit", refuse))
+    ran = world.run(slow(say("done."), first=1.0), steer="the password is 1234")
+    assert ran.end.outcome == "done"
+    assert "a message was not sent: no secrets" in ran.notices
+    assert len(ran.chats) == 2
+    assert ran.chats[-1][-1]["role"] == "user"
+    assert "1234" not in ran.text
+
+
+def test_the_output_at_the_start_is_kept_if_the_first_message_is_refused(world: HookWorld):
+    world.workspaces(hook("SessionStart", "echo branch: main"), hook("UserPromptSubmit", "grep -q hello || exit 2"))
+    ran = world.run(texts=("one", "hello"))
+    assert ran.text.count("branch: main") == 1
 
 
 def test_an_input_of_any_length_reaches_a_hook_whole(world: HookWorld):

@@ -38,6 +38,8 @@ NUDGE_ENDLESS = (
 )
 NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
 
+HELD_BACK = "A message of the user was held back. Continue, or give the final answer again."
+
 INPUT_SHARE = 0.5
 """Share of the room between the fixed block and the compaction trigger that one message of the user may take."""
 
@@ -295,6 +297,8 @@ async def _deliver_steering(session: Session) -> None:
         if session.wiring.hooks is not None and (reason := await session.wiring.hooks.on_input(session, item)):
             await session.record(InputWithdrawn(input=item.id), sync=True)
             await session.notify("warning", "hook", f"a message was not sent: {reason}")
+            if not session.state.owes_reply:  # a prompt ends with a message that the model answers
+                await session.record(MessageAdded(message=user(HELD_BACK), origin="nudge"))
             continue
         added = await _fitted(session, item.message)
         message = Message("user", (Text(f"{STEERING}\n"), *added.parts))

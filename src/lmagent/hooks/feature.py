@@ -119,8 +119,7 @@ class HookFeature(Review):
         """Add the hooks' texts to the tail; end the turn if a hook stopped it."""
         heard = self._of(session)
         texts, heard.texts = heard.texts, []
-        if texts:
-            await session.record(MessageAdded(message=user("\n".join(texts)), origin="note"))
+        await self._tell(session, texts)
         return self._stopped(heard)
 
     def _changed_since(self, output: ToolOutput) -> str:
@@ -143,18 +142,15 @@ class HookFeature(Review):
         heard.stop, heard.texts = "", []
         if session.state.work.parent is not None or received.origin.kind == "wait":
             return ""  # a brief, or a text that only wakes the session: not the user's
-        texts = list[str]()
         if session.state.session not in self._begun:
             self._begun[session.state.session] = session
-            texts += await self._start_texts(session, "resume" if session.state.steps_total else "startup")
+            await self._start(session, "resume" if session.state.steps_total else "startup")
         prompt = received.message.text
         answers = await self._fire(session, "UserPromptSubmit", (), lambda _: {"prompt": prompt})
         objections = [answer.reason for answer in answers if answer.decision == "deny"]
         if objections or heard.stop:
             return one_line(printable("; ".join((*objections, *filter(None, (heard.stop,))))), 500)
-        texts += self._contexts(session, answers)
-        if texts:
-            await session.record(MessageAdded(message=user("\n".join(texts)), origin="note"))
+        await self._tell(session, self._contexts(session, answers))
         return ""
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
@@ -199,12 +195,12 @@ class HookFeature(Review):
         await self._fire(session, "PreCompact", (kind,), lambda _: {"trigger": kind, "custom_instructions": focus})
 
     async def after_compaction(self, session: Session) -> None:
-        if session.state.work.parent is None and (texts := await self._start_texts(session, "compact")):
-            await session.record(MessageAdded(message=user("\n".join(texts)), origin="note"))
+        if session.state.work.parent is None:
+            await self._start(session, "compact")
 
-    async def _start_texts(self, session: Session, source: str) -> list[str]:
+    async def _start(self, session: Session, source: str) -> None:
         answers = await self._fire(session, "SessionStart", (source,), lambda _: {"source": source})
-        return self._contexts(session, answers)
+        await self._tell(session, self._contexts(session, answers))
 
     # --- beside the turn --------------------------------------------------------------------------------------------
 
@@ -338,6 +334,11 @@ class HookFeature(Review):
 
     def _contexts(self, session: Session, answers: Sequence[HookAnswer]) -> list[str]:
         return [self._framed(session, answer.hook, answer.context) for answer in answers if answer.context]
+
+    @staticmethod
+    async def _tell(session: Session, texts: Sequence[str]) -> None:
+        if texts:
+            await session.record(MessageAdded(message=user("\n".join(texts)), origin="note"))
 
     def _add(self, session: Session, answers: Sequence[HookAnswer]) -> None:
         """Keep the contexts and objections of hooks for the tail, after the round of calls."""
