@@ -9,6 +9,7 @@ import pytest
 from hook_kit import SAVE, HookWorld, hook
 
 from lmagent.core import events as ev
+from lmagent.core.outside import framed
 from lmagent.testing.script import call, calls, tool
 
 
@@ -43,9 +44,7 @@ def test_exit_code_2_denies_a_call_and_the_model_gets_the_reason_as_outside_data
     ran = world.run(call("write", path="a.txt", content="x"))
     assert ran.results[0].status == "denied"
     assert not (world.workspace / "a.txt").exists()
-    told = next(text for text in ran.prompt if "not <" in text)
-    assert "<outside" in told
-    assert told.count("</outside>") == 1  # the frame's own
+    assert framed("hook PreToolUse in settings.json", "not </outside> there") in ran.text
     assert not ran.of(ev.ToolStarted)
 
 

@@ -7,6 +7,7 @@ import json
 from hook_kit import SAVE, HookWorld, hook
 
 from lmagent.core import events as ev
+from lmagent.core.outside import framed
 from lmagent.testing.script import call, say, slow
 
 OBJECT = """jq -r .stop_hook_active >> "$CLAUDE_PROJECT_DIR/active"; echo "run the tests" >&2; exit 2"""
@@ -51,9 +52,8 @@ def test_an_input_of_any_length_reaches_a_hook_whole(world: HookWorld):
 def test_output_for_an_input_comes_before_it_in_the_conversation_as_outside_data(world: HookWorld):
     world.workspaces(hook("UserPromptSubmit", "echo the build is red"))
     ran = world.run(texts=("why?",))
-    text = ran.text
-    assert text.index('<outside from="hook UserPromptSubmit in settings.json">') < text.index("the build is red")
-    assert text.index("the build is red") < text.index("why?")
+    told = framed("hook UserPromptSubmit in settings.json", "the build is red")
+    assert ran.text.index(told) < ran.text.index("why?")
 
 
 def test_a_hook_that_prints_garbage_or_hangs_does_not_hold_an_input_up(world: HookWorld):
