@@ -10,6 +10,7 @@ from hook_kit import SAVE, HookWorld, hook
 
 from lmagent.core import events as ev
 from lmagent.core.outside import framed
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.testing.script import call, calls, tool
 
 
@@ -37,6 +38,25 @@ def test_a_hook_sees_a_call_under_the_names_of_claude_code(world: HookWorld):
     assert seen["tool_use_id"]
     assert (world.workspace / "a.txt").read_text() == "two\n"
     assert ran.end.outcome == "done"
+
+
+def test_a_tool_of_a_server_has_its_name_there_and_hooks_see_its_arguments(world: HookWorld):
+    async def put(arguments: dict[str, Any], _: ToolContext) -> ToolOutput:
+        return ToolOutput(f"put {arguments['text']}")
+
+    schema: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    server = Tool("files_put", "Put.", schema, "net", put, deferred=True, aliases=("mcp__files__put",))
+    change = deciding("allow", updatedInput={"text": "another"})
+    world.workspaces(hook("PreToolUse", f"{SAVE}; {change}", "mcp__files__.*"))
+    use = call("use_tool", name="files_put", arguments={"text": "one"})
+    ran = world.run(use, before=lambda host: host.toolbox.add(server))
+    seen = world.seen()
+    assert (seen["tool_name"], seen["lmagent_tool"], seen["tool_input"]) == (
+        "mcp__files__put",
+        "files_put",
+        {"text": "one"},
+    )
+    assert "put another" in ran.results[0].content
 
 
 def test_exit_code_2_denies_a_call_and_the_model_gets_the_reason_as_outside_data(world: HookWorld):

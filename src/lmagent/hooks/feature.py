@@ -84,7 +84,7 @@ class HookFeature(Review):
         if invocation.tool.name == REPORT and session.state.work.parent is not None:
             return await self._before_report(session)
         call = partial(shown_call, invocation, str(self.place.workspace))
-        answers = await self._fire(session, "PreToolUse", names_of(invocation.tool.name), call)
+        answers = await self._fire(session, "PreToolUse", names_of(invocation.tool), call)
         heard = self._of(session)
         self._add(session, [answer for answer in answers if answer.decision != "deny"])
         arguments: dict[str, Any] | None = None
@@ -109,7 +109,7 @@ class HookFeature(Review):
             call = shown_call(invocation, str(self.place.workspace), root)
             return {**call, "tool_response": shown_result(invocation, output, call["tool_input"])}
 
-        answers = await self._fire(session, "PostToolUse", names_of(invocation.tool.name), facts)
+        answers = await self._fire(session, "PostToolUse", names_of(invocation.tool), facts)
         self._add(session, answers)
         if answers and (path := self._changed_since(output)):
             text = f"[A hook changed {path} after your call: read it before you edit it again.]"
@@ -206,7 +206,9 @@ class HookFeature(Review):
 
     def _listen(self, session: Session, event: Event) -> None:
         if isinstance(event, ApprovalRequested):
-            text = f"lmagent needs your permission to use {names_of(event.tool)[0]}: {one_line(event.summary, 200)}"
+            tool = session.wiring.toolbox.get(event.tool)
+            name = names_of(tool)[0] if tool is not None else event.tool
+            text = f"lmagent needs your permission to use {name}: {one_line(event.summary, 200)}"
             self._notify(session, "permission_prompt", text)
         elif isinstance(event, TurnFinished) and session.state.work.parent is None:
             self._notify(session, "idle_prompt", "lmagent is waiting for your input")

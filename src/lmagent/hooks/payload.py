@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
-from lmagent.core.tool import ToolOutput
+from lmagent.core.tool import Tool, ToolOutput
 from lmagent.engine.toolbox import Invocation
 from lmagent.policy.paths import located
 
@@ -47,11 +47,10 @@ TOOLS = {
 _UNKNOWN = ClaudeTool("", {})
 
 
-def names_of(tool: str) -> tuple[str, str]:
-    """Return a tool's name in Claude Code, and ours."""
-    if "__" in tool and tool not in TOOLS:  # a tool of an MCP server
-        return (tool if tool.startswith("mcp__") else f"mcp__{tool}"), tool
-    return TOOLS.get(tool, _UNKNOWN).name or tool, tool
+def names_of(tool: Tool) -> tuple[str, str]:
+    """Return a tool's name in Claude Code, and ours; a tool of an MCP server has the former as an alias."""
+    foreign = next((alias for alias in tool.aliases if alias.startswith("mcp__")), tool.name)
+    return TOOLS.get(tool.name, _UNKNOWN).name or foreign, tool.name
 
 
 def shown_call(invocation: Invocation, workspace: str, root: str) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def shown_call(invocation: Invocation, workspace: str, root: str) -> dict[str, A
         elif theirs.get(name) == "timeout":
             value *= MILLISECONDS
         shown[theirs.get(name, name)] = value
-    name, ours = names_of(invocation.tool.name)
+    name, ours = names_of(invocation.tool)
     return {"tool_name": name, "lmagent_tool": ours, "tool_input": shown, "tool_use_id": invocation.call.id}
 
 
