@@ -187,6 +187,37 @@ def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
+OWN_COMMANDS = """
+## Your own commands
+
+A Markdown file is a command. `.lmagent/commands/NAME.md` and `.claude/commands/NAME.md` of the workspace, and
+`commands/NAME.md` in your configuration folder (`~/.config/lmagent` on Linux), add `/NAME`; `git/pr.md` is `/git:pr`.
+Of two with one name, the first of these counts; none replaces a command above. The text is sent as your message:
+
+```markdown
+---
+description: Review the changes since a branch
+argument-hint: BRANCH [FOCUS]
+---
+Review these changes: !`git diff $1`
+Follow @CONTRIBUTING.md. $2
+```
+
+| in the text | becomes |
+|---|---|
+| `$ARGUMENTS` | all that you typed after the command; it comes last if the text has no place for arguments |
+| `$1` … `$9` | one word of it, or several in quotation marks; `\\$1` stays `$1` |
+| `` !`command` `` | the output of the command |
+| `@path` | the text of a file of the workspace, at most 50,000 bytes |
+
+A command runs in the sandbox; your permission rules and the mode decide as for a call of the model. If it is denied,
+nothing is sent. Arguments in it are quoted for the shell. A workspace's file with such a command needs a trusted folder
+(`lmagent config trust`); texts need none. A file that is missing, binary, too large or kept back by a rule is named
+with the reason. Outputs and files are marked as data for the model, and are not expanded again. `allowed-tools` and
+`model` in the front matter of other agents' files are not used: your rules and the session's model hold.
+"""
+
+
 def slash() -> str:
     """The table of slash commands."""
     from lmagent.app.wiring import features, registry_of
@@ -206,12 +237,12 @@ def slash() -> str:
     return "\n".join(
         [
             "# Slash commands\n",
-            "Every surface has the same ones; `/copy` and `/quit` are the terminal's. A file",
-            "`.lmagent/commands/NAME.md` adds `/NAME`: the file is sent as a prompt, `$ARGUMENTS` replaced by the text",
-            "after the command. A text that begins with a path, or with a space before its slash, is a message.",
-            "A mistyped command is never sent to the model: its near misses are named. Names of other programs run",
-            "the command that is meant: `/clear`, `/exit`, `/continue`, `/tasks`, `/?`.",
+            "Every surface has the same ones; `/copy` and `/quit` are the terminal's. A text that begins with a path,",
+            "or with a space before its slash, is a message. A mistyped command is never sent to the model: its near",
+            "misses are named. Names of other programs run the command that is meant: `/clear`, `/exit`, `/continue`,",
+            "`/tasks`, `/?`. [Your own commands](#your-own-commands) are at the end.",
             *tables,
+            OWN_COMMANDS,
             "",
         ]
     )

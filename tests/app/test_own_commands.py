@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.app.slash import LONGEST, SlashResult, dispatch, is_command, user_commands
+from lmagent.app.owncommands.files import LONGEST
+from lmagent.app.slash import SlashResult, dispatch, is_command, user_commands
 from lmagent.core.errors import ConfigError
 
 

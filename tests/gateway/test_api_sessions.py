@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import anyio
 import pytest
-from gateway_kit import Answer, Running, gateway
+from gateway_kit import Answer, Running, gateway, until
 from images_kit import png
 
 from lmagent.app.clock import SystemClock
@@ -313,3 +313,30 @@ def test_a_tree_begins_with_the_session_itself(running):
     session = begun(running, title="Alone")
     (node,) = running.ask("GET", f"/api/sessions/{session}/tree").json["nodes"]
     assert (node["session"], node["parent"], node["title"]) == (session, "", "Alone")
+
+
+def test_a_command_of_a_file_asks_in_the_session_and_a_new_one_is_begun_for_it(tmp_path):
+    with gateway(tmp_path, [say("Seen."), say("Seen.")], PERMISSION_MODE="normal", SANDBOX="off") as running:
+        folder = running.workspace / ".claude/commands/git"
+        folder.mkdir(parents=True)
+        (folder / "look.md").write_text("---\nargument-hint: N\n---\nSee !`echo sum-$((40 + $1))`")
+        rows = running.ask("GET", "/api/slash").json["commands"]
+        assert {"name": "git:look", "usage": "N", "help": "See !`echo sum-$((40 + $1))`"} in rows
+        session = running.ask("POST", "/api/slash", {"line": "/git:look 2"}).json["session"]
+        (approval,) = asked(running, session)
+        assert approval["summary"] == "shell echo sum-$((40 + 2))"
+        assert command(running, session, "approve", approval=approval["id"], approved=False).status == 202
+        until(lambda: [event for event in running.recorded("notice") if "was not sent" in event["text"]])
+        session = running.ask("POST", "/api/slash", {"line": "/git:look 2"}).json["session"]
+        (approval,) = asked(running, session)
+        assert command(running, session, "approve", approval=approval["id"], approved=True).status == 202
+        until(lambda: running.recorded("turn.finished"))
+        assert "sum-42\n</outside>" in str(running.model.chats[0].messages[-1]["content"])
+
+
+def asked(running: Running, session: str) -> list[dict]:
+    def waiting() -> list[dict]:
+        return running.ask("GET", f"/api/sessions/{session}/view").json["view"].get("approvals", [])
+
+    until(waiting)
+    return waiting()

@@ -78,7 +78,7 @@ def test_the_golden_logs_look_the_same_on_the_page(page, log):
 SIGNS = "abü😀 \n\t\x0b\x1c\x1f\x85\xa0\u2003\u2028\ufeff#*0\x00\x1b\x9f\u061c\u200d\u200f\u202e\u2066\U000e0041"
 WORDS = st.text(st.sampled_from(SIGNS), max_size=12)
 POOLS = {
-    name: st.sampled_from(["i1", "i2", "lmagent-3"])
+    name: st.sampled_from(["i1", "i2", "lmagent-3", "lmagent-command-4"])
     for name in ("id", "call_id", "approval", "input", "child", "depends_on")
 }
 POOLS["code"] = st.sampled_from(["server_away", "server_back", "constructor"])

@@ -107,3 +107,43 @@ def test_a_folder_cannot_take_commands_out_of_the_sandbox(workspace):
     with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
         terminal.enter("!!touch outside.txt")
         terminal.wait_for("outside of the sandbox?")
+
+
+@needs_bwrap
+@MODES
+def test_a_command_of_a_file_asks_before_it_runs_a_line_and_sends_its_output(workspace, how):
+    folder = workspace.parent / ".config/lmagent/commands/git"
+    folder.mkdir(parents=True)
+    (folder / "look.md").write_text("---\ndescription: Look at it\n---\nSee !`echo sum-$((40 + $1))` and @note.txt")
+    (workspace / "note.txt").write_text("the note\n")
+    how = ("--permission", "normal", *how)
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url, *how) as terminal:
+        terminal.enter("/git:look 2")
+        terminal.wait_for("Allow shell?")
+        terminal.enter("n")
+        terminal.wait_for("/git:look was not sent")
+        terminal.screen = ""
+        terminal.enter("/git:look 2")
+        terminal.wait_for("Allow shell?")
+        terminal.enter("y")
+        terminal.wait_for("Hi.")
+        said = server.chats[0].body["messages"][-1]["content"]
+        assert 'See <outside from="command echo sum-$((40 + 2))">\nsum-42\n</outside> and <outside' in said
+        assert "the note" in said
+        assert "sum-42" in terminal.screen
+
+
+@needs_bwrap
+def test_ctrl_c_stops_the_command_of_a_file_and_nothing_is_sent(workspace):
+    folder = workspace.parent / ".config/lmagent/commands"
+    folder.mkdir(parents=True)
+    (folder / "slow.md").write_text("!`echo begun > begun.txt; sleep 100`")
+    how = ("--permission", "auto")
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url, *how) as terminal:
+        terminal.enter("/slow")
+        terminal.sees(lambda _: (workspace / "begun.txt").exists())
+        terminal.type("\x03")
+        terminal.wait_for("stopping")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+        assert "sleep" not in str(server.chats[0].body["messages"])

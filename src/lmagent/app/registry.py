@@ -43,6 +43,7 @@ class SlashCommand(Struct, frozen=True):
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
     group: str = "More"
     beside: bool = False  # it may take long and changes nothing, so a surface takes further input meanwhile
+    asks: bool = False  # it needs a session, and may ask in it: a surface takes the answers meanwhile
 
 
 # The tools that a setting switches off.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,9 +12,6 @@ from lmagent.app.registry import SlashCommand
 from lmagent.core.errors import ConfigError
 from lmagent.core.view import View
 from lmagent.engine.session import Session
-from lmagent.tools.plain import NotPlain, names_in, read_plain
-
-COMMANDS = (".lmagent", "commands")  # the folder of the workspace's own commands
 
 # Headings of `/help`, in order.
 CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
@@ -26,12 +22,9 @@ CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
     "Facts",
 )
 
-OWN = "Of this workspace"  # the heading of the workspace's own commands
-FIRST_LINE = 80  # characters of a command's first line that are shown
+OWN = "From files"  # the heading of the commands that are Markdown files
 
 _LINE = re.compile(r"/([\w:?-]*)(?:\s+(.*))?", re.DOTALL)
-
-LONGEST = 50_000  # characters of a command; a longer text is something else
 
 
 class SlashContext(Struct, frozen=True):
@@ -62,6 +55,7 @@ class SlashResult(Struct, frozen=True):
     text: str = ""
     diff: bool = False
     submit: str = ""  # sent to the model as if typed
+    typed: str | None = None  # the part of `submit` whose `@` names attach files; None for all of it
     session: Session | None = None
     fresh: bool = False
     quit: bool = False
@@ -108,37 +102,11 @@ async def dispatch(line: str, context: SlashContext) -> SlashResult:
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
-    """Return the commands of `.lmagent/commands/*.md`: the file is sent as a prompt, with `$ARGUMENTS` replaced.
+    """Return the commands that are Markdown files, of the workspace and of the user."""
+    from lmagent.app.owncommands.expand import command_of  # a one-shot has no slash commands
+    from lmagent.app.owncommands.files import command_files
 
-    A link or a special file is listed as skipped, and never opened.
-    """
-    with suppress(NotPlain):
-        stems = (name.removesuffix(".md") for name in names_in(workspace, COMMANDS) if name.endswith(".md"))
-        return {stem: _command(workspace, stem) for stem in stems if re.fullmatch(r"[A-Za-z0-9_-]+", stem)}
-    return {}
-
-
-def _command(workspace: Path, name: str) -> SlashCommand:
-    file = (*COMMANDS, f"{name}.md")
-    path = "/".join(file)
-
-    async def run(_: SlashContext, argument: str) -> SlashResult:
-        try:
-            found = read_plain(workspace, file, LONGEST)
-        except NotPlain as what:
-            raise ConfigError(f"/{name} cannot be used: {path} is {what}", fix="make it a regular file") from None
-        if found is None or found.more:
-            why = f"is gone, or is longer than {LONGEST:,} characters"
-            raise ConfigError(f"/{name} cannot be used: {path} {why}", fix="shorten it; /help lists all commands")
-        text = found.text if "$ARGUMENTS" in found.text else f"{found.text}\n\n$ARGUMENTS"
-        return SlashResult(submit=text.replace("$ARGUMENTS", argument).strip())
-
-    try:
-        found = read_plain(workspace, file, FIRST_LINE)
-    except NotPlain as what:
-        return SlashCommand(name, "", f"skipped: its file is {what}", run, OWN)
-    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
-    return SlashCommand(name, "[arguments]", line, run, OWN)
+    return {name: command_of(file) for name, file in command_files(workspace).items()}
 
 
 # Names in other agents and model runners for commands of ours that do the same.

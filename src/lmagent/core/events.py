@@ -286,6 +286,9 @@ class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
 OWN_CALL = "lmagent-"
 """Begins the id of a call that lmagent makes itself, such as the check of the work."""
 
+COMMAND_CALL = f"{OWN_CALL}command-"
+"""Begins the id of a call that fills in a slash command. It is made between turns: the session stays idle."""
+
 
 class ToolStarted(Envelope, frozen=True, tag="tool.started"):
     """A call is about to act. On disk before it does."""

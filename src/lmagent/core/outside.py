@@ -53,7 +53,7 @@ def framed(source: str, text: str) -> str:
     """
     import hashlib  # loads OpenSSL, and few sessions read from outside
 
-    name = re.sub(r"[^\w .,:;/@+?&=%#~()-]", "_", source, flags=re.ASCII)[:_SOURCE]
+    name = re.sub(r"[^\w .,:;/@+?&=%#~()$*!'|^-]", "_", source, flags=re.ASCII)[:_SOURCE]
     tokens, unseen = _patterns()
     body = tokens.sub(r"\g<0>\\", escaped(unseen.sub("", text)))
     mark = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:8]

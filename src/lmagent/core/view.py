@@ -293,10 +293,19 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 diff if isinstance(diff, str) else "",
                 event.duration,
             )
-        return _with(view, blocks=tuple(blocks), state="running")
+        return _with(view, blocks=tuple(blocks), state=_state(view, event, "running"))
     if isinstance(event, ev.ToolStarted) and event.call_id.startswith(ev.OWN_CALL):
-        return _add(view, ToolBlock(event.call_id, event.tool, event.summary, "running"), state="running")
+        return _add(
+            view, ToolBlock(event.call_id, event.tool, event.summary, "running"), state=_state(view, event, "running")
+        )
     return view  # the user's own change of a file is no call
+
+
+def _state(
+    view: View, event: ev.ToolStarted | ev.ToolFinished | ev.ApprovalRequested | ev.ApprovalResolved, new: State
+) -> State:
+    """Return the state after a call's event; a call between turns does not change it."""
+    return view.state if event.call_id.startswith(ev.COMMAND_CALL) else new
 
 
 def _approval(view: View, event: ev.Event) -> View:
@@ -305,11 +314,11 @@ def _approval(view: View, event: ev.Event) -> View:
         return view
     if isinstance(event, ev.ApprovalResolved):
         left = tuple(item for item in view.approvals if item.id != event.approval)
-        return _with(view, approvals=left, state="waiting" if left else "running")
+        return _with(view, approvals=left, state=_state(view, event, "waiting" if left else "running"))
     if any(item.id == event.id for item in view.approvals):
         return view  # asked again, for a user who was absent the first time
     pending = Pending(event.id, event.call_id, event.tool, event.summary, event.preview, event.reason, event.grant)
-    return _with(view, approvals=(*view.approvals, pending), state="waiting")
+    return _with(view, approvals=(*view.approvals, pending), state=_state(view, event, "waiting"))
 
 
 def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted | ev.TurnFinished) -> View:

@@ -36,14 +36,14 @@ async def report_interrupted_calls(session: Session) -> None:
     Their changes are recorded first, so that they can be undone.
     """
     await undo.record_interrupted(session)
-    await _close_own_calls(session)
+    await close_own_calls(session)
     for call in session.state.open_calls:
         started = session.state.started.get(call.id)
         if started is not None and not started.replay_safe:
             await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
 
 
-async def _close_own_calls(session: Session) -> None:
+async def close_own_calls(session: Session) -> None:
     """End the calls that lmagent made itself: the feature that made a call decides whether to repeat it."""
     state = session.state
     own = [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]

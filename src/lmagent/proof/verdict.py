@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, field
 
 from lmagent.core import events as ev
-from lmagent.core.events import OWN_CALL
+from lmagent.core.events import COMMAND_CALL, OWN_CALL
 from lmagent.core.messages import ToolCall
 from lmagent.core.plurals import plural
 from lmagent.core.work import Proof
@@ -88,7 +88,8 @@ class Record(Struct):
 
     def _finish(self, event: ev.ToolFinished, started: ev.ToolStarted | None) -> None:
         call = self._calls.get(event.call_id)
-        if call is None and event.call_id.startswith(OWN_CALL):
+        is_check = event.call_id.startswith(OWN_CALL) and not event.call_id.startswith(COMMAND_CALL)
+        if call is None and is_check:
             self.checks.add(event.call_id)
             if event.status == "interrupted":
                 return  # by Stop or a crash: the check must still run

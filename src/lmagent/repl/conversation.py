@@ -67,6 +67,7 @@ class ReplConversation:
         self._attention = Attention(host.settings.notify_after)
         self._stop_listening: Callable[[], None] = lambda: None
         self._opened: dict[str, OpenSession] = {}
+        self._asking: list[anyio.CancelScope] = []
         self._own = OwnCommands(host, renderer, surface.changed)
         self._may_run_unconfined = host.settings.own_shell
         self._choices: tuple[Choice, ...] = ()
@@ -235,11 +236,11 @@ class ReplConversation:
         with self._warming:
             await self.host.prewarm()
 
-    async def _say(self, text: str, *, queue: bool = False, deferred: bool = False) -> None:
+    async def _say(self, text: str, *, queue: bool = False, deferred: bool = False, typed: str | None = None) -> None:
         self._warming.cancel()  # the server keeps the part that it has read, and the real request need not wait
         session = await self._need_session()
         told = f"{text}{self._own.take_told()}"
-        message = await with_attachments(told, text, self.host, session, self.renderer.say)
+        message = await with_attachments(told, text if typed is None else typed, self.host, session, self.renderer.say)
         sent = await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         if deferred and sent is not None:
             self._hidden[sent.id] = text
@@ -263,7 +264,21 @@ class ReplConversation:
         if command.beside:
             self._tasks.start_soon(self._beside, partial(self._ask_beside, command, argument))
             return True
+        if command.asks:
+            await self._need_session()
+            self._asking.append(scope := anyio.CancelScope())
+            self._tasks.start_soon(self._beside, partial(self._ask_first, command, argument, scope))
+            return True
         return await self._carry_out(await command.run(self.context, argument))
+
+    async def _ask_first(self, command: SlashCommand, argument: str, scope: anyio.CancelScope) -> None:
+        """Run a command that may ask: the next line answers it."""
+        try:
+            with scope:
+                await self._carry_out(await command.run(self.context, argument))
+        finally:
+            self._asking.remove(scope)
+            self._changed()
 
     @property
     def context(self) -> SlashContext:
@@ -299,7 +314,7 @@ class ReplConversation:
             self.begun_here = False
             self.attach(result.session, show=True)
         if result.submit:
-            await self._say(result.submit)
+            await self._say(result.submit, typed=result.typed)
         if result.run:
             self.work()
         return not result.quit
@@ -363,7 +378,7 @@ class ReplConversation:
     @property
     def busy(self) -> bool:
         """Whether Esc or Ctrl+C would stop anything: the agent at work, or the user's command."""
-        return self.working or self._own.running
+        return self.working or self._own.running or bool(self._asking)
 
     def work(self) -> None:
         """Let the agent work on the submitted messages, unless it works already."""
@@ -396,6 +411,9 @@ class ReplConversation:
         """Stop the user's command, or else the running turn; returns the text of the messages that waited for it."""
         if self._own.running:
             self._own.stop()
+        elif self._asking:
+            for scope in self._asking:
+                scope.cancel()
         elif self.session is not None and self.working:
             texts = [await self._withdraw(item) for item in self.view.waiting]
             await self.session.send(Interrupt(by=BY))

@@ -228,9 +228,12 @@ async def run_slash(call: Call, body: SlashLine) -> SlashAnswer:
     gateway, session, line = call.gateway, call.path.get("session", ""), body.line.strip()
     if not line.startswith("/"):
         raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
-    if find_command(line, gateway.host)[0].name in NOT_HERE:
+    command, _ = find_command(line, gateway.host)
+    if command.name in NOT_HERE:
         name = line.partition(" ")[0]
         raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
+    if command.asks and not session:
+        return SlashAnswer("", await _begun(gateway, line), False)
     known = await gateway.runner.open(session) if session else None
     seen = (await gateway.views.look(session))[1] if session else View()
     result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
@@ -238,6 +241,23 @@ async def run_slash(call: Call, body: SlashLine) -> SlashAnswer:
     if known is not None and result.run:
         known.work()
     return SlashAnswer(result.text, told, result.fresh)
+
+
+async def _begun(gateway: Gateway, line: str) -> str:
+    """Carry out a command that may ask in a new session; return it at once, so that the client sees the question."""
+    known = await gateway.runner.begin()
+
+    async def run() -> None:
+        try:
+            await _gone_on(gateway, known.id, await dispatch(line, SlashContext(gateway.host, known.session, View())))
+        except LmagentError as failure:
+            await known.session.notify("warning", "slash_command", failure.message, failure)
+        except Exception as defect:  # noqa: BLE001 - no caller waits for this task, which has to show its error
+            trouble = gateway.runner.unexpected(defect)
+            await known.session.notify("warning", "slash_command", trouble.message, trouble)
+
+    (await gateway.runner.ready()).start_soon(run)
+    return known.id
 
 
 async def _gone_on(gateway: Gateway, session: str, result: SlashResult) -> str:

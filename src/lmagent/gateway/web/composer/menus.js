@@ -27,7 +27,7 @@ export const isCommand = (text) => /^\/[\p{L}\p{N}_:-]*(\s|$)/u.test(text);
 
 /** The text before the caret that opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
 function opening(before) {
-  const command = /^\/([\w-]*)$/.exec(before);
+  const command = /^\/([\w:-]*)$/.exec(before);
   if (command) return { kind: "command", word: command[1] ?? "" };
   const file = /(?:^|\s)@([^\s@]*)$/.exec(before);
   return file ? { kind: "file", word: file[1] ?? "" } : null;

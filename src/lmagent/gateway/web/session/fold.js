@@ -202,24 +202,27 @@ function tool(view, event) {
         kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration,
       };
     }
-    return { ...view, blocks, state: "running" };
+    return { ...view, blocks, state: stateAfter(view, event, "running") };
   }
   if (event.type === "tool.started" && event.call_id.startsWith("lmagent-")) {
-    return { ...add(view, call(event.call_id, event.tool, event.summary ?? "", "running")), state: "running" };
+    return { ...add(view, call(event.call_id, event.tool, event.summary ?? "", "running")), state: stateAfter(view, event, "running") };
   }
   return view; // the user's own change of a file is no call
 }
+
+/** The state after a call's event; a call between turns does not change it. @param {View} view @param {Event} event @param {View["state"]} state */
+const stateAfter = (view, event, state) => (event.call_id.startsWith("lmagent-command-") ? view.state : state);
 
 /** @param {View} view @param {Event} event of the session or of a sub-agent of it @returns {View} */
 function approval(view, event) {
   if (event.type === "approval.resolved") {
     const approvals = view.approvals.filter((item) => item.id !== event.approval);
-    return { ...view, approvals, state: approvals.length ? "waiting" : "running" };
+    return { ...view, approvals, state: stateAfter(view, event, approvals.length ? "waiting" : "running") };
   }
   if (event.type !== "approval.requested" || view.approvals.some((item) => item.id === event.id)) return view;
   const { id, call_id, tool: name, summary, preview = "", reason = "", grant = "" } = event;
   const pending = { id, call_id, tool: name, summary, preview, reason, grant };
-  return { ...view, approvals: [...view.approvals, pending], state: "waiting" };
+  return { ...view, approvals: [...view.approvals, pending], state: stateAfter(view, event, "waiting") };
 }
 
 /** @param {View} view @param {Event} event @returns {View} */
