@@ -45,7 +45,7 @@ class Typed:
 
     def __call__(self, line: str, *, session: bool = True) -> SlashResult:
         async def run(host: Host) -> SlashResult:
-            opened = await host.new_session() if session else None
+            opened, result = await host.new_session() if session else None, SlashResult()
             async with anyio.create_task_group() as tasks:
                 if opened is not None:
                     opened.listen(lambda event: self._heard(event, opened, tasks))

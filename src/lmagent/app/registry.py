@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
     from lmagent.hooks.feature import HookFeature
     from lmagent.mcp.spec import Servers
+    from lmagent.providers.dialects.base import Dialect
     from lmagent.skills.feature import Skills
 
 PLUGIN_GROUP = "lmagent.plugins"
@@ -55,6 +56,9 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_python": ("python",),
     "enable_memory": ("memory", "memory_search"),
 }
+
+# Names of tools that come after the plugins: through which others are called, of models that see, of skills.
+TAKEN = frozenset({"use_tool", "vision", "skill", "promote_skill"})
 
 # The tools that read or report a session's own record, or explain a tool; a list of allowed tools need not name them.
 OWN = ("read_artifact", "recall", "report_result", "describe")
@@ -87,6 +91,7 @@ class Registry(Struct):
         watchers: receive each session that is opened.
         busy: returns whether work runs for a session outside its turns, which releasing it would end.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
+        loads_plugins: plugins register now, which may not take the names of what comes later.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """
 
@@ -123,6 +128,7 @@ class Registry(Struct):
         default_factory=list[Callable[[], Iterable[SlashCommand]]]
     )
     watchers: list[Callable[[Session], None]] = field(default_factory=list[Callable[[Session], None]])
+    loads_plugins: bool = False
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
     # --- the sessions' records --------------------------------------------------------------------------------------
@@ -145,9 +151,21 @@ class Registry(Struct):
 
     def tool(self, tool: Tool) -> None:
         """Add a tool. Raise ConfigError if the name is taken: nothing can be shadowed."""
-        if tool.name in self.tools:
+        taken = tool.name in self.tools
+        if self.loads_plugins:  # calls by another name of a built-in tool are meant for that
+            taken = taken or tool.name in TAKEN or any(tool.name in other.aliases for other in self.tools.values())
+        if taken:
             raise ConfigError(f"two tools are named {tool.name!r}", fix="rename the one that the plugin brings")
         self.tools[tool.name] = tool
+
+    def dialect(self, dialect: Dialect, owners: tuple[str, ...] = ()) -> None:
+        """Add the knowledge about a kind of model server; it claims servers that no built-in dialect claims.
+
+        `owners`: what `owned_by` in such a server's list of models says. Raise ConfigError if the name is taken.
+        """
+        from lmagent.providers.dialects.probe import add  # few users have such a plugin
+
+        add(dialect, owners)
 
     def offered(self) -> list[Tool]:
         """Return the tools that the settings do not switch off. An unknown name in the list allows nothing."""
@@ -194,7 +212,10 @@ class Registry(Struct):
         await self.confined.aclose()
 
     def command(self, command: SlashCommand) -> None:
-        if command.name in self.commands:
+        """Add a slash command. Raise ConfigError if the name is taken, also as another program's name for one."""
+        from lmagent.app.slash import SYNONYMS  # a program without plugins has no use for it at its start
+
+        if command.name in self.commands or command.name in SYNONYMS:
             raise ConfigError(f"two commands are named /{command.name}", fix="rename the one that the plugin brings")
         self._commands[command.name] = command
 
@@ -208,24 +229,27 @@ class Registry(Struct):
 
 
 def load_plugins(registry: Registry) -> None:
-    """Let each installed plugin register its features.
+    """Let each installed plugin register its features; see docs/extending.md.
 
-    A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry.
+    A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry. Raise ConfigError,
+    which names the plugin, if it fails or takes a name that is taken.
     """
     needle = f"[{PLUGIN_GROUP}]".encode()
-    folders = (Path(folder) for folder in sys.path if folder.endswith("site-packages"))
+    folders = (Path(folder) for folder in sys.path if folder.endswith(("site-packages", "dist-packages")))
     files = (path for folder in folders for path in folder.glob("*.dist-info/entry_points.txt"))
     if not any(needle in path.read_bytes() for path in files):
         return
     from importlib.metadata import entry_points  # slow to import, and few users have a plugin
 
-    for point in entry_points(group=PLUGIN_GROUP):
+    registry.loads_plugins = True
+    for point in sorted(entry_points(group=PLUGIN_GROUP), key=lambda point: point.name):
+        named = f"the plugin {point.name!r} ({point.value})"
         try:
             point.load()(registry)
-        except ConfigError:
-            raise
-        except Exception as broken:  # the plugin's code is not ours: name it instead of a stack trace
+        except ConfigError as refused:
+            raise ConfigError(f"{named} cannot be used: {refused.message}", fix=refused.fix) from refused
+        except (Exception, SystemExit) as broken:  # its code is not ours: name it instead of a stack trace
             raise ConfigError(
-                f"the plugin {point.name!r} ({point.value}) failed to load: {type(broken).__name__}: {broken}",
-                fix="update or uninstall it",
+                f"{named} failed to load: {type(broken).__name__}: {broken}", fix="update or uninstall it"
             ) from broken
+    registry.loads_plugins = False

@@ -24,7 +24,7 @@ from lmagent.app.prompt import (
     instructions_note,
     set_options,
 )
-from lmagent.app.registry import Registry, load_plugins
+from lmagent.app.registry import TAKEN, Registry, load_plugins
 from lmagent.app.subagents import children
 from lmagent.config.files import read_small
 from lmagent.config.loader import Loaded
@@ -42,7 +42,7 @@ from lmagent.core.model import Sampling, split_name
 from lmagent.core.ports import Clock
 from lmagent.core.work import Budget
 from lmagent.engine.session import Session
-from lmagent.engine.toolbox import USE_TOOL, Invocation, Toolbox
+from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
@@ -144,7 +144,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     identity_files(registry, say)
-    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp")]
+    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp", "skills")]
     registry.orders |= {SetOptions: set_options, Mark: _mark}
     registry.session_notes.append(partial(instructions_note, registry))
     registry.hides.append(lambda _: set(registry.profile.hidden))
@@ -266,15 +266,13 @@ def mcp_servers(registry: Registry, say: Say) -> None:
 def skills(registry: Registry) -> None:
     """Register the skills that the user allowed; last of all tools, so that they take no tool's name."""
     workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
-    # A model that sees brings `vision` later, and the tools of skills are not registered yet.
-    taken = {USE_TOOL.name, "vision", "skill", "promote_skill"}
+    taken = set(TAKEN)
     taken.update(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))
     places = SkillPlaces(workspace, Path.home(), data_dir, lambda: is_trusted(data_dir, workspace), frozenset(taken))
     feature = Skills(places, Confinement(registry.confined.get, registry.settings.skill_timeout))
     for tool in feature.tools:
         registry.tool(tool)
     registry.freeze(SKILLS, feature.note)
-    registry.command_modules.append("lmagent.app.commands.skills")
     registry.skills = feature
 
 

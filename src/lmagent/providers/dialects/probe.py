@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 from msgspec.structs import replace
 
+from lmagent.core.errors import ConfigError
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import FAR, PATIENT, QUICK, Ask
 from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
@@ -28,6 +29,9 @@ DIALECTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     GENERIC: ("Generic", "", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
 }
 """Class, label and telling `owned_by` of each dialect, by module, in the order of their claims. The last claims all."""
+
+_ADDED: dict[str, tuple[Dialect, tuple[str, ...]]] = {}
+"""Dialects of plugins with their telling `owned_by`; they claim after ours, so that they take no server from them."""
 
 PORTS = (1234, 11434, 8080, 8000)
 """Default ports of LM Studio, Ollama, llama.cpp and vLLM."""
@@ -94,15 +98,32 @@ async def probe(
     return replace(facts, finished=not late, reached=ask.reached)
 
 
+def add(dialect: Dialect, owners: tuple[str, ...]) -> None:
+    """Add the dialect of a plugin. Raise ConfigError if its name is taken."""
+    taken = dialect.name in DIALECTS or (
+        dialect.name in _ADDED and type(_ADDED[dialect.name][0]).__module__ != type(dialect).__module__
+    )
+    if taken:
+        raise ConfigError(f"two dialects are named {dialect.name!r}", fix="rename the one that the plugin brings")
+    _ADDED[dialect.name] = dialect, owners
+
+
+def _owners() -> dict[str, tuple[str, ...]]:
+    """Return the telling `owned_by` of all dialects, in the order of their claims."""
+    known = {name: owners for name, (_, _, owners) in DIALECTS.items()}
+    generic = {GENERIC: known.pop(GENERIC)}
+    return known | {name: owners for name, (_, owners) in _ADDED.items()} | generic
+
+
 def _hinted(seen: Seen) -> list[str]:
-    return [name for name, (_, _, owners) in DIALECTS.items() if seen.owner() in owners]
+    return [name for name, owners in _owners().items() if seen.owner() in owners]
 
 
 async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
     hinted, near = _hinted(seen), seen.local
     port = urlsplit(seen.root).port
     everyone = (near or not hinted) and (deep or not seen.listed or port in PORTS)
-    for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if everyone else []):
+    for names in ([hinted] if hinted else []) + ([list(_owners())] if everyone else []):
         dialects = [dialect(name) for name in names]
         seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
         claimant = next((one for one in dialects if one.claims(seen)), None)
@@ -116,16 +137,20 @@ def _may_be_ollama(seen: Seen) -> bool:
     return seen.local and ("ollama" in _hinted(seen) or urlsplit(seen.root).port == OLLAMA_PORT)
 
 
-@cache
 def dialect(name: str) -> Dialect:
-    """Return a dialect by its name; it is loaded at the first use."""
+    """Return a dialect by its name; ours are loaded at the first use."""
+    return _ADDED[name][0] if name in _ADDED else _own(name)
+
+
+@cache
+def _own(name: str) -> Dialect:
     kind, label, _ = DIALECTS[name]
     made: Dialect = getattr(import_module(f"lmagent.providers.dialects.{name}"), kind)(name, label)
     return made
 
 
 def dialect_of(facts: ServerFacts) -> Dialect:
-    return dialect(facts.dialect if facts.dialect in DIALECTS else GENERIC)
+    return dialect(facts.dialect if facts.dialect in DIALECTS or facts.dialect in _ADDED else GENERIC)
 
 
 async def count_tokens(
