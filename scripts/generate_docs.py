@@ -194,7 +194,7 @@ A Markdown file is a command. `.lmagent/commands/NAME.md` and `.claude/commands/
 `commands/NAME.md` in your configuration folder (`~/.config/lmagent` on Linux), add `/NAME`; `git/pr.md` is `/git:pr`.
 Of two with one name, the first of these counts; none replaces a command above. The text is sent as your message:
 
-```markdown
+```text
 ---
 description: Review the changes since a branch
 argument-hint: BRANCH [FOCUS]

@@ -144,7 +144,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     identity_files(registry, say)
-    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp", "skills")]
+    registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp")]
     registry.orders |= {SetOptions: set_options, Mark: _mark}
     registry.session_notes.append(partial(instructions_note, registry))
     registry.hides.append(lambda _: set(registry.profile.hidden))
@@ -154,6 +154,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     project_planner(registry)
     children.register(registry)
     mcp_servers(registry, say)
+    registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
     skills(registry)
     users_hooks(registry, say)
