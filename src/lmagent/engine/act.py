@@ -8,6 +8,7 @@ not run, and its result says so.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -254,6 +255,7 @@ def _preview(session: Session, invocation: Invocation, request: gate.Request) ->
     except Exception as trouble:  # noqa: BLE001  the call itself fails in the same way, if it is approved
         return f"(no preview: {trouble})"
     explained = gate.explain(request)
+    preview = re.sub(r"^(\s*)→", r"\1\→", preview, flags=re.MULTILINE)  # it must not explain itself
     return f"{preview}\n→ {explained}" if explained else preview
 
 

@@ -119,7 +119,7 @@ class Renderer:
             self.say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
 
     def approval(self, request: ev.ApprovalRequested) -> None:
-        self.say(f"{one_line(request.summary)} — {request.reason}", "warning")
+        self.say(f"{one_line(request.summary)} — {one_line(request.reason, 1000)}", "warning")
         self._diff(visible(request.preview))
         if request.preview:
             self.previewed.add(request.call_id)
