@@ -24,7 +24,9 @@ def folder(tmp_path: Path) -> Path:
 
 def give(folder: Path, line: str) -> SlashResult:
     workspace = folder.parent.parent
-    context: Any = SimpleNamespace(host=SimpleNamespace(workspace=workspace, registry=SimpleNamespace(commands={})))
+    context: Any = SimpleNamespace(
+        host=SimpleNamespace(workspace=workspace, registry=SimpleNamespace(commands={}, late_commands=[]))
+    )
     return anyio.run(dispatch, line, context)
 
 

@@ -331,7 +331,7 @@ def test_a_command_of_a_file_asks_in_the_session_and_a_new_one_is_begun_for_it(t
         (approval,) = asked(running, session)
         assert command(running, session, "approve", approval=approval["id"], approved=True).status == 202
         until(lambda: running.recorded("turn.finished"))
-        assert "sum-42\n</outside>" in str(running.model.chats[0].messages[-1]["content"])
+        assert "sum-42\n</outside " in str(running.model.chats[0].messages[-1]["content"])
 
 
 def asked(running: Running, session: str) -> list[dict]:

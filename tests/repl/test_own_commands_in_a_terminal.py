@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from terminal import Terminal
 
+from lmagent.core.outside import framed
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -128,7 +129,7 @@ def test_a_command_of_a_file_asks_before_it_runs_a_line_and_sends_its_output(wor
         terminal.enter("y")
         terminal.wait_for("Hi.")
         said = server.chats[0].body["messages"][-1]["content"]
-        assert 'See <outside from="command echo sum-$((40 + 2))">\nsum-42\n</outside> and <outside' in said
+        assert f"See {framed('command echo sum-$((40 + 2))', 'sum-42')} and <outside" in said
         assert "the note" in said
         assert "sum-42" in terminal.screen
 
