@@ -16,6 +16,7 @@ from lmagent.app.commands import mcp as show
 from lmagent.app.registry import Registry
 from lmagent.app.wiring import open_registry
 from lmagent.cli import shared
+from lmagent.cli.mcpserve import serve
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.mcp.config import load_servers, remove_server, user_file, workspace_file, write_server
 from lmagent.mcp.spec import McpManifest, McpState, Needs, ServerSpec
@@ -51,11 +52,14 @@ class AddCommand(click.Command):
 @click.group(cls=shared.WorkspaceGroup, default="list")
 @shared.group_workspace_option
 def mcp() -> None:
-    """Add, list, test and remove MCP servers, whose tools the agent may use.
+    """Add, list, test and remove MCP servers, whose tools the agent may use; or serve its own tools.
 
     Yours are in mcp.json of your configuration folder, the workspace's in .lmagent/mcp.json; the latter run once you
     trust the folder.
     """
+
+
+mcp.add_command(serve)
 
 
 @mcp.command(cls=AddCommand)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import ssl
 
     from lmagent.config.settings import Settings
+    from lmagent.gateway.gateway import Gateway
+    from lmagent.gateway.http.route import Route
 
 ANYWHERE = "0.0.0.0"
 
@@ -49,6 +51,7 @@ SHORT, SAFE = 4, 6
 @click.option("--name", "names", multiple=True, metavar="HOST", help="Answer to this name too, such as a proxy's.")
 @click.option("--cert", type=click.Path(dir_okay=False), help="Certificate chain for TLS (PEM).")
 @click.option("--key", type=click.Path(dir_okay=False), help="Its private key (PEM).")
+@click.option("--mcp-serve", is_flag=True, help="Offer the tools and the agent to other programs at /mcp (MCP).")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 @workspace_option
 @model_options
@@ -82,7 +85,7 @@ def _port(argument: str | None, option: int | None) -> int | None:
 def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -> None:
     from lmagent.gateway.api.models import restore
     from lmagent.gateway.gateway import Gateway
-    from lmagent.gateway.http.app import GatewayApp
+    from lmagent.gateway.http.app import TABLE, GatewayApp
     from lmagent.gateway.http.serving import serve
 
     async def main() -> None:
@@ -92,7 +95,7 @@ def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -
             front = _front(host.settings, own)
             with listen(front.bind, host.settings.web_port) as listener:
                 gateway = Gateway(host, say=say)
-                app = GatewayApp(gateway, front.access, front.rules, say=say)
+                app = GatewayApp(gateway, front.access, front.rules, say=say, routes=(*TABLE, *_mcp_routes(gateway)))
                 gc.freeze()
                 gc.enable()
                 _announce(front, listener, host.workspace, own)
@@ -102,6 +105,14 @@ def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -
 
     signals = Signals(ending())
     anyio.run(main)
+
+
+def _mcp_routes(gateway: Gateway) -> tuple[Route, ...]:
+    if not gateway.host.settings.mcp_serve:
+        return ()
+    from lmagent.cli.mcpweb import routes_of  # few users serve MCP
+
+    return routes_of(gateway.runner)
 
 
 class _Front(Struct, frozen=True):

@@ -224,6 +224,8 @@ class Settings(Struct, frozen=True):
         help="Certificate chain for TLS, a PEM file.")
     web_key: str = setting("", "AGENT_KEY", flag="--key", folder="trusted",
         help="The certificate's key, a PEM file; unset if both are in one file.")
+    mcp_serve: bool = setting(False, "LMAGENT_MCP_SERVE", flag="--mcp-serve", folder="trusted",
+        help="Let programs with the token use the tools and the agent at `/mcp` of `lmagent web` (docs/mcp-server.md).")
     approval_timeout: float = setting(86_400.0, "LMAGENT_APPROVAL_TIMEOUT", bounds=(1, 31_536_000),
         help="Seconds for which an approval waits for an answer in the gateway; then it counts as denied.")
 

@@ -43,13 +43,16 @@ async def report_interrupted_calls(session: Session) -> None:
             await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
 
 
-async def close_own_calls(session: Session) -> None:
-    """End the calls that lmagent made itself: the feature that made a call decides whether to repeat it."""
+async def close_own_calls(session: Session, begins: str = OWN_CALL) -> None:
+    """End the calls that lmagent made itself: the feature that made a call decides whether to repeat it.
+
+    `begins`: only the calls whose ids begin so.
+    """
     state = session.state
-    own = [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]
+    own = [one for one in state.approvals.values() if one.call_id.startswith(begins)]
     for request in [one for one in own if one.call_id.partition("/")[0] not in state.calls]:
         await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by="crash"))
-    for started in [one for one in state.started.values() if one.call_id.startswith(OWN_CALL)]:
+    for started in [one for one in state.started.values() if one.call_id.startswith(begins)]:
         if started.call_id not in state.calls:
             await _report(session, ToolCall(started.call_id, started.tool, ""), CUT_SHORT, "interrupted")
 

@@ -1,0 +1,128 @@
+"""Delegate: the task of a client becomes a turn of a session of its own, from its begin to its end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import anyio
+from msgspec import Meta, Struct
+
+from lmagent.app.open_session import OpenSession
+from lmagent.app.runner import Runner
+from lmagent.core.commands import Interrupt
+from lmagent.core.errors import SessionBusy, SessionNotFound, ToolError
+from lmagent.core.events import InputReceived
+from lmagent.core.ids import is_session_id
+from lmagent.core.messages import user
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.mcpserver.client import Client
+from lmagent.mcpserver.offer import DELEGATE
+from lmagent.mcpserver.watch import SURFACE, Surroundings, Watch
+from lmagent.store.jsonl import JsonlStore
+
+DESCRIPTION = (
+    "Give a whole task to lmagent, an agent that works in this workspace with its own tools and its own local model. "
+    "Returns its answer, how the task ended, the files it changed, and the id of its session."
+)
+
+
+class Task(Struct, frozen=True):
+    """The arguments of `delegate`."""
+
+    task: Annotated[str, Meta(min_length=1, description="What to do, with everything that the agent must know.")]
+    context: Annotated[str, Meta(description="Facts, text or errors that belong to the task.")] = ""
+    session: Annotated[str, Meta(description="Id of an earlier task's session, to continue it.")] = ""
+
+
+class Outcome(Struct, frozen=True):
+    """How a task ended.
+
+    Attributes:
+        outcome: `open` if this program ends before the turn does.
+        reason: why it is not done, in words.
+        changed: paths in the workspace.
+    """
+
+    session: str
+    outcome: Literal["done", "blocked", "waiting", "question", "limit", "interrupted", "error", "denied", "open"]
+    answer: str = ""
+    reason: str = ""
+    changed: tuple[str, ...] = ()
+
+
+async def _never(_arguments: Task, _context: ToolContext) -> ToolOutput:
+    raise ToolError("delegate begins a session; it is no call of one")
+
+
+TOOL = Tool(DELEGATE, DESCRIPTION, Task, "exec", _never)
+"""Describes the arguments; `run_task` does the work."""
+
+
+async def run_task(runner: Runner, task: Task, client: Client, surroundings: Surroundings) -> Outcome:
+    """Run a task to the end of its turn. Cancelling it interrupts the turn; the session stays.
+
+    Raises LmagentError: it could not begin, or its session failed.
+    """
+    known = await (_continued(runner, task.session) if task.session else runner.begin())
+    watch = Watch(known.session, client, surroundings)
+    try:
+        async with watch.following():
+            watch.say(f"session {known.id}")
+            await runner.submit(known.id, user(_text(task)), by=SURFACE)
+            try:
+                await known.until_idle()
+            except anyio.get_cancelled_exc_class():
+                if not runner.is_ending:  # then the turn stays open for the next process
+                    with anyio.CancelScope(shield=True):
+                        await known.interrupt(Interrupt(by=SURFACE))
+                raise
+    finally:
+        with anyio.CancelScope(shield=True):
+            await runner.release(known.id, unless=lambda it: it.is_needed or runner.is_watched(known.id))
+    if watch.ended is None and known.failure is not None:
+        raise known.failure
+    return _outcome(known, watch)
+
+
+async def _continued(runner: Runner, session: str) -> OpenSession:
+    """Open the session of an earlier task. Other sessions may have more rights than a client gets."""
+    if not is_session_id(session) or not _is_ours(runner.host.store, session):
+        raise ToolError(
+            f"no task that {DELEGATE} began has the session {session[:80]!r}. Leave it out to begin a new one."
+        )
+    known = await runner.open(session)
+    if known.is_working:
+        raise SessionBusy(f"session {session} is at work", fix="wait for its end, or leave the session out")
+    return known
+
+
+def _is_ours(store: JsonlStore, session: str) -> bool:
+    try:
+        first = next((event for event in store.read(session) if isinstance(event, InputReceived)), None)
+    except SessionNotFound:
+        return False
+    return first is not None and first.by == SURFACE
+
+
+def _text(task: Task) -> str:
+    return f"{task.task}\n\nContext:\n{task.context}" if task.context else task.task
+
+
+def _outcome(known: OpenSession, watch: Watch) -> Outcome:
+    changed, end = tuple(watch.changed), watch.ended
+    if end is None:
+        reason = "lmagent is about to end; the turn stays in the session's log"
+        return Outcome(known.id, "open", reason=reason, changed=changed)
+    reason = "; ".join(part for part in (end.reason, end.fix) if part)
+    outcome = "denied" if end.ending == "denied" else end.outcome
+    return Outcome(known.id, outcome, end.answer, reason, changed)
+
+
+def shown(outcome: Outcome) -> str:
+    """Return an outcome as the text of a result."""
+    facts = [f"session {outcome.session}", f"outcome {outcome.outcome}"]
+    if outcome.reason and outcome.outcome != "done":
+        facts.append(outcome.reason)
+    if outcome.changed:
+        facts.append(f"changed {', '.join(outcome.changed)}")
+    return "\n\n".join(part for part in (outcome.answer, f"[{'; '.join(facts)}]") if part)

@@ -1,0 +1,78 @@
+"""Service: answers clients' requests in our own terms: the list of tools, calls, tasks. No SDK here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.app.runner import Runner
+from lmagent.core.errors import LmagentError, ToolError
+from lmagent.core.tool import Tool
+from lmagent.engine.toolbox import decode
+from lmagent.mcpserver import delegate
+from lmagent.mcpserver.calls import Calls
+from lmagent.mcpserver.client import Client
+from lmagent.mcpserver.offer import DELEGATE, offered
+from lmagent.mcpserver.watch import Surroundings
+
+FACTS = ("exit_code", "path", "sha256", "changed", "truncated", "code")
+"""Facts of a result that a client gets beside its text."""
+
+
+class Answer(Struct, frozen=True):
+    """The result of a request: text, facts beside it, and for a task its outcome as an object."""
+
+    text: str
+    is_error: bool = False
+    facts: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    outcome: dict[str, Any] | None = None
+
+
+class Service:
+    """The tools for all clients; `names` restricts them. `elsewhere`: another surface can answer approvals too."""
+
+    def __init__(self, runner: Runner, names: tuple[str, ...] = (), *, elsewhere: bool) -> None:
+        self.runner = runner
+        self._names = names
+        self._surroundings = Surroundings(elsewhere, runner.host.settings.approval_timeout)
+
+    @property
+    def instructions(self) -> str:
+        return (
+            f"Tools of lmagent in the folder {self.runner.host.workspace}; paths are relative to it. "
+            "Commands run in a sandbox. A change can be undone by the user, and may need their approval."
+        )
+
+    def tools(self) -> tuple[Tool, ...]:
+        own = offered(self.runner.host.toolbox, self._names)
+        return (*own, delegate.TOOL) if not self._names or DELEGATE in self._names else own
+
+    def calls(self, client_name: str) -> Calls:
+        """Return the calls of a client that has connected."""
+        return Calls(self.runner, client_name, self._surroundings)
+
+    async def answer(self, name: str, arguments: Mapping[str, Any], calls: Calls, client: Client) -> Answer | None:
+        """Carry out a request for a tool; None if no tool has this name."""
+        tool = next((tool for tool in self.tools() if tool.name == name), None)
+        if tool is None:
+            return None
+        try:
+            if tool is delegate.TOOL:
+                return await self._delegate(arguments, client)
+            finished = await calls.call(name, arguments, client)
+        except ToolError as refusal:
+            return Answer(refusal.message, is_error=True)
+        except LmagentError as failure:
+            return Answer(str(failure), is_error=True)
+        facts = {key: finished.data[key] for key in FACTS if key in finished.data}
+        facts |= {"session": calls.session, "artifact": finished.artifact} if finished.artifact else {}
+        return Answer(finished.content, finished.status != "ok", facts)
+
+    async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> Answer:
+        task: delegate.Task = decode(delegate.TOOL, dict(arguments))
+        outcome = await delegate.run_task(self.runner, task, client, self._surroundings)
+        failed = outcome.outcome in ("error", "open")
+        return Answer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))
