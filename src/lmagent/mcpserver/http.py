@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 import anyio.to_thread
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,9 +23,6 @@ MAX_BODY = 4_000_000
 
 MAX_CLIENTS = 100
 """Connections at the same time."""
-
-LOOK = 0.5
-"""Seconds between two looks at whether the program ends."""
 
 UNSUPPORTED = -32022
 """JSON-RPC code of an unsupported protocol version."""
@@ -42,6 +40,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         manager = await self._started()
         if (refusal := _refusal(scope)) is not None:
+            await Request(scope, receive).body()  # a gateway closes the connection of a request that was not read
             await refusal(scope, receive, send)
         else:
             await manager.handle_request(scope, receive, send)
@@ -71,9 +70,7 @@ class Endpoint:
     ) -> None:
         async with manager.run():
             task_status.started()
-            # The end of this context ends the clients' streams, and the program waits for those when it ends.
-            while not self._runner.is_ending:  # noqa: ASYNC110
-                await anyio.sleep(LOOK)
+            await anyio.sleep_forever()  # the runner cancels it when it ends
 
 
 def _refusal(scope: Scope) -> Response | None:
