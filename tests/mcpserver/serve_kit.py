@@ -102,13 +102,13 @@ class Served:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
 
-    async def _elicit(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
         self.questions.append(params)
         answer = self.answers.pop(0)
         return types.ElicitResult(action="decline" if answer is None else "accept", content=answer)
 
-    async def _progress(self, _progress: float, _total: float | None, message: str | None) -> None:
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.progress.append(message or "")
 
 

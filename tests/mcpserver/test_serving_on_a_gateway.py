@@ -168,6 +168,7 @@ def test_the_session_of_a_client_that_leaves_is_released():
 def test_a_gateway_that_ends_keeps_the_task_for_the_next_one(tmp_path: Path):
     script = [hang(say("never said"), chunks=0), say("I am done now.")]
     with gateway(tmp_path, script, options=OPTIONS) as running:
+        assert not has_loaded_the_sdk(running)
         with client_of(running) as client:
             stopping = threading.Thread(target=lambda: (running.until_asked(1), running.stop()))
             stopping.start()
@@ -176,6 +177,26 @@ def test_a_gateway_that_ends_keeps_the_task_for_the_next_one(tmp_path: Path):
             stopping.join()
         running.start()
         until(lambda: [end["answer"] for end in running.recorded("turn.finished")] == ["I am done now."])
+
+
+def has_loaded_the_sdk(running: Running) -> bool:
+    """Whether the process has loaded pydantic, without which the SDK cannot be imported."""
+    assert running.process is not None
+    maps = Path(f"/proc/{running.process.pid}/maps")
+    return maps.exists() and "pydantic_core" in maps.read_text()
+
+
+def test_a_plain_gateway_loads_nothing_of_the_sdk():
+    with shared() as running:
+        running.ask("GET", "/api/sessions")
+        assert not has_loaded_the_sdk(running)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at what a process has loaded, on Linux")
+def test_the_sdk_is_loaded_with_the_first_request():
+    with shared(options=OPTIONS) as running:
+        running.ask("POST", "/mcp", HELLO, TAKES)
+        assert has_loaded_the_sdk(running)
 
 
 def test_without_the_setting_nothing_is_at_the_address():

@@ -27,7 +27,7 @@ COMMANDS = {
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
     "memory": ("lmagent.cli.memory:memory", "Search, list, change and remove memories.", TALK),
     "skills": ("lmagent.cli.skills:skills", "List, test, allow and remove skills.", TALK),
-    "mcp": ("lmagent.cli.mcp:mcp", "Add, list, test and remove MCP servers.", TALK),
+    "mcp": ("lmagent.cli.mcp:mcp", "Add, list, test and remove MCP servers, or be one.", TALK),
     "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from lmagent.app.runner import Runner
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Method, Route
-from lmagent.mcpserver.http import MAX_BODY, Endpoint
+from lmagent.mcpserver.http import MAX_BODY, McpEndpoint
 
 PATH = "/mcp"
 
@@ -17,7 +17,7 @@ METHODS: tuple[Method, ...] = ("GET", "POST", "DELETE")
 
 def routes_of(runner: Runner) -> tuple[Route, ...]:
     """Return the routes of the endpoint on a gateway. Only programs with the token may use it."""
-    endpoint = Endpoint(runner)
+    endpoint = McpEndpoint(runner)
 
     async def handle(call: Call) -> Response:
         if call.caller != "token":
@@ -29,7 +29,7 @@ def routes_of(runner: Runner) -> tuple[Route, ...]:
     return tuple(Route(method, PATH, handle, summary, raw=True, limit=MAX_BODY) for method in METHODS)
 
 
-def _passed(endpoint: Endpoint, call: Call) -> Response:
+def _passed(endpoint: McpEndpoint, call: Call) -> Response:
     class Passed(Response):
         """Leaves the request, with the limits on its body, to the endpoint."""
 

@@ -20,7 +20,7 @@ from lmagent.engine.recovery import close_own_calls
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.mcpserver.client import Client
-from lmagent.mcpserver.watch import SURFACE, Surroundings, Watch
+from lmagent.mcpserver.watch import SURFACE, RequestWatch, Surroundings
 from lmagent.tools.sanitize import one_line
 
 
@@ -51,7 +51,7 @@ class Calls:
         call = ToolCall(f"{OWN_CALL}{SURFACE}-{new_id()}", tool, msgspec.json.encode(arguments).decode())
         invocation = _resolved(self._runner.host.toolbox, call)
         session = await self._opened()
-        watch = Watch(session, client, self._surroundings, call.id)
+        watch = RequestWatch(session, client, self._surroundings, call.id)
         async with nullcontext() if invocation.tool.effect == "read" else self._order, watch.following():
             try:
                 await perform(session, invocation, None)

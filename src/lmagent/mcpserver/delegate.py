@@ -17,7 +17,7 @@ from lmagent.core.messages import user
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.mcpserver.client import Client
 from lmagent.mcpserver.offer import DELEGATE
-from lmagent.mcpserver.watch import SURFACE, Surroundings, Watch
+from lmagent.mcpserver.watch import SURFACE, RequestWatch, Surroundings
 from lmagent.store.jsonl import JsonlStore
 
 DESCRIPTION = (
@@ -26,7 +26,7 @@ DESCRIPTION = (
 )
 
 
-class Task(Struct, frozen=True):
+class DelegatedTask(Struct, frozen=True):
     """The arguments of `delegate`."""
 
     task: Annotated[str, Meta(min_length=1, description="What to do, with everything that the agent must know.")]
@@ -34,7 +34,7 @@ class Task(Struct, frozen=True):
     session: Annotated[str, Meta(description="Id of an earlier task's session, to continue it.")] = ""
 
 
-class Outcome(Struct, frozen=True):
+class TaskOutcome(Struct, frozen=True):
     """How a task ended.
 
     Attributes:
@@ -50,21 +50,21 @@ class Outcome(Struct, frozen=True):
     changed: tuple[str, ...] = ()
 
 
-async def _never(_arguments: Task, _context: ToolContext) -> ToolOutput:
+async def _never(_arguments: DelegatedTask, _context: ToolContext) -> ToolOutput:
     raise ToolError("delegate begins a session; it is no call of one")
 
 
-TOOL = Tool(DELEGATE, DESCRIPTION, Task, "exec", _never)
+TOOL = Tool(DELEGATE, DESCRIPTION, DelegatedTask, "exec", _never)
 """Describes the arguments; `run_task` does the work."""
 
 
-async def run_task(runner: Runner, task: Task, client: Client, surroundings: Surroundings) -> Outcome:
+async def run_task(runner: Runner, task: DelegatedTask, client: Client, surroundings: Surroundings) -> TaskOutcome:
     """Run a task to the end of its turn. Cancelling it interrupts the turn; the session stays.
 
     Raises LmagentError: it could not begin, or its session failed.
     """
     known = await (_continued(runner, task.session) if task.session else runner.begin())
-    watch = Watch(known.session, client, surroundings)
+    watch = RequestWatch(known.session, client, surroundings)
     try:
         async with watch.following():
             watch.say(f"session {known.id}")
@@ -104,21 +104,21 @@ def _is_ours(store: JsonlStore, session: str) -> bool:
     return first is not None and first.by == SURFACE
 
 
-def _text(task: Task) -> str:
+def _text(task: DelegatedTask) -> str:
     return f"{task.task}\n\nContext:\n{task.context}" if task.context else task.task
 
 
-def _outcome(known: OpenSession, watch: Watch) -> Outcome:
+def _outcome(known: OpenSession, watch: RequestWatch) -> TaskOutcome:
     changed, end = tuple(watch.changed), watch.ended
     if end is None:
         reason = "lmagent is about to end; the turn stays in the session's log"
-        return Outcome(known.id, "open", reason=reason, changed=changed)
+        return TaskOutcome(known.id, "open", reason=reason, changed=changed)
     reason = "; ".join(part for part in (end.reason, end.fix) if part)
     outcome = "denied" if end.ending == "denied" else end.outcome
-    return Outcome(known.id, outcome, end.answer, reason, changed)
+    return TaskOutcome(known.id, outcome, end.answer, reason, changed)
 
 
-def shown(outcome: Outcome) -> str:
+def shown(outcome: TaskOutcome) -> str:
     """Return an outcome as the text of a result."""
     facts = [f"session {outcome.session}", f"outcome {outcome.outcome}"]
     if outcome.reason and outcome.outcome != "done":

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lmagent.app.runner import Runner
-from lmagent.mcpserver.service import Service
+from lmagent.mcpserver.service import ToolService
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -28,12 +28,12 @@ UNSUPPORTED = -32022
 """JSON-RPC code of an unsupported protocol version."""
 
 
-class Endpoint:
+class McpEndpoint:
     """The application. The SDK is imported at the first request."""
 
     def __init__(self, runner: Runner, names: tuple[str, ...] = ()) -> None:
         self._runner = runner
-        self._service = Service(runner, names, elsewhere=True)
+        self._service = ToolService(runner, names, elsewhere=True)
         self._starting = anyio.Lock()
         self._manager: StreamableHTTPSessionManager | None = None
 

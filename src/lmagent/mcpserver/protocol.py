@@ -18,7 +18,7 @@ from lmagent.core.tool import Tool
 from lmagent.mcpserver.calls import Calls
 from lmagent.mcpserver.client import NoAnswer
 from lmagent.mcpserver.offer import hints
-from lmagent.mcpserver.service import Answer, Service
+from lmagent.mcpserver.service import ServedAnswer, ToolService
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -30,7 +30,7 @@ FACTS = "lmagent/facts"
 """Key of the facts beside a result, in its `_meta`."""
 
 
-def server_of(service: Service) -> Server[Any]:
+def server_of(service: ToolService) -> Server[Any]:
     async def list_tools(_context: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in service.tools()])
 
@@ -65,7 +65,7 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: Answer) -> types.CallToolResult:
+def _result(answer: ServedAnswer) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=answer.text)],
         structured_content=answer.outcome,
@@ -74,7 +74,7 @@ def _result(answer: Answer) -> types.CallToolResult:
     )
 
 
-def _calls(service: Service, context: ServerRequestContext[Any]) -> Calls:
+def _calls(service: ToolService, context: ServerRequestContext[Any]) -> Calls:
     """Return the calls of the request's connection. They end with it."""
     # The SDK hands a request no public way to its connection, whose state and whose end we need.
     connection = context.session._connection  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,4 @@
-"""Service: answers clients' requests in our own terms: the list of tools, calls, tasks. No SDK here."""
+"""ToolService: answers clients' requests in our own terms: the list of tools, calls, tasks. No SDK here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS = ("exit_code", "path", "sha256", "changed", "truncated", "code")
 """Facts of a result that a client gets beside its text."""
 
 
-class Answer(Struct, frozen=True):
+class ServedAnswer(Struct, frozen=True):
     """The result of a request: text, facts beside it, and for a task its outcome as an object."""
 
     text: str
@@ -31,7 +31,7 @@ class Answer(Struct, frozen=True):
     outcome: dict[str, Any] | None = None
 
 
-class Service:
+class ToolService:
     """The tools for all clients; `names` restricts them. `elsewhere`: another surface can answer approvals too."""
 
     def __init__(self, runner: Runner, names: tuple[str, ...] = (), *, elsewhere: bool) -> None:
@@ -54,7 +54,9 @@ class Service:
         """Return the calls of a client that has connected."""
         return Calls(self.runner, client_name, self._surroundings)
 
-    async def answer(self, name: str, arguments: Mapping[str, Any], calls: Calls, client: Client) -> Answer | None:
+    async def answer(
+        self, name: str, arguments: Mapping[str, Any], calls: Calls, client: Client
+    ) -> ServedAnswer | None:
         """Carry out a request for a tool; None if no tool has this name."""
         tool = next((tool for tool in self.tools() if tool.name == name), None)
         if tool is None:
@@ -64,15 +66,15 @@ class Service:
                 return await self._delegate(arguments, client)
             finished = await calls.call(name, arguments, client)
         except ToolError as refusal:
-            return Answer(refusal.message, is_error=True)
+            return ServedAnswer(refusal.message, is_error=True)
         except LmagentError as failure:
-            return Answer(str(failure), is_error=True)
+            return ServedAnswer(str(failure), is_error=True)
         facts = {key: finished.data[key] for key in FACTS if key in finished.data}
         facts |= {"session": calls.session, "artifact": finished.artifact} if finished.artifact else {}
-        return Answer(finished.content, finished.status != "ok", facts)
+        return ServedAnswer(finished.content, finished.status != "ok", facts)
 
-    async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> Answer:
-        task: delegate.Task = decode(delegate.TOOL, dict(arguments))
+    async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> ServedAnswer:
+        task: delegate.DelegatedTask = decode(delegate.TOOL, dict(arguments))
         outcome = await delegate.run_task(self.runner, task, client, self._surroundings)
         failed = outcome.outcome in ("error", "open")
-        return Answer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))
+        return ServedAnswer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))

@@ -12,7 +12,7 @@ from lmagent.app.host import Host
 from lmagent.app.runner import Runner
 from lmagent.app.signals import ending
 from lmagent.core.errors import ungrouped
-from lmagent.mcpserver.service import Service
+from lmagent.mcpserver.service import ToolService
 from lmagent.mcpserver.watch import SURFACE
 
 
@@ -24,7 +24,7 @@ async def serve(host: Host, names: tuple[str, ...], say: Callable[[str], None]) 
     from lmagent.mcpserver.protocol import server_of
 
     runner = Runner(host, say, surface=SURFACE, attended=True, resumable=False)
-    server = server_of(Service(runner, names, elsewhere=False))
+    server = server_of(ToolService(runner, names, elsewhere=False))
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_on_signal, host, runner)

@@ -32,7 +32,7 @@ LONGEST = 2000
 
 
 class Surroundings(Struct, frozen=True):
-    """Who can answer an approval besides the client: `elsewhere` if another surface of this program can.
+    """The other ways to answer an approval: `elsewhere` if another surface of this program can.
 
     `patience` is the number of seconds that the client's user has.
     """
@@ -41,7 +41,7 @@ class Surroundings(Struct, frozen=True):
     patience: float
 
 
-class Watch:
+class RequestWatch:
     """The events of one request; `call` restricts it to one call of the session.
 
     Attributes:
