@@ -20,7 +20,7 @@ from lmagent.engine.recovery import close_own_calls
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.mcpserver.client import Client
-from lmagent.mcpserver.watch import SURFACE, RequestWatch, Surroundings
+from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, RequestWatch
 from lmagent.tools.sanitize import one_line
 
 
@@ -31,11 +31,11 @@ class Calls:
         session: its id; empty before the first call.
     """
 
-    def __init__(self, runner: Runner, name: str, surroundings: Surroundings) -> None:
+    def __init__(self, runner: Runner, name: str, places: AnswerPlaces) -> None:
         self.session = ""
         self._runner = runner
         self._name = one_line(name, 60)
-        self._surroundings = surroundings
+        self._surroundings = places
         self._opening = anyio.Lock()
         self._order = anyio.Lock()
         runner.host.registry.busy.append(self._is_held)

@@ -17,7 +17,7 @@ from lmagent.core.messages import user
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.mcpserver.client import Client
 from lmagent.mcpserver.offer import DELEGATE
-from lmagent.mcpserver.watch import SURFACE, RequestWatch, Surroundings
+from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, RequestWatch
 from lmagent.store.jsonl import JsonlStore
 
 DESCRIPTION = (
@@ -58,13 +58,13 @@ TOOL = Tool(DELEGATE, DESCRIPTION, DelegatedTask, "exec", _never)
 """Describes the arguments; `run_task` does the work."""
 
 
-async def run_task(runner: Runner, task: DelegatedTask, client: Client, surroundings: Surroundings) -> TaskOutcome:
+async def run_task(runner: Runner, task: DelegatedTask, client: Client, places: AnswerPlaces) -> TaskOutcome:
     """Run a task to the end of its turn. Cancelling it interrupts the turn; the session stays.
 
     Raises LmagentError: it could not begin, or its session failed.
     """
     known = await (_continued(runner, task.session) if task.session else runner.begin())
-    watch = RequestWatch(known.session, client, surroundings)
+    watch = RequestWatch(known.session, client, places)
     try:
         async with watch.following():
             watch.say(f"session {known.id}")

@@ -16,7 +16,7 @@ from lmagent.mcpserver import delegate
 from lmagent.mcpserver.calls import Calls
 from lmagent.mcpserver.client import Client
 from lmagent.mcpserver.offer import DELEGATE, offered
-from lmagent.mcpserver.watch import Surroundings
+from lmagent.mcpserver.watch import AnswerPlaces
 
 FACTS = ("exit_code", "path", "sha256", "changed", "truncated", "code")
 """Facts of a result that a client gets beside its text."""
@@ -37,7 +37,7 @@ class ToolService:
     def __init__(self, runner: Runner, names: tuple[str, ...] = (), *, elsewhere: bool) -> None:
         self.runner = runner
         self._names = names
-        self._surroundings = Surroundings(elsewhere, runner.host.settings.approval_timeout)
+        self._surroundings = AnswerPlaces(elsewhere, runner.host.settings.approval_timeout)
 
     @property
     def instructions(self) -> str:

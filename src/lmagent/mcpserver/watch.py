@@ -31,7 +31,7 @@ LONGEST = 2000
 """Characters of a notification of progress: the newest ones."""
 
 
-class Surroundings(Struct, frozen=True):
+class AnswerPlaces(Struct, frozen=True):
     """The other ways to answer an approval: `elsewhere` if another surface of this program can.
 
     `patience` is the number of seconds that the client's user has.
@@ -50,13 +50,13 @@ class RequestWatch:
         changed: the paths that were changed, by sub-agents too; not those of a command that changed very many.
     """
 
-    def __init__(self, session: Session, client: Client, surroundings: Surroundings, call: str = "") -> None:
+    def __init__(self, session: Session, client: Client, places: AnswerPlaces, call: str = "") -> None:
         self.finished: ev.ToolFinished | None = None
         self.ended: ev.TurnFinished | None = None
         self.changed = dict[str, None]()
         self._session = session
         self._client = client
-        self._surroundings = surroundings
+        self._surroundings = places
         self._call = call
         self._asked: dict[str, anyio.CancelScope] = {}
         self._text = ""
