@@ -35,7 +35,7 @@ class Calls:
         self.session = ""
         self._runner = runner
         self._name = one_line(name, 60)
-        self._surroundings = places
+        self._places = places
         self._opening = anyio.Lock()
         self._order = anyio.Lock()
         runner.host.registry.busy.append(self._is_held)
@@ -51,7 +51,7 @@ class Calls:
         call = ToolCall(f"{OWN_CALL}{SURFACE}-{new_id()}", tool, msgspec.json.encode(arguments).decode())
         invocation = _resolved(self._runner.host.toolbox, call)
         session = await self._opened()
-        watch = RequestWatch(session, client, self._surroundings, call.id)
+        watch = RequestWatch(session, client, self._places, call.id)
         async with nullcontext() if invocation.tool.effect == "read" else self._order, watch.following():
             try:
                 await perform(session, invocation, None)

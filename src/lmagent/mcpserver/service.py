@@ -37,7 +37,7 @@ class ToolService:
     def __init__(self, runner: Runner, names: tuple[str, ...] = (), *, elsewhere: bool) -> None:
         self.runner = runner
         self._names = names
-        self._surroundings = AnswerPlaces(elsewhere, runner.host.settings.approval_timeout)
+        self._places = AnswerPlaces(elsewhere, runner.host.settings.approval_timeout)
 
     @property
     def instructions(self) -> str:
@@ -52,7 +52,7 @@ class ToolService:
 
     def calls(self, client_name: str) -> Calls:
         """Return the calls of a client that has connected."""
-        return Calls(self.runner, client_name, self._surroundings)
+        return Calls(self.runner, client_name, self._places)
 
     async def answer(
         self, name: str, arguments: Mapping[str, Any], calls: Calls, client: Client
@@ -75,6 +75,6 @@ class ToolService:
 
     async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> ServedAnswer:
         task: delegate.DelegatedTask = decode(delegate.TOOL, dict(arguments))
-        outcome = await delegate.run_task(self.runner, task, client, self._surroundings)
+        outcome = await delegate.run_task(self.runner, task, client, self._places)
         failed = outcome.outcome in ("error", "open")
         return ServedAnswer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))

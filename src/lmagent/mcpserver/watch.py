@@ -56,7 +56,7 @@ class RequestWatch:
         self.changed = dict[str, None]()
         self._session = session
         self._client = client
-        self._surroundings = places
+        self._places = places
         self._call = call
         self._asked: dict[str, anyio.CancelScope] = {}
         self._text = ""
@@ -117,7 +117,7 @@ class RequestWatch:
     async def _settle(self, request: ev.ApprovalRequested) -> None:
         with self._asked[request.id]:
             answer = await self._answer(request) if self._client.can_ask else None
-            if answer is None and self._surroundings.elsewhere:
+            if answer is None and self._places.elsewhere:
                 self.say(f"waits for an answer on lmagent's page: {request.summary}")
                 return
             if answer is None:
@@ -128,7 +128,7 @@ class RequestWatch:
     async def _answer(self, request: ev.ApprovalRequested) -> Approve | None:
         """Return the answer of the client's user; None if they cannot be asked, or do not answer in time."""
         try:
-            with anyio.fail_after(self._surroundings.patience):
+            with anyio.fail_after(self._places.patience):
                 form = await self._client.ask(question(request, str(self._session.wiring.workspace)), form_of(request))
         except (NoAnswer, TimeoutError):
             return None
