@@ -44,10 +44,10 @@ async def with_attachments(text: str, words: str, host: Host, session: Session, 
         try:
             data = await to_thread.run_sync(_load, path, name, host.workspace)
             if (picture := picture_of(data)) is not None and is_binary(data):
-                images.append(await _image(data, picture, host, session))
+                images.append(await attached_image(data, picture, host, session))
                 what = f"{picture.media_type.removeprefix('image/').upper()}, {picture.width} × {picture.height}"
             else:
-                part, what = _text(name, data, room)
+                part, what = attached_text(name, data, room)
                 text, room = text + part, room - len(part)
             say(f"attached {name} ({what})", "quiet")
         except ToolError as refused:
@@ -85,7 +85,7 @@ def _load(path: Path, name: str, workspace: Path) -> bytes:
         raise ToolError(f"it cannot be read: {error.strerror}") from None
 
 
-async def _image(data: bytes, picture: Picture, host: Host, session: Session) -> Image:
+async def attached_image(data: bytes, picture: Picture, host: Host, session: Session) -> Image:
     """Raise ToolError if the model takes no such image."""
     if picture.media_type not in _TAKEN:
         raise ToolError("models take PNG, JPEG, GIF and WebP images only; save it as one of these")
@@ -99,7 +99,7 @@ async def _image(data: bytes, picture: Picture, host: Host, session: Session) ->
     return Image(picture.media_type, base64.b64encode(data).decode())
 
 
-def _text(name: str, data: bytes, room: int) -> tuple[str, str]:
+def attached_text(name: str, data: bytes, room: int) -> tuple[str, str]:
     """Return the text, cut to `room`, and a note about the cut. Raise ToolError if it is no text, or does not fit."""
     decoded = decode(data)
     if decoded is None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
     "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
+    "acp": ("lmagent.cli.acp:acp", "Be the agent of an editor: Zed, JetBrains, Neovim, Emacs.", SERVE),
     "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
     "submit": ("lmagent.cli.scheduler:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
     "scheduler": ("lmagent.cli.scheduler:scheduler", "Run the due work of a workspace, until stopped.", AUTOMATE),
