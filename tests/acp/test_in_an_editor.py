@@ -51,6 +51,7 @@ def test_a_prompt_with_an_approval_a_cancelled_one_a_load_and_a_list_follow_the_
 
             running = begun(agent.prompt(session_id=new.session_id, prompt=text("and more")))
             await editor.until(lambda: "And" in editor.text())
+            assert editor.of("agent_message_chunk")[-1].content.text.startswith("And")  # no gap begins a turn
             await agent.cancel(session_id=new.session_id)
             assert (await asyncio.wait_for(running, LIMIT)).stop_reason == "cancelled"
             assert editor.of("usage_update")[-1].size > 0

@@ -133,7 +133,7 @@ class Updates:
     def _message(self, event: ev.MessageAdded, *, replay: bool) -> list[Object]:
         if event.message.role == "user":
             is_input = replay and event.origin in ("input", "steer")
-            self._is_fresh = True
+            self._is_fresh, self._last = True, "" if event.origin in ("input", "steer") else self._last
             return [_user_chunk(part) for part in event.message.parts if isinstance(part, Text | Image)] * is_input
         if event.message.role != "assistant" or is_filler(event):
             return []
