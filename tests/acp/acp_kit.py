@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acp import RequestError, connect_to_agent
@@ -156,9 +156,11 @@ class Program:
     async def editor(self, *more: str, reads: bool = False) -> AsyncGenerator[tuple[Editor, Any]]:
         """Start the program with an editor that has said hello; at the end the editor closes the connection."""
         process = await self.start(*more)
+        assert process.stdin is not None
+        assert process.stderr is not None
         editor = Editor(process)
         agent = connect_to_agent(
-            editor, process.stdin, process.stdout, use_unstable_protocol=True, observers=[editor.see]
+            cast("Any", editor), process.stdin, process.stdout, use_unstable_protocol=True, observers=[editor.see]
         )
         try:
             fs = FileSystemCapabilities(read_text_file=reads, write_text_file=False)

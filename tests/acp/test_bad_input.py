@@ -44,24 +44,26 @@ def test_unknown_methods_and_wrong_fields_are_the_protocols_errors(served):
     assert [answers[id]["error"]["code"] for id in (1, 2, 3)] == [-32602, -32601, -32601]
 
 
-@pytest.mark.parametrize(
-    ("cwd", "says"),
-    [
-        ("relative", "must be an absolute path"),
-        ("/", "could change everything"),
-        ("HOME", "could change everything"),
-        ("HOME/none", "does not exist"),
-        ("HOME/file", "no folder"),
-    ],
-)
-def test_a_folder_that_cannot_be_a_workspace_is_refused_in_words(served, cwd, says):
+def test_folders_that_cannot_be_a_workspace_are_refused_in_words(served):
     program = served([])
-    (program.home / "file").write_text("x")
+    home = program.home
+    (home / "file").write_text("x")
+    refused = {
+        "relative": "must be an absolute path",
+        "/": "could change everything",
+        str(home): "could change everything",
+        f"{home}/none": "does not exist",
+        f"{home}/file": "no folder",
+    }
 
     async def scenario():
         async with program.editor() as (_, agent):
-            with pytest.raises(RequestError, match=says):
-                await agent.new_session(cwd=cwd.replace("HOME", str(program.home)))
+            for cwd, says in refused.items():
+                with pytest.raises(RequestError, match=says):
+                    await agent.new_session(cwd=cwd)
+            with pytest.raises(RequestError, match="listed for a folder"):
+                await agent.list_sessions()
+            assert (await agent.new_session(cwd=str(program.workspace))).session_id
 
     asyncio.run(scenario())
 

@@ -40,8 +40,7 @@ def test_a_prompt_with_an_approval_a_cancelled_one_a_load_and_a_list_follow_the_
             assert editor.text("agent_thought_chunk") == "Which file?"
             assert editor.text().startswith("I write it.")
             assert editor.text().endswith("It is written.")
-            (question, options), *others = editor.asked
-            assert not others
+            ((question, options),) = editor.asked
             assert question.content[0].new_text == "x\n"
             assert [option.kind for option in options] == ["allow_once", "allow_always", "reject_once"]
             assert options[1].name == "Always allow in this session: write"
