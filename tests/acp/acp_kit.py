@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "acp"
-LIMIT = 30.0
+LIMIT = 60.0
 
 
 def sdk() -> Path:

@@ -44,8 +44,8 @@ def test_a_prompt_with_an_approval_a_cancelled_one_a_load_and_a_list_follow_the_
             assert question.content[0].new_text == "x\n"
             assert [option.kind for option in options] == ["allow_once", "allow_always", "reject_once"]
             assert options[1].name == "Always allow in this session: write"
-            (begun,) = editor.of("tool_call")
-            assert begun.locations[0].path == str(program.workspace / "b.txt")
+            (announced,) = editor.of("tool_call")
+            assert announced.locations[0].path == str(program.workspace / "b.txt")
             assert [update.status for update in editor.of("tool_call_update")] == ["in_progress", "completed"]
 
             running = begun(agent.prompt(session_id=new.session_id, prompt=text("and more")))
