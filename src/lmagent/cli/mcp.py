@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 import time
+import webbrowser
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -17,7 +20,9 @@ from lmagent.app.registry import Registry
 from lmagent.app.wiring import open_registry
 from lmagent.cli import shared
 from lmagent.cli.mcpserve import serve
+from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.mcp import oauth
 from lmagent.mcp.config import load_servers, remove_server, user_file, workspace_file, write_server
 from lmagent.mcp.spec import McpManifest, McpState, Needs, ServerSpec
 
@@ -234,6 +239,53 @@ def remove(workspace: Path | None, name: str) -> None:
         fix = f"the configured servers are {', '.join(configured)}" if configured else show.ADD
         raise ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)
     click.echo(f"removed {name} from {file}")
+
+
+@mcp.command()
+@click.argument("name")
+@click.option("--no-browser", is_flag=True, help="Print the address, or a code for another device.")
+def login(workspace: Path | None, name: str, no_browser: bool) -> None:
+    """Log in to a server that asks for it; the login is kept in your data folder, for you alone."""
+    settings, spec = _address(workspace, name)
+    opener = None if no_browser or not _has_browser() else webbrowser.open
+    pasted = _typed_line if sys.stdin.isatty() else None
+    anyio.run(oauth.login, spec, settings.agent_data_dir, shared.say, opener, pasted)
+    click.echo(f"logged in to {name}")
+
+
+@mcp.command()
+@click.argument("name")
+def logout(workspace: Path | None, name: str) -> None:
+    """Forget the login to a server."""
+    settings, spec = _address(workspace, name)
+    was_kept = oauth.logout(spec, settings.agent_data_dir)
+    click.echo(f"logged out of {name}" if was_kept else f"no login to {name} was kept")
+
+
+def _address(workspace: Path | None, name: str) -> tuple[Settings, ServerSpec]:
+    """Return a configured server that has an address. Raises ConfigError."""
+    registry = _registry(workspace)
+    state = show.find_server(registry, name)[1]
+    if state.status in ("untrusted", "disabled"):
+        raise ConfigError(f"{name} cannot be used: {state.reason or state.status}", fix=state.fix)
+    if not state.spec.url:
+        raise ConfigError(f"{name} is a program; only servers at an address have a login", fix="give it a key with env")
+    if any(header.lower() == "authorization" for header in state.spec.headers):
+        fix = "delete the header to log in instead"
+        raise ConfigError(f"{name} has an Authorization header, which is used instead of a login", fix=fix)
+    return registry.settings, state.spec
+
+
+def _has_browser() -> bool:
+    """Return whether a browser can show a page on this screen."""
+    if "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+async def _typed_line() -> str:
+    await anyio.wait_readable(sys.stdin)
+    return sys.stdin.readline()
 
 
 # --- registry ---------------------------------------------------------------------------------------------------------

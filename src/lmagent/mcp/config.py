@@ -27,7 +27,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.trust import MCP_FILES, is_trusted, trusts
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.spec import INSTALLERS, Needs, ServerSpec
+from lmagent.mcp.spec import INSTALLERS, Needs, OAuthClient, ServerSpec
 
 Trusted = Callable[[Path, bytes], bool]
 """Whether the user trusts a file of the workspace with this content."""
@@ -76,6 +76,7 @@ class _Entry(Struct):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
+    oauth: OAuthClient = OAuthClient()
     network: list[str] = []
     paths: list[str] = []
     unconfined: bool = False
@@ -272,6 +273,9 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
         cwd=text(entry.cwd) or ".",
         url=text(entry.url),
         headers={key: text(value) for key, value in entry.headers.items()},
+        oauth=replace(
+            entry.oauth, client_id=text(entry.oauth.client_id), client_secret=text(entry.oauth.client_secret)
+        ),
         needs=Needs(
             network=tuple(map(text, entry.network)),
             paths=tuple(str(paths.expand_path(text(each), workspace, home)) for each in entry.paths),
@@ -324,6 +328,8 @@ def _checked(name: str, entry: Any) -> _Entry:
         raise ConfigError(f"it has {what}", fix='write "command" for a program, "url" for an address')
     if made.url and not made.url.startswith(("http://", "https://", "${")):
         raise ConfigError(f"{made.url[:80]!r} is no address", fix="begin it with https:// or http://")
+    if made.oauth.grant == "client_credentials" and not (made.oauth.client_id and made.oauth.client_secret):
+        raise ConfigError("client_credentials needs a client", fix='add "client_id" and "client_secret" to "oauth"')
     if made.url and (made.network or made.paths or made.unconfined):
         raise ConfigError("network, paths and unconfined are for programs, and it has a url", fix="delete them")
     for pattern in made.network:
@@ -354,6 +360,9 @@ def _written(spec: ServerSpec) -> dict[str, Any]:
         "cwd": "" if spec.cwd == usual.cwd else spec.cwd,
         "url": spec.url,
         "headers": dict(spec.headers),
+        "oauth": {
+            key: value for key, value in msgspec.to_builtins(spec.oauth).items() if value and value != usual.oauth.grant
+        },
         "network": list(spec.needs.network),
         "paths": list(spec.needs.paths),
         "unconfined": spec.needs.unconfined,

@@ -32,6 +32,8 @@ async def address(spec: ServerSpec, auth: Any, link: McpLink) -> AsyncGenerator[
         if response.status_code in (401, 403):
             link.needs_login = True
             link.reason = f"{_place(spec)} asks for a login" if response.status_code == 401 else _forbidden(spec)
+        elif response.is_success and link.needs_login:  # the token was refreshed
+            link.needs_login, link.reason = False, ""
         elif response.status_code >= 400 and response.request.method == "POST" and not link.ended.is_set():
             link.answered = f"{_place(spec)} answers {response.status_code} {response.reason_phrase}".rstrip()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from lmagent.config.settings import Settings
 from lmagent.mcp.config import load_servers
+from lmagent.mcp.oauth import auth_of
 from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import ServerSpec
 from lmagent.sandbox.environment import SandboxRequest
@@ -28,8 +28,4 @@ def open_servers(
     known = {spec.name for spec in loaded.specs}
     added = [spec for spec in client if settings.enable_mcp and spec.name not in known]
     loaded = replace(loaded, specs=(*loaded.specs, *added))
-    return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, _auth_of)
-
-
-def _auth_of(_spec: ServerSpec, _data: Path) -> Any:
-    return None
+    return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, auth_of)

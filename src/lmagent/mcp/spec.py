@@ -31,6 +31,26 @@ class Needs(Struct, frozen=True):
     unconfined: bool = False
 
 
+class OAuthClient(Struct, frozen=True):
+    """How we log in to a server at an address; without it, we register at its authorization server.
+
+    Attributes:
+        client_id: of a client that was registered beforehand; an https address is a client's metadata document.
+        client_secret: its secret, best as `${env:NAME}`.
+        scopes: requested in addition to those that the server asks for.
+        grant: `client_credentials` logs in as the client itself, without a user.
+        issuer: the only authorization server that may receive the secret.
+        port: the port of the redirect address `http://127.0.0.1:PORT/callback`, if that was registered; 0 takes any.
+    """
+
+    client_id: str = ""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ()
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    issuer: str = ""
+    port: int = 0
+
+
 class ServerSpec(Struct, frozen=True):
     """A configured server: a program that we start (`command`), or an address (`url`).
 
@@ -47,6 +67,7 @@ class ServerSpec(Struct, frozen=True):
     cwd: str = "."
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: OAuthClient = OAuthClient()
     needs: Needs = Needs()
     file: Path | None = None
     scope: Literal["user", "workspace", "client"] = "user"

@@ -1,0 +1,114 @@
+"""Auth: adds a kept login to the requests of a connection, and refreshes it.
+
+The SDK's own client holds a lock while each request waits for its answer, which would keep a cancellation from the
+server; and it forgets when a token ends. So only its login is used (`flow.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx2
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from msgspec.structs import replace
+
+from lmagent.core.errors import LmagentError
+from lmagent.mcp.login import kept as store
+from lmagent.mcp.login.flow import Flow, Kept
+from lmagent.mcp.login.kept import KeptLogin
+from lmagent.mcp.spec import ServerSpec
+
+REFRESH_SECONDS = 20.0
+
+
+class KeptAuth(httpx2.Auth):
+    """Adds the token; refreshes one that has ended or is refused, and repeats the request once."""
+
+    def __init__(self, spec: ServerSpec, data: Path, kept: KeptLogin) -> None:
+        self._spec = spec
+        self._data = data
+        self._kept = kept
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if not self._kept.is_fresh:
+            await self._renew()
+        used = self._put(request)
+        response = yield request
+        if response.status_code == 401:
+            await self._renew(refused=used)
+            if self._kept.access_token not in ("", used):
+                self._put(request)
+                yield request
+        elif response.status_code == 403:
+            self._note_scope(response)
+
+    def _put(self, request: httpx2.Request) -> str:
+        if token := self._kept.access_token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return token
+
+    async def _renew(self, refused: str = "") -> None:
+        """Take over what another process has refreshed, or refresh; the old token stays if neither is possible."""
+        try:
+            async with store.alone(self._data, self._spec):
+                # Without a file, the user has logged out since.
+                self._kept = store.load(self._data, self._spec) or KeptLogin(self._spec.url)
+                if self._kept.is_fresh and self._kept.access_token != refused:
+                    return
+                if (fresh := await _renewed(self._spec, self._kept)) is not None:
+                    self._kept = fresh
+                    store.save(self._data, self._spec, fresh)
+        except LmagentError:
+            return  # the server's answer decides: 401 makes its state `login`
+
+    def _note_scope(self, response: httpx2.Response) -> None:
+        """Keep the scopes that a request lacked, for the next login."""
+        if extract_field_from_www_auth(response, "error") != "insufficient_scope":
+            return
+        scope = union_scopes(self._kept.wanted or self._kept.scope, extract_scope_from_www_auth(response))
+        if scope and scope != self._kept.wanted:
+            self._kept = replace(self._kept, wanted=scope)
+            store.save(self._data, self._spec, self._kept)
+
+
+async def _renewed(spec: ServerSpec, kept: KeptLogin) -> KeptLogin | None:
+    """Return a login with a new token, or without one that was given up; None if no answer came.
+
+    Raises LoginNeeded: a client that logs in by itself was refused.
+    """
+    if spec.oauth.grant == "client_credentials":
+        return await Flow(spec, lambda _text: None, None, None, kept.wanted).run()
+    if not kept.refresh_token or not kept.token_endpoint:
+        return None
+    try:
+        response = await _refresh(spec, kept)
+        if response.status_code in (400, 401):
+            return replace(kept, access_token="", refresh_token="")
+        if response.status_code != 200:
+            return None
+        token = OAuthToken.model_validate_json(response.content)
+    except (httpx2.HTTPError, ValueError):
+        return None
+    return replace(
+        kept,
+        access_token=token.access_token,
+        refresh_token=token.refresh_token or kept.refresh_token,
+        expires=time.time() + token.expires_in if token.expires_in else 0.0,
+        scope=token.scope or kept.scope,
+    )
+
+
+async def _refresh(spec: ServerSpec, kept: KeptLogin) -> httpx2.Response:
+    client = OAuthClientInformationFull.model_validate(kept.client)
+    context = OAuthContext(spec.url, OAuthClientMetadata(redirect_uris=None), Kept(client), None, None)
+    context.client_info = client
+    form = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token, "client_id": client.client_id}
+    if kept.resource:
+        form["resource"] = kept.resource
+    form, headers = context.prepare_token_auth(form, {})
+    async with httpx2.AsyncClient(timeout=REFRESH_SECONDS) as http:
+        return await http.post(kept.token_endpoint, data=form, headers=headers)
