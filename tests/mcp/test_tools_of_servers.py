@@ -309,3 +309,18 @@ async def test_injected_instructions_run_nothing_and_are_never_raw(empty_workspa
             assert note.count("</mcp>") == 1
             assert "\x1b" not in note
             assert "<|im_start|>" not in note
+
+
+@pytest.mark.anyio
+async def test_a_key_of_a_server_that_it_sends_back_reaches_no_log_and_no_prompt(empty_workspace: Path) -> None:
+    spec = ServerSpec(
+        "notes",
+        url="http://127.0.0.1:1/",
+        headers={"Authorization": "Bearer abcd-1234-efgh", "Accept": "application/json"},
+    )
+    echo = answering(Part("text", "you sent Bearer abcd-1234-efgh and application/json"))
+    servers = FakeServers({"notes": FakeServer(manifest("echo"), on_call=echo, spec=spec)})
+    async with talk(empty_workspace, servers, [used("notes_echo", text="x"), say("Done.")]) as one:
+        await one.say("echo")
+        assert "you sent [redacted] and application/json" in one.results[0].content
+        assert "abcd-1234-efgh" not in str(one.prompts())

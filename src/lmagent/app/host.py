@@ -312,7 +312,7 @@ class Host(Struct):
                 partial(self._catalogue, session),
                 *self.registry.tail_notes,
             ),
-            secrets=self.settings.secrets,
+            secrets=(*self.settings.secrets, *self.registry.secrets),
             snapshots=self.snapshots,
             traits=self.traits(),
             reviews=self.registry.reviews,

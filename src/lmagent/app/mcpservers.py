@@ -51,6 +51,7 @@ def use_servers(registry: Registry, servers: Servers) -> McpFeature:
         registry.tool(tool)
     registry.hides.append(lambda _: {tool.name for tool in own})
     registry.mcp, registry.outside = servers, feature.outside
+    registry.secrets += [secret for state in servers.states() for secret in state.spec.secrets]
     registry.tail_notes.append(feature.note)
     registry.watchers.append(feature.watch)
     registry.late_names += [f"{part.lower()}_" for part in server_parts(_names(servers), taken()).values()]

@@ -86,6 +86,7 @@ class Registry(Struct):
         mcp: the MCP servers of the workspace; None if none is configured.
         outside: the tools of those servers.
         tail_notes: like notes, after all others: a change of theirs re-reads nothing else.
+        secrets: values of features that no log and no prompt may hold.
         late_names: beginnings of the names of tools that come while the program runs, for permission rules.
         late_commands: return slash commands that come and go; they take no other command's name.
         watchers: receive each session that is opened.
@@ -123,6 +124,7 @@ class Registry(Struct):
     mcp: Servers | None = None
     outside: Outside | None = None
     tail_notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    secrets: list[str] = field(default_factory=list[str])
     late_names: list[str] = field(default_factory=list[str])
     late_commands: list[Callable[[], Iterable[SlashCommand]]] = field(
         default_factory=list[Callable[[], Iterable[SlashCommand]]]

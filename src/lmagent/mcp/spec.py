@@ -6,11 +6,14 @@ these types. Nothing here imports the SDK.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
+
+_SECRET = re.compile(r"key|token|secret|passw|auth|cookie|credential", re.IGNORECASE)
 
 INSTALLERS = ("npx", "uvx", "npm", "uv", "pipx", "pnpm", "bunx")
 """Programs that download a server before they become it: without `packages` they have no registry."""
@@ -74,6 +77,13 @@ class ServerSpec(Struct, frozen=True):
     enabled: bool = True
     start_timeout: float = 30.0
     call_timeout: float = 300.0
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values of headers and variables with the name of a key: no log and no prompt may hold them."""
+        named = {**self.env, **self.headers}
+        values = [value for name, value in named.items() if _SECRET.search(name)]
+        return (*values, *(value.split()[-1] for value in values if " " in value.strip()), self.oauth.client_secret)
 
 
 class McpTool(Struct, frozen=True):
