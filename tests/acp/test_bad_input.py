@@ -108,12 +108,13 @@ def test_a_model_server_that_fails_or_is_not_there_is_an_error_with_the_next_thi
     assert "→" in refused
 
 
-def test_the_editors_mcp_servers_are_named_as_unused(served):
+def test_mcp_servers_that_come_after_the_folder_was_opened_are_named_as_unused(served):
     program = served([])
     server = {"name": "everything", "command": "/bin/true", "args": [], "env": []}
 
     async def scenario():
         async with program.editor() as (editor, agent):
+            await agent.new_session(cwd=str(program.workspace))
             await agent.new_session(cwd=str(program.workspace), mcp_servers=[server])
             await editor.until(lambda: "everything" in editor.text())
 

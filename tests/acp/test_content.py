@@ -12,7 +12,7 @@ from lmagent.acp.servers import specs_of
 from lmagent.acp.updates import Updates
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, ToolCall, user
-from lmagent.mcp.spec import ServerSpec
+from lmagent.mcp.spec import Needs, ServerSpec
 from lmagent.tools.diff import unified
 
 
@@ -98,10 +98,13 @@ def test_servers_that_an_editor_hands_over_become_specs_of_the_client():
 
     servers = [
         McpServerStdio(name="git", command="uvx", args=["x"], env=[EnvVariable(name="A", value="1")]),
+        McpServerStdio(name="own", command="/opt/own", args=[], env=[]),
         HttpMcpServer(type="http", name="web", url="http://h/mcp", headers=[HttpHeader(name="K", value="v")]),
         SseMcpServer(type="sse", name="old", url="http://h/sse", headers=[]),
     ]
-    assert specs_of(servers, "/w") == (
-        ServerSpec("git", ("uvx", "x"), {"A": "1"}, cwd="/w", scope="client"),
+    downloads = Needs(network=("packages",))
+    assert specs_of(servers) == (
+        ServerSpec("git", ("uvx", "x"), {"A": "1"}, needs=downloads, scope="client", start_timeout=180.0),
+        ServerSpec("own", ("/opt/own",), scope="client"),
         ServerSpec("web", url="http://h/mcp", headers={"K": "v"}, scope="client"),
     )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from acp import RequestError
 from acp_kit import LIMIT, begun, events, text
+from testkit import tinymcp
 
 from lmagent.testing import call, calls, hang, say, think, tool
 
+SYSTEM_PYTHON = Path("/usr/bin/python3")
 PNG = base64.b64encode(
     bytes.fromhex(
         "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415408d763f8cfc000000301010018dd8db0"
@@ -70,6 +73,30 @@ def test_a_prompt_with_an_approval_a_cancelled_one_a_load_and_a_list_follow_the_
 
     messages = asyncio.run(scenario())
     assert schema.check_all(messages) > 40
+
+
+@pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason=f"needs {SYSTEM_PYTHON}, which the sandbox shows")
+def test_an_mcp_server_that_the_editor_hands_over_is_used_in_its_sessions(served):
+    program = served(
+        [
+            call("use_tool", name="describe", arguments={"name": "tiny"}),  # waits for its start
+            call("use_tool", name="tiny_echo", arguments={"message": "hi"}),
+            say("It said hi."),
+        ]
+    )
+    tinymcp.put(program.workspace)
+    server = {"name": "tiny", "command": str(SYSTEM_PYTHON), "args": [tinymcp.NAME], "env": []}
+
+    async def scenario():
+        async with program.editor() as (editor, agent):
+            new = await agent.new_session(cwd=str(program.workspace), mcp_servers=[server])
+            await agent.prompt(session_id=new.session_id, prompt=text("say hi with tiny"))
+            assert editor.text().endswith("It said hi.")
+            ((question, _),) = editor.asked
+            assert "tiny_echo" in question.title
+            assert [update.status for update in editor.of("tool_call_update")][-1] == "completed"
+
+    asyncio.run(scenario())
 
 
 def test_a_rejected_call_is_not_run_and_always_is_asked_once(served):

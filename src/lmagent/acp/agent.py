@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from lmagent.app.open_session import OpenSession
 from lmagent.app.options import HostOptions
 from lmagent.core.errors import ConfigError, SessionNotFound
 from lmagent.engine.session import Session
+from lmagent.mcp.spec import ServerSpec
 from lmagent.tools.sanitize import one_line
 
 VERSION = 1  # of the protocol
@@ -55,7 +56,7 @@ class EditorAgent:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": True, "sse": False},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
             },
         }
@@ -64,10 +65,11 @@ class EditorAgent:
 
     @answering
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> Object:
-        folder = await self.folders.open(cwd)
+        servers = specs_of(mcp_servers or ())
+        folder = await self.folders.open(cwd, servers)
         known = await folder.runner.begin()
         conversation = await self._begun(folder, known, show=False)
-        self._tasks.start_soon(conversation.introduce, _unused(mcp_servers or (), cwd))
+        self._tasks.start_soon(conversation.introduce, _unused(servers, folder))
         return {"sessionId": known.id, **_choices(conversation)}
 
     @answering
@@ -79,7 +81,8 @@ class EditorAgent:
         return await self._open(cwd, session_id, mcp_servers, show=False)
 
     async def _open(self, cwd: str, session: str, mcp_servers: Any, *, show: bool) -> Object:
-        folder = await self.folders.open(cwd)
+        servers = specs_of(mcp_servers or ())
+        folder = await self.folders.open(cwd, servers)
         if (conversation := self._conversations.get(session)) is not None:
             if conversation.is_prompting:
                 raise ConfigError("a turn is running in this session", fix="cancel it, or wait for its end")
@@ -88,7 +91,7 @@ class EditorAgent:
         known = await folder.runner.open(session)
         conversation = await self._begun(folder, known, show=show)
         cut = CUT_OFF.format(session) if known.session.state.turn_open else ""
-        self._tasks.start_soon(conversation.introduce, cut, _unused(mcp_servers or (), cwd))
+        self._tasks.start_soon(conversation.introduce, cut, _unused(servers, folder))
         return _choices(conversation)
 
     async def _begun(self, folder: Folder, known: OpenSession, *, show: bool) -> Conversation:
@@ -167,7 +170,7 @@ def _row(row: Any, workspace: str) -> Object:
     return found | ({"title": one_line(row.title)} if row.title else {})
 
 
-def _unused(servers: Any, cwd: str) -> str:
-    """Return a notice about the MCP servers that the editor hands over; empty for none."""
-    names = ", ".join(one_line(spec.name, 60) for spec in specs_of(servers, cwd))
-    return f"The editor's MCP servers are not used here: {names}." if names else ""
+def _unused(servers: Sequence[ServerSpec], folder: Folder) -> str:
+    """Return a notice about MCP servers that came after the folder was opened; empty for none."""
+    names = ", ".join(one_line(spec.name, 60) for spec in servers if spec not in folder.servers)
+    return f"These MCP servers are used once the editor has started lmagent again: {names}." if names else ""

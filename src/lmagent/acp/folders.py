@@ -20,6 +20,7 @@ from lmagent.app.runner import Runner
 from lmagent.app.wiring import open_host
 from lmagent.core.errors import LmagentError, WorkspaceError
 from lmagent.engine.session import Session
+from lmagent.mcp.spec import ServerSpec
 
 SURFACE = "acp"  # the name of this surface in the log
 
@@ -31,6 +32,7 @@ class Folder(Struct, frozen=True):
 
     host: Host
     runner: Runner
+    servers: tuple[ServerSpec, ...]  # that the editor handed over with the first session
 
 
 class Folders:
@@ -53,12 +55,16 @@ class Folders:
         self._end = anyio.Event()
         self._ended: list[anyio.Event] = []
 
-    async def open(self, cwd: str) -> Folder:
-        """Return the workspace of a folder. Raise LmagentError if it cannot be worked in."""
+    async def open(self, cwd: str, servers: tuple[ServerSpec, ...] = ()) -> Folder:
+        """Return the workspace of a folder. Raise LmagentError if it cannot be worked in.
+
+        Args:
+            servers: the editor's MCP servers; those of the first session serve the folder until the process ends.
+        """
         path = _checked(cwd)
         async with self._opening:
             if path not in self._known:
-                self._known[path] = await self._tasks.start(self._serve, path)
+                self._known[path] = await self._tasks.start(self._serve, path, servers)
             return self._known[path]
 
     async def end(self) -> None:
@@ -67,8 +73,11 @@ class Folders:
         for ended in [*self._ended]:
             await ended.wait()
 
-    async def _serve(self, path: Path, *, task_status: anyio.abc.TaskStatus[Folder]) -> None:
-        host = await open_host(replace(self._options, workspace=path, attended=True), say=self._say)
+    async def _serve(
+        self, path: Path, servers: tuple[ServerSpec, ...], *, task_status: anyio.abc.TaskStatus[Folder]
+    ) -> None:
+        options = replace(self._options, workspace=path, attended=True, mcp_servers=servers)
+        host = await open_host(options, say=self._say)
         ended = anyio.Event()
         self._ended.append(ended)
         try:
@@ -78,7 +87,7 @@ class Folders:
             host.opened = lambda session: self.opened(session)
             runner = Runner(host, self._say, surface=SURFACE, attended=True)
             async with runner.running():
-                task_status.started(Folder(host, runner))
+                task_status.started(Folder(host, runner, servers))
                 await self._end.wait()
         except LmagentError as failure:
             if host.workspace not in self._known:

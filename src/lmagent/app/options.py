@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lmagent.config.loader import Loaded, load
 from lmagent.core.errors import WorkspaceError
 
+if TYPE_CHECKING:
+    from lmagent.mcp.spec import ServerSpec
+
 
 class HostOptions(Struct, frozen=True):
-    """The options of the command line: settings given as flags, and cassettes of the model traffic."""
+    """The options of the command line: settings given as flags, and cassettes of the model traffic.
+
+    Attributes:
+        mcp_servers: servers of an editor, in addition to the configured ones.
+    """
 
     workspace: Path | None = None
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
     record: Path | None = None
     replay: Path | None = None
     attended: bool = False
+    mcp_servers: tuple[ServerSpec, ...] = ()
 
 
 def load_settings(options: HostOptions) -> Loaded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -67,6 +67,7 @@ from lmagent.tools.shell.jobs import Jobs, jobs_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
+    from lmagent.mcp.spec import ServerSpec
     from lmagent.memory.memory import Memories
     from lmagent.providers.cassette import ReplayTransport
 
@@ -99,7 +100,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     registry, replay = registry_of(workspace.path, settings), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
-    features(registry, say)
+    features(registry, say, options.mcp_servers)
     registry.host = Host(
         workspace=workspace.path,
         store=registry.store,
@@ -135,7 +136,7 @@ def registry_of(workspace: Path, settings: Settings) -> Registry:
     return Registry(workspace, clock, store, Confined(workspace, settings), settings)
 
 
-def features(registry: Registry, say: Say = lambda _: None) -> None:
+def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[ServerSpec] = ()) -> None:
     """Register all features, one line each; plugins and skills come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
@@ -153,7 +154,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     long_term_memory(registry)
     project_planner(registry)
     children.register(registry)
-    mcp_servers(registry, say)
+    mcp_servers(registry, say, editors)
     registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
     skills(registry)
@@ -247,17 +248,18 @@ def project_planner(registry: Registry) -> None:
     registry.command_modules.append("lmagent.app.commands.project")
 
 
-def mcp_servers(registry: Registry, say: Say) -> None:
-    """Register the tools and prompts of the configured MCP servers. Without servers, nothing of it is loaded."""
+def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> None:
+    """Register the tools and prompts of MCP servers, the configured ones and an editor's. Without servers, nothing of
+    it is loaded."""
     workspace, settings = registry.workspace, registry.settings
     files = (config_file(os.environ).with_name("mcp.json"), *(workspace / name for name in MCP_FILES))
-    if not settings.enable_mcp or not any(map(os.path.lexists, files)):
+    if not settings.enable_mcp or not (editors or any(map(os.path.lexists, files))):
         return
     from lmagent.app.confined import request
     from lmagent.app.mcpservers import use_servers
     from lmagent.mcp.opening import open_servers
 
-    servers = open_servers(workspace, settings, request(settings, workspace))
+    servers = open_servers(workspace, settings, request(settings, workspace), editors)
     for problem in servers.problems:
         say(f"lmagent: {problem}")
     if servers.states():

@@ -27,7 +27,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.trust import MCP_FILES, is_trusted, trusts
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.spec import INSTALLERS, Needs, OAuthClient, ServerSpec
+from lmagent.mcp.spec import INSTALLERS, INSTALLING, Needs, OAuthClient, ServerSpec
 
 Trusted = Callable[[Path, bytes], bool]
 """Whether the user trusts a file of the workspace with this content."""
@@ -37,7 +37,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
 _PIECE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
-_INSTALLING = 180.0
 _TABLES = ("mcpServers", "servers")
 
 
@@ -291,7 +290,7 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
 
 def _start_timeout(command: str) -> float:
     """Return the seconds that a start may take: the first one of an installer downloads the server."""
-    return _INSTALLING if Path(command).name in INSTALLERS else ServerSpec("").start_timeout
+    return INSTALLING if Path(command).name in INSTALLERS else ServerSpec("").start_timeout
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
@@ -367,7 +366,7 @@ def _written(spec: ServerSpec) -> dict[str, Any]:
         "paths": list(spec.needs.paths),
         "unconfined": spec.needs.unconfined,
         "disabled": not spec.enabled,
-        "start_timeout": 0 if spec.start_timeout in (usual.start_timeout, _INSTALLING) else spec.start_timeout,
+        "start_timeout": 0 if spec.start_timeout in (usual.start_timeout, INSTALLING) else spec.start_timeout,
         "call_timeout": 0 if spec.call_timeout == usual.call_timeout else spec.call_timeout,
     }
     return {key: value for key, value in values.items() if value}

@@ -18,6 +18,9 @@ _SECRET = re.compile(r"key|token|secret|passw|auth|cookie|credential", re.IGNORE
 INSTALLERS = ("npx", "uvx", "npm", "uv", "pipx", "pnpm", "bunx")
 """Programs that download a server before they become it: without `packages` they have no registry."""
 
+INSTALLING = 180.0
+"""Seconds that their start may take: the first one downloads the server."""
+
 
 class Needs(Struct, frozen=True):
     """What a server's process may do beyond an ordinary command in the sandbox.
