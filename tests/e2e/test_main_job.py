@@ -82,7 +82,8 @@ def test_every_python_file_is_read_through_compactions_and_the_summary_written(c
 def test_the_real_engine_drives_the_same_job(checkout, tmp_path):
     for package in ("xllamacpp", "gguf"):
         pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
-    files = sorted(str(path.relative_to(checkout)) for path in (checkout / "src/lmagent/core").glob("*.py"))
+    core = checkout / "src/lmagent/core"
+    files = sorted(str(path.relative_to(checkout)) for path in core.glob("*.py"))[:14]  # enough for a cut
     steps = iter(
         [
             *[[Option("read", {"path": [name]})] for name in files],
