@@ -49,7 +49,7 @@ def test_commands_are_listed_under_headings_and_the_keys_come_last(text: str) ->
         "Long work:",
         "Model and settings:",
         "Facts:",
-        "Of this workspace:",
+        "From files:",
         "Keys:",
     ]
     assert "!!COMMAND" in text.split("\n\n")[-1]

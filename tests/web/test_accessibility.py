@@ -76,7 +76,7 @@ def furnish(running) -> dict[str, str]:
     command(running, session, type="set_mode", mode="manual")
     told(running, session, "Now print it", done=False)
     beside = {name: f"#/s/{session}/{name}" for name in ("files", "changes", "work", "options", "files/src/app.py")}
-    names = ("activity", "schedule", "memory", "skills", "usage", "models", "tools", "settings", "nowhere")
+    names = ("activity", "schedule", "memory", "skills", "usage", "models", "tools", "mcp", "settings", "nowhere")
     pages = {name: f"#/p/{name}" for name in names}
     return {"first": "#/", "chat": f"#/s/{session}", "gone": "#/s/20200101_000000_abcdef", **beside, **pages}
 

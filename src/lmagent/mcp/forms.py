@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.repair import fit_text, fits
 from lmagent.tools.sanitize import one_line
 
@@ -82,7 +83,7 @@ class ElicitationForm:
         given: dict[str, Any] | None = None
         if text.startswith("{"):
             try:
-                given = msgspec.json.decode(text, type=dict[str, Any])
+                given = decode_json(text, dict[str, Any])
             except msgspec.DecodeError:
                 return {}, f"that is no valid JSON; {self.help}"
         elif found := self._lines(text):
