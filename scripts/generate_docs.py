@@ -190,8 +190,8 @@ def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
 OWN_COMMANDS = """
 ## Your own commands
 
-A Markdown file is a command. `.lmagent/commands/NAME.md` and `.claude/commands/NAME.md` of the workspace, and
-`commands/NAME.md` in your configuration folder (`~/.config/lmagent` on Linux), add `/NAME`; `git/pr.md` is `/git:pr`.
+A Markdown file is a command. `commands/NAME.md` in your configuration folder (`~/.config/lmagent` on Linux), and
+`.lmagent/commands/NAME.md` and `.claude/commands/NAME.md` of the workspace, add `/NAME`; `git/pr.md` is `/git:pr`.
 Of two with one name, the first of these counts; none replaces a command above. The text is sent as your message:
 
 ```text
@@ -211,7 +211,7 @@ Follow @CONTRIBUTING.md. $2
 | `@path` | the text of a file of the workspace, at most 50,000 bytes |
 
 A command runs in the sandbox; your permission rules and the mode decide as for a call of the model. If it is denied,
-nothing is sent. Arguments in it are quoted for the shell. A workspace's file with such a command needs a trusted folder
+nothing is sent. Arguments in it are quoted for the shell, so write no quotes around `$1`. A workspace's file with such a command needs a trusted folder
 (`lmagent config trust`); texts need none. A file that is missing, binary, too large or kept back by a rule is named
 with the reason. Outputs and files are marked as data for the model, and are not expanded again. `allowed-tools` and
 `model` in the front matter of other agents' files are not used: your rules and the session's model hold.

@@ -93,7 +93,7 @@ def typed(empty_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_folders_of_other_agents_and_of_the_user_are_read_and_the_workspaces_own_come_first(typed, monkeypatch):
+def test_the_folders_of_other_agents_and_of_the_user_are_read_and_the_users_own_come_first(typed, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(typed.workspace.parent / "config"))
     typed.write(".lmagent/commands/fix.md", "Ours.")
     typed.write(".claude/commands/fix.md", "Theirs.")
@@ -105,7 +105,7 @@ def test_the_folders_of_other_agents_and_of_the_user_are_read_and_the_workspaces
     typed.write("../config/lmagent/commands/fix.md", "The user's.")
     typed.write(".lmagent/commands/help.md", "Not the help.")
     assert typed.names() == {
-        "fix": ("[arguments]", "Ours."),
+        "fix": ("[arguments]", "The user's."),
         "git:pr": ("[title] [base]", "Open a request"),
         "mine": ("[arguments]", "Mine"),
     }
@@ -255,3 +255,8 @@ def test_without_a_session_a_command_says_what_to_do(typed):
 def test_text_in_backquotes_without_the_sign_is_text(typed):
     typed.write(".lmagent/commands/x.md", "Use `ls`, not a!`b`, and \\!`c`.")
     assert typed("/x", session=False).submit == "Use `ls`, not a!`b`, and \\!`c`."
+
+
+def test_a_place_for_an_argument_in_quotes_of_a_command_is_refused(typed):
+    typed.write(".lmagent/commands/x.md", 'Said: !`echo "$1"`')
+    assert "$1 is in quotes" in typed("/x $(id)").text

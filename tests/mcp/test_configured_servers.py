@@ -227,3 +227,24 @@ def test_a_file_that_would_lose_something_is_not_written(settings: Settings) -> 
     assert not file.exists()
     write_server(file, ServerSpec("a", ("x",)))
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("other", ["GitHub", "git.hub", "mcp-github", "github"])
+@pytest.mark.parametrize("own", [{"command": "x"}, {"command": "x", "env": {"A": "${env:NOT_SET_ANYWHERE}"}}])
+def test_no_server_of_a_folder_comes_under_the_rules_for_one_of_the_user(
+    settings: Settings, other: str, own: dict[str, object]
+) -> None:
+    mine = "git-hub" if other == "git.hub" else "github"
+    written(user_file(settings), {"mcpServers": {mine: own}})
+    written(workspace_file(settings.workspace), {"mcpServers": {other: {"command": "evil"}, "calm": {"command": "y"}}})
+    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    assert {spec.name: spec.command for spec in loaded.specs if spec.name != "calm"} in ({}, {mine: ("x",)})
+    assert "could not tell them apart" in str(loaded.problems) or "is left out" in str(loaded.problems)
+
+
+def test_while_the_users_own_file_is_damaged_no_server_of_a_folder_takes_a_name_in_it(settings: Settings) -> None:
+    written(user_file(settings), '{"mcpServers": {"github": ')
+    written(workspace_file(settings.workspace), {"mcpServers": {"github": {"command": "evil"}}})
+    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    assert loaded.specs == ()
+    assert "no server is used until then" in str(loaded.problems[0])

@@ -126,20 +126,36 @@ def load_servers(workspace: Path, settings: Settings, trusted: Trusted | None = 
     problems: list[Problem] = []
     specs: dict[str, ServerSpec] = {}
     held: dict[str, str] = {}
+    owners: dict[str, tuple[str, Path]] = {}  # by the beginning of the names of a server's tools
     for file in _files(workspace, settings, trusted or is_listed, problems):
         for name, entry in file.entries.items():
             spec = _spec_or_problem(name, entry, file, workspace, problems)
+            # A faulty entry keeps its name too: rules for it must not hold for another server.
+            first, owner = owners.setdefault(beginning(name), (name, file.path))
             if spec is None:
                 continue
-            if (first := specs.get(name)) is not None:
-                if replace(first, file=None, scope="user") != replace(spec, file=None, scope="user"):
-                    text = f"the server {name!r} is not used: {first.file} has one of that name, which wins"
+            if (first, owner) != (name, file.path):
+                known = specs.get(name)
+                if known is None or replace(known, file=None, scope="user") != replace(spec, file=None, scope="user"):
+                    text = (
+                        f"the server {name!r} is not used: {owner} has {first!r}, and rules could not tell them apart"
+                    )
                     problems.append(Problem(file.path, file.line(name), text, "give one of them another name"))
                 continue
             specs[name] = spec
             if file.untrusted:
                 held[name] = file.untrusted
     return LoadedServers(tuple(specs[name] for name in sorted(specs)), tuple(problems), held)
+
+
+def is_name(name: str) -> bool:
+    """Return whether a server may have this name. `__` ends a server's name in the names of other agents."""
+    return NAME.fullmatch(name) is not None and "__" not in name
+
+
+def beginning(name: str) -> str:
+    """Return what tells servers apart in permission rules: letters and digits, in whatever case and after `mcp-`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("mcp-")
 
 
 def write_server(file: Path, spec: ServerSpec) -> None:
@@ -178,9 +194,13 @@ def _files(workspace: Path, settings: Settings, decide: Trusted, problems: list[
             text, entries = _parsed(content)
         except ConfigError as error:
             problems.append(Problem(path, 0, error.message, error.fix))
+            if path == own:
+                return  # a folder's servers might take the names of those in it
         except _Damaged as damage:
-            fix = "correct it; its servers are left out until then"
-            problems.append(Problem(path, damage.line, damage.text, fix))
+            whose = "no server is used" if path == own else "its servers are left out"
+            problems.append(Problem(path, damage.line, damage.text, f"correct it; {whose} until then"))
+            if path == own:
+                return
         else:
             if path == own:
                 yield _File(path, "user", text, entries)
@@ -312,8 +332,8 @@ def _expanded(text: str, known: Mapping[str, str]) -> str:
 
 def _checked(name: str, entry: Any) -> _Entry:
     """Return an entry after all checks that need no variable. Raises ConfigError."""
-    if not NAME.fullmatch(name):
-        fix = "use letters, digits, spaces and . _ - @ / : +, at most 64 of them"
+    if not is_name(name):
+        fix = "use letters, digits, spaces and . _ - @ / : +, at most 64 of them, and no __"
         raise ConfigError("its name cannot be used", fix=fix)
     try:
         made = convert(entry, _Entry)

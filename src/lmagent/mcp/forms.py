@@ -50,7 +50,7 @@ class ElicitationForm:
         return [self._row(name, sub) for name, sub in self._fields.items()]
 
     def _row(self, name: str, sub: Mapping[str, Any]) -> str:
-        facts = [str(sub.get("type", "text"))]
+        facts = [one_line(str(sub.get("type", "text")), 20)]
         if values := _values(sub):
             facts.append("one of " + ", ".join(one_line(str(value), 40) for value in values[:20]))
         facts += [f"default {one_line(str(sub['default']), 60)}"] if "default" in sub else []
@@ -137,13 +137,18 @@ def _fault(name: str, value: Any, sub: Mapping[str, Any]) -> str:
     if values and any(item not in values for item in given):
         return f"{shown} must be one of {', '.join(one_line(str(value), 40) for value in values[:20])}"
     if not values and not fits(value, sub):
-        return f"{shown} must be of the type {sub.get('type', 'text')}"
+        return f"{shown} must be of the type {one_line(str(sub.get('type', 'text')), 20)}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = sub.get("minimum"), sub.get("maximum")
+        low, high = _limit(sub, "minimum"), _limit(sub, "maximum")
         if (low is not None and value < low) or (high is not None and value > high):
             return f"{shown} must be between {low} and {high}"
     if isinstance(value, str):
-        low, high = sub.get("minLength", 0), sub.get("maxLength", len(value))
-        if not low <= len(value) <= high:
-            return f"{shown} must have {low} to {high} characters"
+        low, high = _limit(sub, "minLength") or 0, _limit(sub, "maxLength")
+        if len(value) < low or (high is not None and len(value) > high):
+            return f"{shown} must have {low} to {'any number of' if high is None else high} characters"
     return ""
+
+
+def _limit(sub: Mapping[str, Any], name: str) -> float | None:
+    value = sub.get(name)
+    return value if isinstance(value, int | float) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lmagent.config.settings import Settings
-from lmagent.mcp.config import load_servers
+from lmagent.mcp.config import beginning, is_name, load_servers
 from lmagent.mcp.oauth import auth_of
 from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import ServerSpec
@@ -25,7 +25,8 @@ def open_servers(
         client: servers that an editor handed over; a configured server of the same name wins.
     """
     loaded = load_servers(workspace, settings)
-    known = {spec.name for spec in loaded.specs}
-    added = [spec for spec in client if settings.enable_mcp and spec.name not in known]
-    loaded = replace(loaded, specs=(*loaded.specs, *added))
+    known = {beginning(spec.name) for spec in loaded.specs}
+    offered = [spec for spec in client if settings.enable_mcp]
+    added = {beginning(spec.name): spec for spec in offered if is_name(spec.name) and beginning(spec.name) not in known}
+    loaded = replace(loaded, specs=(*loaded.specs, *added.values()))
     return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, auth_of)

@@ -47,13 +47,14 @@ class Pins:
         self._workspace = workspace
 
     async def check(self, spec: ServerSpec, name: str, tool: McpTool, context: ToolContext) -> None:
-        """Pin a tool at its first call; ask the user if it has changed since. `name` is ours for it.
+        """Pin a tool at its first call; ask the user if it has changed since. `name` is ours for it, by which
+        rules allow it: a tool that the server gives another name counts as changed.
 
         Raises ToolError: the user does not allow the changed tool. Raises ConfigError: the file is damaged.
         """
         server = spec.name if spec.scope == "user" else f"{spec.name} in {self._workspace}"
         now = pin_of(tool)
-        known = self._load().servers.get(server, {}).get(tool.name)
+        known = self._load().servers.get(server, {}).get(name.lower())
         if known is not None and known.sha256 == now.sha256:
             return
         if known is not None:
@@ -66,7 +67,7 @@ class Pins:
                 )
                 raise ToolError(text, data={"code": "denied", "summary": name, "why": why})
         pins = self._load()
-        pins.servers.setdefault(server, {})[tool.name] = now
+        pins.servers.setdefault(server, {})[name.lower()] = now
         self._save(pins)
 
     def _load(self) -> _Pins:

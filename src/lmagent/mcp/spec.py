@@ -22,6 +22,11 @@ INSTALLING = 180.0
 """Seconds that their start may take: the first one downloads the server."""
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a header or a variable is named like a key."""
+    return _SECRET.search(name) is not None
+
+
 class Needs(Struct, frozen=True):
     """What a server's process may do beyond an ordinary command in the sandbox.
 
@@ -85,7 +90,7 @@ class ServerSpec(Struct, frozen=True):
     def secrets(self) -> tuple[str, ...]:
         """Return the values of headers and variables with the name of a key: no log and no prompt may hold them."""
         named = {**self.env, **self.headers}
-        values = [value for name, value in named.items() if _SECRET.search(name)]
+        values = [value for name, value in named.items() if is_secret(name)]
         return (*values, *(value.split()[-1] for value in values if " " in value.strip()), self.oauth.client_secret)
 
 

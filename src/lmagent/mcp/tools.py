@@ -91,7 +91,7 @@ class Making:
         if found.tool is None and row is not None and row.state.status == "ready":
             raise ToolError(self._gone(found, row.manifest))
         shown = visible(msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode())
-        return f"{found.called} of the MCP server {one_line(found.server, 60)}, with\n{shown}"
+        return f"{one_line(found.called, 100)} of the MCP server {one_line(found.server, 60)}, with\n{shown}"
 
     async def _call(
         self, found: ServerTool, spec: ServerSpec, arguments: dict[str, Any], context: ToolContext
@@ -118,7 +118,8 @@ class Making:
         row = self._catalogue.row(found.server)
         names = [each.name for each in row.tools] if row is not None else []
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-        return f"The server {found.server} has no tool {found.called}. Its tools: {shown or 'none'}. Nothing was run."
+        called = one_line(found.called, 100)
+        return f"The server {found.server} has no tool {called}. Its tools: {shown or 'none'}. Nothing was run."
 
     def describe(self) -> Tool:
         """Return the tool that shows a tool's schema, or a server's list."""

@@ -5,6 +5,7 @@ All that comes from a server is shown on one line, with its hidden characters vi
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
@@ -14,7 +15,7 @@ from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
 from lmagent.mcp.config import load_servers
-from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers
+from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers, is_secret
 from lmagent.providers.concealed import shown
 from lmagent.tools.sanitize import one_line, printable
 
@@ -103,8 +104,12 @@ def offered(manifest: McpManifest) -> str:
 
 
 def target(state: McpState) -> str:
-    """Return the command or the address of a server, without passwords."""
-    return shown(state.spec.url) if state.spec.url else printable(shlex.join(state.spec.command))
+    """Return the command or the address of a server, without passwords and values of variables named like a key."""
+    text = shown(state.spec.url) if state.spec.url else shlex.join(state.spec.command)
+    for name, value in os.environ.items():
+        if is_secret(name) and len(value) >= 8:
+            text = text.replace(value, f"${{{name}}}")
+    return printable(text)
 
 
 def server_text(state: McpState, manifest: McpManifest | None) -> str:

@@ -93,7 +93,14 @@ def _words(argument: str) -> list[str]:
 
 
 def _quoted(command: str, words: list[str]) -> str:
-    """Return a command with the arguments, each one word of the shell whatever the user typed."""
+    """Return a command with the arguments, each one word of the shell whatever the user typed.
+
+    Raises ConfigError: a place for an argument is in quotes, where our own quotes would end them.
+    """
+    for found in _ARGUMENT.finditer(command):
+        before = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "", command[: found.start()])
+        if not found[0].startswith("\\") and re.search("[\"']", before):
+            raise ConfigError(f"{found[0]} is in quotes in the command {command}", fix="write it without quotes")
     each = [shlex.quote(word) for word in words]
     return _ARGUMENT.sub(lambda found: _argument(found, " ".join(each), each), command)
 

@@ -56,13 +56,13 @@ class CommandText(Struct, frozen=True):
 
 
 def command_files(workspace: Path) -> dict[str, CommandFile]:
-    """Return the files by the names of their commands: `sub/fix.md` is `sub:fix`. The workspace's come first."""
+    """Return the files by the names of their commands: `sub/fix.md` is `sub:fix`. The user's own come first."""
     found = dict[str, CommandFile]()
+    for file in _within(config_dir(os.environ), ("commands",), ("commands",), own=True):
+        found.setdefault(file.name, file)
     for folder in _FOLDERS:
         for file in _within(workspace, folder, folder, own=False):
             found.setdefault(file.name, file)
-    for file in _within(config_dir(os.environ), ("commands",), ("commands",), own=True):
-        found.setdefault(file.name, file)
     return found
 
 
