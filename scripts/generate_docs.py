@@ -211,10 +211,11 @@ Follow @CONTRIBUTING.md. $2
 | `@path` | the text of a file of the workspace, at most 50,000 bytes |
 
 A command runs in the sandbox; your permission rules and the mode decide as for a call of the model. If it is denied,
-nothing is sent. Arguments in it are quoted for the shell, so write no quotes around `$1`. A workspace's file with such a command needs a trusted folder
-(`lmagent config trust`); texts need none. A file that is missing, binary, too large or kept back by a rule is named
-with the reason. Outputs and files are marked as data for the model, and are not expanded again. `allowed-tools` and
-`model` in the front matter of other agents' files are not used: your rules and the session's model hold.
+nothing is sent. Arguments in it are quoted for the shell, so write no quotes around `$1`. A workspace's file with
+such a command needs a trusted folder (`lmagent config trust`); texts need none. A file that is missing, binary, too
+large or kept back by a rule is named with the reason. Outputs and files are marked as data for the model, and are not
+expanded again. `allowed-tools` and `model` in the front matter of other agents' files are not used: your rules and
+the session's model hold.
 """
 
 
