@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 
 from lmagent.mcp.config import LoadedServers
-from lmagent.mcp.servers import McpServers
+from lmagent.mcp.protocol.servers import McpServers
 from lmagent.mcp.spec import (
     Elicitation,
     ElicitationAnswer,
@@ -24,6 +27,35 @@ from lmagent.sandbox.environment import SandboxRequest
 
 T = TypeVar("T")
 FAULTY = Path(__file__).with_name("faulty_server.py")
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers a request, and writes nothing to the terminal."""
+
+    def answer(self, status: int, body: bytes, kind: str = "") -> None:
+        self.send_response(status)
+        if kind:
+            self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def listening(handler: type[QuietHandler]) -> Generator[str]:
+    """Serve on loopback; yield the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 class Watcher:

@@ -9,16 +9,14 @@ import json
 import os
 import shutil
 import tarfile
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from mcp_kit import Opened, Watcher, run
+from mcp_kit import Opened, QuietHandler, Watcher, listening, run
 
 from lmagent.core.errors import ToolError
-from lmagent.mcp.packages import find_registries
+from lmagent.mcp.protocol.packages import find_registries
 from lmagent.mcp.spec import Needs, ServerSpec
 
 SERVER = """#!/usr/bin/env node
@@ -58,7 +56,7 @@ def registry() -> Generator[tuple[str, list[str]]]:
     asked: list[str] = []
     tarball = _tarball()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             place = f"http://127.0.0.1:{self.server.server_address[1]}"  # type: ignore[attr-defined]
@@ -71,23 +69,10 @@ def registry() -> Generator[tuple[str, list[str]]]:
             }
             about = {"name": "tiny-mcp", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
             body = tarball if self.path.endswith(".tgz") else json.dumps(about).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as address:
+        yield address, asked
 
 
 def test_npx_downloads_a_server_into_its_home_once(opened: Opened) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from mcp_kit import Opened, Watcher, run
+from mcp_kit import Opened, QuietHandler, Watcher, listening, run
 
 from lmagent.core.errors import ConfigError, ToolError
 from lmagent.mcp.spec import ServerSpec
@@ -21,28 +19,14 @@ def answering(status: int, body: bytes = b"", kind: str = "application/json") ->
     """A server that answers all requests alike; yields its address and the Authorization headers that it got."""
     keys: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             keys.append(self.headers.get("Authorization", ""))
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, body, kind)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp?key=s3cret", keys
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as address:
+        yield f"{address}mcp?key=s3cret", keys
 
 
 def failed(opened: Opened, url: str, **options: object) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lmagent.config.settings import Settings
 from lmagent.mcp.config import beginning, is_name, load_servers
 from lmagent.mcp.oauth import auth_of
-from lmagent.mcp.servers import McpServers
+from lmagent.mcp.protocol.servers import McpServers
 from lmagent.mcp.spec import ServerSpec
 from lmagent.sandbox.environment import SandboxRequest
 

@@ -1,6 +1,6 @@
 """Spec: the types that the parts of `mcp` exchange, and the interface between them.
 
-`servers.py` and below speak the protocol, in a thread with an event loop of its own; `feature.py` and above know only
+`protocol` speaks with the servers, in a thread with an event loop of its own; the modules next to this one know only
 these types. Nothing here imports the SDK.
 """
 

@@ -20,10 +20,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from lmagent.core.errors import ToolError
-from lmagent.mcp import messages
-from lmagent.mcp.launch import login
-from lmagent.mcp.link import McpLink
-from lmagent.mcp.logs import ServerLog
+from lmagent.mcp.protocol import messages
+from lmagent.mcp.protocol.launch import login
+from lmagent.mcp.protocol.link import McpLink
+from lmagent.mcp.protocol.logs import ServerLog
 from lmagent.mcp.spec import CallHandler, ElicitationAnswer, McpManifest, McpResult, Part, ServerSpec
 
 SETTLE = 0.3

@@ -9,7 +9,7 @@ import msgspec
 from lmagent.config.files import write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.places import manifest_file
+from lmagent.mcp.protocol.places import manifest_file
 from lmagent.mcp.spec import McpManifest, ServerSpec
 
 _MOST = 16_000_000

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from lmagent.config.paths import home_dir
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
-from lmagent.mcp.places import home_name, homes
+from lmagent.mcp.protocol.places import home_name, homes
 from lmagent.mcp.spec import INSTALLERS, ServerSpec
 from lmagent.sandbox.environment import SandboxRequest, find_program
 
 if TYPE_CHECKING:
-    from lmagent.mcp.packages import Registries
+    from lmagent.mcp.protocol.packages import Registries
 
 _SYSTEM = ("/usr/", "/bin/", "/sbin/")
 _ENV = {"npm_config_prefer_offline": "true", "npm_config_update_notifier": "false", "npm_config_yes": "true"}
@@ -87,7 +87,7 @@ class Launcher:
         return Path(found) if found else None
 
     async def _known_registries(self, program: str) -> Registries:
-        from lmagent.mcp.packages import find_registries
+        from lmagent.mcp.protocol.packages import find_registries
 
         async with self._lock:
             if program not in self._registries:

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmagent.mcp.lines import LONGEST
-from lmagent.mcp.link import McpLink
+from lmagent.mcp.protocol.lines import LONGEST
+from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.spec import ServerSpec
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, ToolError
-from lmagent.mcp.launch import Launcher, advice, login
-from lmagent.mcp.link import McpLink
-from lmagent.mcp.logs import ServerLog
-from lmagent.mcp.manifests import keep_manifest
+from lmagent.mcp.protocol.launch import Launcher, advice, login
+from lmagent.mcp.protocol.link import McpLink
+from lmagent.mcp.protocol.logs import ServerLog
+from lmagent.mcp.protocol.manifests import keep_manifest
 from lmagent.mcp.spec import McpManifest, McpState, Status
 
 if TYPE_CHECKING:
-    from lmagent.mcp.connection import McpConnection
+    from lmagent.mcp.protocol.connection import McpConnection
 
 AT_ONCE = 8
 """Servers that start at the same time."""
@@ -167,7 +167,7 @@ class ServerSupervisor:
 
     async def _once(self) -> _Death:
         """Start the server, and wait for its end."""
-        from lmagent.mcp.connection import McpConnection, connect, first_line
+        from lmagent.mcp.protocol.connection import McpConnection, connect, first_line
 
         link = McpLink(str(self._place.workspace))
         connection = McpConnection(self._spec, link, self.log, self._learn)
@@ -202,10 +202,10 @@ class ServerSupervisor:
 
     async def _transport(self, link: McpLink) -> AbstractAsyncContextManager[Any]:
         if self._spec.url:
-            from lmagent.mcp.http import address
+            from lmagent.mcp.protocol.http import address
 
             return address(self._spec, self._place.auth_of(self._spec, self._place.data), link)
-        from lmagent.mcp.stdio import program
+        from lmagent.mcp.protocol.stdio import program
 
         sandbox, command = await self._place.launcher.prepare(self._spec)
         link.root = sandbox.root

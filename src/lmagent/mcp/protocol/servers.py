@@ -16,10 +16,12 @@ from anyio.abc import TaskGroup
 
 from lmagent.core.errors import ToolError, ungrouped
 from lmagent.mcp.config import LoadedServers, Problem
-from lmagent.mcp.launch import Launcher, confinement
-from lmagent.mcp.logs import ServerLog
-from lmagent.mcp.manifests import load_manifest
-from lmagent.mcp.places import log_file
+from lmagent.mcp.protocol.launch import Launcher, confinement
+from lmagent.mcp.protocol.logs import ServerLog
+from lmagent.mcp.protocol.manifests import load_manifest
+from lmagent.mcp.protocol.places import log_file
+from lmagent.mcp.protocol.supervisor import AT_ONCE, Place, ServerSupervisor
+from lmagent.mcp.protocol.thread import McpThread
 from lmagent.mcp.spec import (
     CallHandler,
     Elicitation,
@@ -32,8 +34,6 @@ from lmagent.mcp.spec import (
     ServerSpec,
     Status,
 )
-from lmagent.mcp.supervisor import AT_ONCE, Place, ServerSupervisor
-from lmagent.mcp.thread import McpThread
 from lmagent.sandbox.environment import SandboxRequest
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Exit, Running, Sandbox, Stream
-from lmagent.mcp.lines import Flood, Lines, Noise
-from lmagent.mcp.link import McpLink
-from lmagent.mcp.logs import ServerLog
+from lmagent.mcp.protocol.lines import Flood, Lines, Noise
+from lmagent.mcp.protocol.link import McpLink
+from lmagent.mcp.protocol.logs import ServerLog
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
