@@ -108,3 +108,14 @@ def test_servers_that_an_editor_hands_over_become_specs_of_the_client():
         ServerSpec("own", ("/opt/own",), scope="client"),
         ServerSpec("web", url="http://h/mcp", headers={"K": "v"}, scope="client"),
     )
+
+
+def test_a_name_that_could_deceive_is_no_server_of_an_editor(tmp_path):
+    from lmagent.config.settings import Settings
+    from lmagent.mcp.opening import open_servers
+    from lmagent.sandbox.environment import SandboxRequest
+
+    names = ["own", "a\nb", "git__x", "OWN"]
+    client = [ServerSpec(name, ("/opt/own",), scope="client") for name in names]
+    servers = open_servers(tmp_path, Settings(agent_data_dir=tmp_path / "data"), SandboxRequest(env={}), client)
+    assert [state.spec.name.lower() for state in servers.states()] == ["own"]

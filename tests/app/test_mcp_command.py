@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.app.commands.mcp import commands
+from lmagent.app.commands.mcp import commands, target
 from lmagent.app.slash import SlashContext
 from lmagent.core.errors import ConfigError
 from lmagent.core.view import View
-from lmagent.mcp.spec import McpManifest, McpPrompt, McpResource, McpTool
+from lmagent.mcp.spec import McpManifest, McpPrompt, McpResource, McpState, McpTool, ServerSpec
 from lmagent.testing.fakes.servers import FakeServer, FakeServers
 
 pytestmark = pytest.mark.anyio
@@ -78,3 +78,9 @@ async def test_an_unknown_or_untrusted_server_is_refused_with_the_next_step(mcp)
 
 async def test_without_servers_it_says_how_to_add_one(mcp):
     assert "lmagent mcp add NAME" in await mcp()
+
+
+def test_the_value_of_a_key_in_a_command_is_not_shown(monkeypatch):
+    monkeypatch.setenv("NOTES_API_KEY", "sk-secret-123")
+    spec = ServerSpec("notes", ("notes-server", "--api-key", "sk-secret-123", "--level", "high"))
+    assert target(McpState(spec, "idle")) == "notes-server --api-key ${NOTES_API_KEY} --level high"

@@ -145,10 +145,10 @@ def test_a_broken_entry_loses_only_itself(settings: Settings, entry: object, sai
 
 
 def test_a_name_that_could_deceive_is_refused(settings: Settings) -> None:
-    written(user_file(settings), {"mcpServers": {"a\x1b[2J": {"command": "x"}, "b" * 65: {"command": "x"}}})
+    written(user_file(settings), {"mcpServers": {name: {"command": "x"} for name in ("a\x1b[2J", "b" * 65, "c__d")}})
     loaded = load_servers(settings.workspace, settings)
     assert loaded.specs == ()
-    assert ["its name cannot be used" in problem.text for problem in loaded.problems] == [True, True]
+    assert ["its name cannot be used" in problem.text for problem in loaded.problems] == [True] * 3
 
 
 def test_a_workspace_may_not_replace_a_server_of_the_user(settings: Settings) -> None:

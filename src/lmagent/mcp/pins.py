@@ -19,8 +19,8 @@ from lmagent.mcp.spec import McpTool, ServerSpec
 from lmagent.tools.diff import unified
 from lmagent.tools.sanitize import one_line, visible
 
-KEPT = 4000
-"""Characters of a description that are kept to be shown; the digest covers all of it."""
+KEPT = 20_000
+"""Characters of a description and schema that are kept to be shown; the digest covers all of them."""
 
 _LARGEST = 900_000
 """Bytes of the file; texts beyond that are forgotten, and their digests stay."""
@@ -97,8 +97,9 @@ def pin_of(tool: McpTool) -> Pin:
     whole = {"name": tool.name, "title": tool.title, "description": tool.description, "schema": tool.schema}
     encoded = msgspec.json.encode(whole, order="sorted")
     text = f"{tool.title}\n{tool.description}".strip()
-    shown = f"{text}\n\n{_lines(tool.schema)}"
-    return Pin(hashlib.sha256(encoded).hexdigest(), visible(shown)[:KEPT])
+    digest, shown = hashlib.sha256(encoded).hexdigest(), visible(f"{text}\n\n{_lines(tool.schema)}")
+    more = f"\n[… {len(shown) - KEPT:,} more characters, SHA-256 {digest[:12]}]" if len(shown) > KEPT else ""
+    return Pin(digest, shown[:KEPT] + more)
 
 
 def _lines(schema: dict[str, Any]) -> str:
@@ -112,6 +113,6 @@ def _question(server: str, name: str, known: Pin, now: Pin) -> Question:
         id="changed",
         tool=name,
         summary=f"{name}: its server describes it differently than when you allowed it",
-        preview=diff or "(the change is further down than is kept)",
+        preview=diff,
         reason="a changed description may make the model do other things than you allowed",
     )

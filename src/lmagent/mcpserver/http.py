@@ -40,7 +40,7 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         manager = await self._started()
         if (refusal := _refusal(scope)) is not None:
-            await Request(scope, receive).body()  # a gateway closes the connection of a request that was not read
+            await _read_away(Request(scope, receive))
             await refusal(scope, receive, send)
         else:
             await manager.handle_request(scope, receive, send)
@@ -71,6 +71,15 @@ class McpEndpoint:
         async with manager.run():
             task_status.started()
             await anyio.sleep_forever()  # the runner cancels it when it ends
+
+
+async def _read_away(request: Request) -> None:
+    """Read a refused request: a gateway closes the connection of one that was not read."""
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MAX_BODY:
+            return
 
 
 def _refusal(scope: Scope) -> Response | None:
