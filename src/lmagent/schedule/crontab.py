@@ -14,6 +14,7 @@ from lmagent.schedule.due import next_due
 from lmagent.schedule.jobs import CronJob, find_job, read_jobs
 from lmagent.schedule.ledger import Ledger
 from lmagent.schedule.times import local_zone, parse_schedule
+from lmagent.store.log import EVENTS
 
 
 class CronRow(Struct, frozen=True):
@@ -35,6 +36,7 @@ class CronRow(Struct, frozen=True):
     prompt: str = ""
     permission: str = ""  # empty for the settings' mode
     hands_over: bool = False  # it runs a command with its result, or posts that
+    has_session: bool = False  # there is a session of that id: the first run begins it
 
 
 class CronList(Struct, frozen=True):
@@ -58,6 +60,7 @@ class HistoryRow(Struct, frozen=True):
 def cron_list(workspace: Path) -> CronList:
     """Return the jobs, disabled ones too."""
     found, ledger, now = read_jobs(workspace), _ledger(workspace), time.time()
+    sessions = workspace / ".lmagent" / "sessions"
 
     def row(job: CronJob) -> CronRow:
         history = ledger.history(job.id)
@@ -80,6 +83,7 @@ def cron_list(workspace: Path) -> CronList:
             prompt=job.prompt,
             permission=job.rights.permission,
             hands_over=bool(job.command or job.webhook),
+            has_session=bool(job.session_id) and (sessions / job.session_id / EVENTS).exists(),
         )
 
     return CronList(tuple(map(row, found.jobs.values())), found.problems)

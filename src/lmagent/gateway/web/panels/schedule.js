@@ -10,7 +10,7 @@ import { Nothing, Pending, Sure, useAct, useData, useFeed, useSettled, useTickin
 
 /** @typedef {{id: string, name: string, enabled: boolean, schedule: string, timezone: string, catch_up: string, session_id: string,
  *   next: number | null, last: number | null, outcome: string, runs: number, file: string, line: number,
- *   prompt: string, permission: string, hands_over: boolean}} Job */
+ *   prompt: string, permission: string, hands_over: boolean, has_session: boolean}} Job */
 
 export function Panel() {
   const given = useData("/api/cron");
@@ -67,7 +67,7 @@ function Card({ job, changed }) {
       <dt>${words.last}</dt><dd>${job.last === null ? words.never : html`
         <${When} moment=${job.last} /> · <span class=${failed ? "chip failed" : "chip"}>${job.outcome || words.running}</span>`}
         ${job.runs > 1 && html` <span class="small quiet">${words.runs(job.runs)}</span>`}</dd>
-      ${job.session_id && html`<dt>${words.session}</dt><dd>${job.last === null ? job.session_id
+      ${job.session_id && html`<dt>${words.session}</dt><dd>${!job.has_session ? job.session_id
         : html`<a href=${sessionHref(job.session_id)}>${job.session_id}</a>`}</dd>`}</dl>
     <div class="row"><span class="grow small quiet">${words.place(job.file, job.line)}</span>
       <button class="button" aria-label=${words.editNamed(name)} onClick=${() => setEditing(true)}><${Icon} name="edit" />${words.edit}</button>
