@@ -96,8 +96,10 @@ def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str
     """Log an error that no caller foresaw; return the sentence for the user, with the command that leads back."""
     if isinstance(defect, Unexpected):
         return defect  # it is logged already
-    if not LOG.handlers:
-        open_log(workspace, settings)
+    if not any(
+        isinstance(handler, _File) and handler.baseFilename == str(workspace / FILE) for handler in LOG.handlers
+    ):
+        open_log(workspace, settings)  # a process may have several workspaces
     LOG.error("unexpected error", exc_info=defect)
     text, file = " ".join(str(defect).split()), FILE if workspace == Path.cwd() else workspace / FILE
     return Unexpected(
