@@ -215,9 +215,9 @@ class ServerSupervisor:
         """Take over what the server offers, and keep it for the next time."""
         if manifest == self.manifest:
             return
-        self.manifest = manifest
         if why := keep_manifest(self._place.data, self._place.workspace, self._spec, manifest):
             self.log.write("lmagent", why)
+        self.manifest = manifest
         self._tell()
 
 
