@@ -14,7 +14,7 @@ const TOO_LONG = 50_000;
  */
 const PIECE = 800;
 const MOST = 2500;
-/** Milliseconds after which a text is not coloured further: for one piece, and for all. */
+/** Milliseconds: a piece that took longer is not made larger, and after `ENOUGH` a text is not coloured further. */
 const SLOW = 60;
 const ENOUGH = 1500;
 /** Characters that are laid out together: the whole of a long text would take longer than a frame, each time. */
@@ -131,7 +131,7 @@ async function paint(hljs, code, language, take) {
     if (!length) continue;
     at += length;
     await rest();
-    if (!take({ inside: html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`, end: at }) || took > SLOW) return;
+    if (!take({ inside: html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`, end: at })) return;
   }
 }
 
