@@ -184,7 +184,7 @@ def test_a_server_that_keeps_dying_fails_until_it_is_asked_for_again(opened: Ope
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (ServerSpec("a", ("no-such-program",)), "status 127"),
+        (ServerSpec("a", ("no-such-program",)), "no-such-program: not found"),
         (ServerSpec("a", ("python3", "faulty_server.py", "crash")), "status 7: cannot find its key"),
         (ServerSpec("a", ("python3", "faulty_server.py", "hang"), start_timeout=0.7), "not ready within 0.7 seconds"),
         (

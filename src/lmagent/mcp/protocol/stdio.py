@@ -107,6 +107,8 @@ async def _watch(running: Running, output: _Output, link: McpLink) -> None:
 def _why(end: Exit, last_error: str) -> str:
     if end.reason == "memory":
         return "it used more memory than the sandbox allows, and was killed"
+    if end.code == 127 and last_error.startswith("mcp: "):  # the shell of the launcher
+        return last_error.rpartition("exec: ")[2]
     said = f": {last_error[:300]}" if last_error else ""
     return f"it ended with status {end.code}{said}"
 
