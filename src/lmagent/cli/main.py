@@ -43,6 +43,7 @@ COMMANDS = {
     "hooks": ("lmagent.cli.hooks:hooks", "List and try the commands that watch the agent's work.", LOOK),
     "tool": ("lmagent.cli.checks:tool", "List the tools, or call one yourself.", LOOK),
     "sandbox": ("lmagent.cli.checks:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
+    "prove-offline": ("lmagent.cli.offline:prove_offline", "See that nothing leaves this machine.", LOOK),
     "completion": ("lmagent.cli.completing:completion", "Print the completion script of a shell.", LOOK),
 }
 """Module, summary and heading of each command."""

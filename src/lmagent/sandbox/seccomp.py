@@ -17,8 +17,8 @@ import struct
 from collections.abc import Sequence
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
+_ALLOW, _ERRNO, _NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
+_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3, _ARG4 = 0, 4, 16, 24, 32, 40, 48
 """Offsets in `struct seccomp_data`; of an argument, the low 32 bits on a little-endian machine."""
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -60,6 +60,11 @@ _CREATES = 0x400040
 NAMESPACES = 0x7E020080
 """Flags of `clone` that make namespaces: NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 
+CONNECT, SENDTO, SENDMSG, SENDMMSG = (42, 203), (44, 206), (46, 211), (307, 269)
+"""The calls that name an address to send to."""
+
+_IO_URING = (425, 425)
+
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI types into the terminal, TIOCLINUX pastes into a console. Compared in the low 32 bits, as the kernel does."""
 
@@ -91,6 +96,26 @@ def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     pair = _if_equal(_UNIX, _op(_RETURN, _ALLOW))  # both ends of the pair belong to the command
     code += _checked(_SOCKETPAIR[column], _ARG0, [*pair, _fail(errno.EAFNOSUPPORT)])
     return b"".join([*code, *_modes(column), _op(_RETURN, _ALLOW)])
+
+
+def watching() -> bytes:
+    """Return a filter that hands each call which may name an address to a listener, and denies nothing else.
+
+    io_uring fails with ENOSYS: what it sends, no filter sees. So do the calls of other architectures.
+    """
+    machine = platform.machine()
+    column = list(_ARCHES).index(machine)
+    listen = _op(_RETURN, _NOTIFY)
+    code = [_op(_LOAD, _ARCH), *_unless_equal(_ARCHES[machine], errno.ENOSYS), _op(_LOAD, _NR)]
+    if machine == "x86_64":
+        code += [_op(_JUMP_GE, _X32, 0, 1), _fail(errno.ENOSYS)]
+    code += _if_equal(_IO_URING[column], _fail(errno.ENOSYS))
+    for call in (CONNECT, SENDMSG, SENDMMSG):
+        code += _if_equal(call[column], listen)
+    # The address is a pointer: either half of it may be zero.
+    named = [step for half in (_ARG4, _ARG4 + 4) for step in (_op(_LOAD, half), _op(_JUMP_EQ, 0, 1, 0), listen)]
+    code += [_op(_JUMP_EQ, SENDTO[column], 0, len(named) + 1), *named, _op(_RETURN, _ALLOW)]
+    return b"".join([*code, _op(_RETURN, _ALLOW)])
 
 
 def _modes(column: int) -> list[bytes]:
