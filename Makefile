@@ -1,7 +1,7 @@
 # Every target sets up what it needs. Nothing here asks questions or needs a terminal.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup install check check-long explore format docs demo record-demo pictures bench clean
+.PHONY: help setup install smoke check check-long explore format docs demo record-demo pictures bench clean
 
 STAMP := .venv/.synced
 
@@ -12,6 +12,10 @@ setup: $(STAMP) ## Install uv if it is missing, and everything into .venv
 
 $(STAMP): pyproject.toml uv.lock
 	@uv="$$(scripts/ensure_uv)" && "$$uv" sync --frozen --quiet && touch $@
+
+smoke: setup ## Let this installation check itself, offline, in half a minute
+	@scripts/ensure_programs sandbox
+	@.venv/bin/lmagent doctor --self-test
 
 check: setup ## Every check, and the tests of every part
 	@scripts/check.sh

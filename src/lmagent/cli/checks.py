@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -35,22 +38,47 @@ NO_SANDBOX, TIMED_OUT = 125, 124
 @shared.server_options
 @shared.sandbox_option
 @shared.allow_host_option
-def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
+@click.option("--self-test", is_flag=True, help="Check this installation instead, offline, in a folder of its own.")
+def doctor(workspace: Path | None, as_json: bool, self_test: bool, **options: Any) -> int:
     """Check server, model, workspace and tools; each fault with its fix."""
-
-    from lmagent.app.servers.doctor import examine  # `sandbox exec` need not wait for it
 
     def tell(item: Finding) -> None:
         if not as_json:  # else all findings are printed together
             _print(item)
 
-    findings = anyio.run(examine, shared.host_options(workspace, options), tell)
+    if self_test:
+        findings = _tested(tell)
+    else:
+        from lmagent.app.servers.doctor import examine  # `sandbox exec` need not wait for it
+
+        findings = anyio.run(examine, shared.host_options(workspace, options), tell)
     counts = [(sum(item.state == state for item in findings), state) for state in ("fault", "warning")]
     if as_json:
         shared.print_json(findings)
     else:
         click.echo(", ".join(plural(count, state) for count, state in counts if count) or "all good: type lmagent")
     return 1 if counts[0][0] else 0
+
+
+def _tested(tell: Callable[[Finding], None]) -> list[Finding]:
+    """Return the findings of the self-test, which has a home of its own and none of the user's settings."""
+    from lmagent.app.servers.battery import Finding
+
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="lmagent-self-test-") as folder:
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+        home = Path(folder, "home")
+        home.mkdir()
+        command = [sys.executable, "-P", "-m", "lmagent.selftest", folder]
+        with subprocess.Popen(command, env={**kept, "HOME": str(home)}, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                findings.append(msgspec.json.decode(line, type=Finding))
+                tell(findings[-1])
+    if process.returncode:
+        findings.append(Finding("self-test", "fault", "it ended before all checks were made", "install lmagent again"))
+        tell(findings[-1])
+    return findings
 
 
 def _print(item: Finding) -> None:

@@ -1,0 +1,1 @@
+"""Self-test: this installation checks itself, offline: `lmagent doctor --self-test`."""
