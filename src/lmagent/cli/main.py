@@ -25,6 +25,8 @@ COMMANDS = {
     "chat": ("lmagent.cli.run:chat", "Talk with the agent: what lmagent alone does.", TALK),
     "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it.", TALK),
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
+    "backup": ("lmagent.cli.backup:backup", "Write sessions, memories and settings to one file.", TALK),
+    "restore": ("lmagent.cli.backup:restore", "Bring back what a backup holds.", TALK),
     "memory": ("lmagent.cli.memory:memory", "Search, list, change and remove memories.", TALK),
     "skills": ("lmagent.cli.skills:skills", "List, test, allow and remove skills.", TALK),
     "mcp": ("lmagent.cli.mcp:mcp", "Add, list, test and remove MCP servers, or be one.", TALK),

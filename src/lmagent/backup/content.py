@@ -1,0 +1,113 @@
+"""Content: the files that a backup holds, and how a file of settings is written without its keys.
+
+Of the user's data only the files named here are taken: a new kind of file could hold a key. Indexes, caches and logs
+are made again; trust, logins and the page's token belong to one machine; models and the copies that undo needs are
+large.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+
+from lmagent.config.files import read_small
+from lmagent.config.paths import config_dir
+from lmagent.config.settings import SETTINGS
+from lmagent.core.errors import ConfigError
+
+Part = Literal["workspace", "data", "config"]
+"""The roots of the files: the workspace's `.lmagent`, the user's data folder, the user's configuration folder."""
+
+_DATA = ("memory", "models.json", "history")
+_CONFIG = ("config.toml", "mcp.json", "hooks.json", "commands", "agents", "skills", "AGENTS.md", "SOUL.md", "USER.md")
+_NOT_OF_WORKSPACES = frozenset({"logs", "spill", "scratch", "cache", ".env", ".gitignore"})
+_TEMPORARY = (".lock", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".db", ".db-wal", ".db-shm", ".new", ".tmp")
+_KEYS_OF_SERVERS = ("env", "headers", "oauth")
+
+
+class Source(Struct, frozen=True):
+    """A file for a backup. `name` is its path below the root of its part, with "/"."""
+
+    part: Part
+    name: str
+    path: Path
+
+    @property
+    def entry(self) -> str:
+        return f"{self.part}/{self.name}"
+
+
+def roots(workspace: Path, data: Path, env: Mapping[str, str]) -> dict[Part, Path]:
+    """Return the folder of each part on this machine."""
+    return {"workspace": workspace / ".lmagent", "data": data, "config": config_dir(env)}
+
+
+def sources(places: Mapping[Part, Path]) -> Iterator[Source]:
+    """Yield the files that are there, sorted by name; links are left out."""
+    for part, root in places.items():
+        for path in _files(root):
+            name = path.relative_to(root)
+            if _belongs(part, name):
+                yield Source(part, name.as_posix(), path)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):  # it follows no links
+        folders.sort()
+        yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file() and not path.is_symlink())
+
+
+def _belongs(part: Part, name: Path) -> bool:
+    if name.name == "lock" or name.name.endswith(_TEMPORARY):
+        return False
+    match part:
+        case "workspace":
+            return name.parts[0] not in _NOT_OF_WORKSPACES
+        case "data":
+            return name.parts[0] in _DATA
+        case "config":
+            return name.parts[0] in _CONFIG
+
+
+def without_keys(name: str, path: Path) -> bytes | None:
+    """Return a file of settings without its keys; None for another file. `name` as in `Source`.
+
+    Raise ConfigError if it cannot be read as what it should be: its keys could not be found then.
+    """
+    if name not in ("config.toml", "mcp.json"):
+        return None
+    content = read_small(path) or b""
+    try:
+        return _toml(content) if name == "config.toml" else _servers(content)
+    except ValueError as error:
+        fix = "correct the file, then try again"
+        raise ConfigError(f"the keys in {path} cannot be left out: {error}", fix=fix) from error
+
+
+def _toml(content: bytes) -> bytes:
+    import tomlkit  # slow to import
+
+    document = tomlkit.parse(content.decode("utf-8-sig"))
+    for setting in SETTINGS:
+        if setting.secret and setting.name in document:
+            del document[setting.name]
+    return tomlkit.dumps(document).encode()
+
+
+def _servers(content: bytes) -> bytes:
+    document: Any = json.loads(content.decode("utf-8-sig") or "{}")
+    for servers in _values(document):
+        for entry in _values(servers):
+            for name in _KEYS_OF_SERVERS:
+                if isinstance(entry, dict) and name in entry:
+                    entry[name] = dict.fromkeys(cast("dict[str, Any]", entry[name]), "")
+    return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _values(table: Any) -> list[Any]:
+    return [*cast("dict[str, Any]", table).values()] if isinstance(table, dict) else []
