@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from docker_kit import Relay, containers, docker, engine
+from proxy_kit import OK, serving
 from testkit.amount import mostly_long
 
 from lmagent.core.errors import SandboxError
@@ -402,3 +403,48 @@ def test_a_workspace_may_have_any_name(name, tmp_path, env):
     (tmp_path / name).mkdir()
     assert run(tmp_path / name, env, "echo x >made")[0].code == 0
     assert (tmp_path / name / "made").read_text() == "x\n"
+
+
+GET = """
+import sys, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_command_reaches_the_hosts_that_are_allowed_and_no_others(tmp_path, env):
+    def answer(client, _):
+        client.sendall(OK)
+
+    async def main(listed, other):
+        asked = []
+
+        async def decide(host, port):
+            asked.append((host, port))
+            return False
+
+        async def get(at, **more):
+            return (await said(sandbox, "python3", "-c", GET, f"http://{at}/", timeout=30, **more))[1].strip()
+
+        sandbox = docker(tmp_path, env)
+        try:
+            with anyio.fail_after(60):
+                allowed = {"hosts": (listed.at,), "decide": decide}
+                reached = await get(listed.at, **allowed)
+                refused = await get(other.at, **allowed)
+                unknown = await get("example.test", **allowed)
+                without = await get(listed.at)
+            return reached, refused, unknown, without, asked
+        finally:
+            await sandbox.aclose()
+
+    with serving(answer) as listed, serving(answer) as other:
+        reached, refused, unknown, without, asked = anyio.run(main, listed, other)
+        assert reached == "ok"
+        assert "403" in refused
+        assert "403" in unknown
+        assert without.startswith("<urlopen error")
+        assert asked == [("example.test", 80)]
+        assert (len(listed.heads), len(other.heads)) == (1, 0)

@@ -21,7 +21,7 @@ from typing import IO, Literal, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from lmagent.backup.content import Part, Source, without_keys
+from lmagent.backup.content import Part, BackupFile, without_keys
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_folder
@@ -34,7 +34,7 @@ _PIECE = 1 << 20
 State = Literal["missing", "same", "different"]
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     """The files of a backup by their entries, each with its SHA-256; `made` in Unix seconds."""
 
     lmagent_backup: int
@@ -42,7 +42,7 @@ class Manifest(Struct, frozen=True):
     files: dict[str, str]
 
 
-class Written(Struct, frozen=True):
+class BackupReport(Struct, frozen=True):
     """What a backup holds, and why files were left out."""
 
     files: int
@@ -51,7 +51,7 @@ class Written(Struct, frozen=True):
 
 
 class _Hashed:
-    """A file that computes the SHA-256 of what is read from it."""
+    """A file that adds the bytes read to a SHA-256."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class _Hashed:
         return self._digest.hexdigest()
 
 
-def write_archive(target: Path, sources: Iterable[Source], now: float) -> Written:
+def write_archive(target: Path, sources: Iterable[BackupFile], now: float) -> BackupReport:
     """Write a backup; only its owner can read it. Raise StoreError; a file of this name is untouched then.
 
     A session that is being written at the moment is taken as far as it is.
@@ -87,7 +87,7 @@ def write_archive(target: Path, sources: Iterable[Source], now: float) -> Writte
                     with file:
                         files[source.entry] = _put(archive, source.entry, file, size)
                     total += size
-                listed = msgspec.json.encode(Manifest(VERSION, now, files))
+                listed = msgspec.json.encode(BackupManifest(VERSION, now, files))
                 _put(archive, MANIFEST, io.BytesIO(listed), len(listed))
             raw.flush()
             os.fsync(fd)
@@ -97,10 +97,10 @@ def write_archive(target: Path, sources: Iterable[Source], now: float) -> Writte
         with suppress(OSError):
             beside.unlink()
         raise store_error(error, "the backup could not be written", target) from error
-    return Written(len(files), total, tuple(left))
+    return BackupReport(len(files), total, tuple(left))
 
 
-def _opened(source: Source) -> tuple[IO[bytes], int]:
+def _opened(source: BackupFile) -> tuple[IO[bytes], int]:
     content = without_keys(source.name, source.path)
     if content is not None:
         return io.BytesIO(content), len(content)
@@ -126,7 +126,7 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         found: dict[str, str] = {}
-        manifest: Manifest | None = None
+        manifest: BackupManifest | None = None
         for name, file in self._members():
             if name == MANIFEST:
                 manifest = _manifest(file.read(_LARGEST))
@@ -183,9 +183,9 @@ def _is_plain(name: str) -> bool:
     return name == MANIFEST or (inside and "\0" not in name)
 
 
-def _manifest(content: bytes) -> Manifest:
+def _manifest(content: bytes) -> BackupManifest:
     try:
-        manifest = decode_json(content, Manifest)
+        manifest = decode_json(content, BackupManifest)
     except ValueError as error:
         raise StoreError(f"the list of a backup's files cannot be read: {error}", fix="use another backup") from error
     if manifest.lmagent_backup != VERSION:

@@ -30,7 +30,7 @@ _TEMPORARY = (".lock", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".db", ".db-wal"
 _KEYS_OF_SERVERS = ("env", "headers", "oauth")
 
 
-class Source(Struct, frozen=True):
+class BackupFile(Struct, frozen=True):
     """A file for a backup. `name` is its path below the root of its part, with "/"."""
 
     part: Part
@@ -47,13 +47,13 @@ def roots(workspace: Path, data: Path, env: Mapping[str, str]) -> dict[Part, Pat
     return {"workspace": workspace / ".lmagent", "data": data, "config": config_dir(env)}
 
 
-def sources(places: Mapping[Part, Path]) -> Iterator[Source]:
+def sources(places: Mapping[Part, Path]) -> Iterator[BackupFile]:
     """Yield the files that are there, sorted by name; links are left out."""
     for part, root in places.items():
         for path in _files(root):
             name = path.relative_to(root)
             if _belongs(part, name):
-                yield Source(part, name.as_posix(), path)
+                yield BackupFile(part, name.as_posix(), path)
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -75,7 +75,7 @@ def _belongs(part: Part, name: Path) -> bool:
 
 
 def without_keys(name: str, path: Path) -> bytes | None:
-    """Return a file of settings without its keys; None for another file. `name` as in `Source`.
+    """Return a file of settings without its keys; None for another file. `name` as in `BackupFile`.
 
     Raise ConfigError if it cannot be read as what it should be: its keys could not be found then.
     """

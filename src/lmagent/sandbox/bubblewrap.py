@@ -20,7 +20,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, SandboxReport
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
@@ -29,7 +29,7 @@ from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.limits import IN_MEMORY, MEGABYTE, Group, limited, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
 from lmagent.sandbox.process import GONE, Process
-from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
+from lmagent.sandbox.proxy import SOCKET, AllowListProxy, allowing, find_python
 from lmagent.sandbox.scratch import Scratch, covered
 
 ETC = (
@@ -343,10 +343,7 @@ async def _network(
     if not command.hosts:
         return None, command.argv
     python = find_python(visible)
-    try:
-        proxy = AllowListProxy(command.hosts, decide=command.decide or deny)
-    except ConfigError as wrong:
-        raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
+    proxy = allowing(command)
     held.callback(proxy.close)
     await proxy.start()
     return proxy, proxy.wrap(command.argv, python)

@@ -10,11 +10,15 @@ are fixed when a container starts, and git's protected paths are not (a `git ini
 replaces the file by a new one). So the name covers the inode of each protected path: a changed set means a new
 container for the next command, and the old container ends when its own commands have. A container ends a few seconds
 after the last lmagent has disconnected or was killed.
+
+A command that may reach hosts has a proxy out here, whose socket is in a folder that is mounted in the container. Other
+commands that run in it at that time could use it too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -42,6 +46,7 @@ from lmagent.sandbox.inside import program
 from lmagent.sandbox.limits import MEGABYTE
 from lmagent.sandbox.link import Link, Remote
 from lmagent.sandbox.mountcheck import as_listed
+from lmagent.sandbox.proxy import AllowListProxy, allowing, short_temp
 
 LIMITS = Limits(memory_mb=512, pids=128, cpus=0.9)
 
@@ -54,6 +59,9 @@ SHARED = "lmagent.usr"
 """Label of an image that has the host's /usr mounted."""
 
 ROOT = "/workspace"
+SOCKETS = "/run/lmagent"
+"""Where the sockets of proxies are inside."""
+
 IDLE = 5
 """Seconds that a container stays after the last lmagent has disconnected."""
 
@@ -105,6 +113,8 @@ class Docker:
         self._links: dict[Link, _Setup] = {}
         self._idle: Link | None = None
         self._is_over = False
+        key = hashlib.sha256(self._real.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self._sockets = f"{short_temp()}/lmagent-{os.getuid()}-{key}"
 
     async def probe(self) -> SandboxReport:
         try:
@@ -115,16 +125,35 @@ class Docker:
 
     async def start(self, command: Exec, output: OnOutput) -> Remote:
         folder = os.path.relpath(inside(self.workspace, command), self.workspace)
+        link = await self._ready()
+        proxy, argv = None, command.argv
+        try:
+            if command.hosts and self._options.network == "none":
+                proxy, argv = await self._way_out(command)
+        except BaseException:
+            await self._release(link)
+            raise
         request = {
-            "argv": command.argv,
+            "argv": argv,
             "cwd": os.path.normpath(f"{ROOT}/{folder}"),
             "env": {**self.environment, **command.env},
             "merge": command.merge,
             "channel": CHANNEL if command.channel else "",
         }
-        remote = Remote(await self._ready(), command, output, self._release)
+        remote = Remote(link, command, output, self._release, proxy)
         await remote.begin(request)
         return remote
+
+    async def _way_out(self, command: Exec) -> tuple[AllowListProxy, Sequence[str]]:
+        """Return the proxy of a command that may reach hosts, and the command with the forwarder in front."""
+        if sys.platform != "linux":
+            raise SandboxError(
+                "docker's virtual machine does not pass sockets on, so hosts cannot be allowed; nothing was run",
+                fix="run it without --allow-host",
+            )
+        proxy = allowing(command)
+        await proxy.start(self._sockets)
+        return proxy, proxy.wrap(command.argv, "python3", f"{SOCKETS}/{proxy.path.parent.name}/{proxy.path.name}", 0)
 
     async def aclose(self) -> None:
         """End all its commands; the container ends unless another lmagent uses it."""
@@ -188,6 +217,8 @@ class Docker:
         try:
             protected = (options.protected or GitGuard(self.workspace).protected)()
             mounts = _mounts(self._real, protected, options.read, shared=engine.shared)
+            if options.network == "none" and sys.platform == "linux":
+                mounts = (*mounts, Mount(self._sockets, SOCKETS, False, _private(self._sockets)))
         except OSError as error:
             raise SandboxError(f"the workspace cannot be opened: {error}; nothing was run") from error
         limits, memory = self._limits, f"{self._limits.memory_mb}m"
@@ -323,6 +354,16 @@ def _mounts(workspace: str, protected: Iterable[Protected], read: Sequence[Path]
             target = f"{ROOT}/{item.path.relative_to(workspace).as_posix()}"
             found.append(Mount(str(item.path), target, item.writable, _identity(status)))
     return tuple(found)
+
+
+def _private(folder: str) -> tuple[int, int]:
+    """Make a folder for this user alone, and return its identity. Raises OSError if another one is in its place."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "it is not a private folder of yours", folder)
+    return _identity(status)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

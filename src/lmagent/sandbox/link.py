@@ -15,10 +15,11 @@ from typing import Any
 
 import anyio
 
-from lmagent.core.errors import SandboxError
+from lmagent.core.errors import SandboxError, ungrouped
 from lmagent.core.sandbox import EndReason, Exec, Exit, OnOutput, Stream
 from lmagent.sandbox.inside.supervisor import CHANNEL, DONE, ERR, HEADER, OUT, PIECE, SEND, START
 from lmagent.sandbox.process import GONE
+from lmagent.sandbox.proxy import AllowListProxy
 
 MOST = 1024 * 1024
 """Length of a frame; a longer one is not ours."""
@@ -135,10 +136,23 @@ class Link:
 
 
 class Remote:
-    """A command in a container; see `lmagent.core.sandbox.Running`. `release` takes its connection back."""
+    """A command in a container; see `lmagent.core.sandbox.Running`.
 
-    def __init__(self, link: Link, command: Exec, output: OnOutput, release: Callable[[Link], Awaitable[None]]) -> None:
+    Args:
+        release: takes its connection back.
+        proxy: the command's way to the hosts that it may reach; closed at its end.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        command: Exec,
+        output: OnOutput,
+        release: Callable[[Link], Awaitable[None]],
+        proxy: AllowListProxy | None = None,
+    ) -> None:
         self._link, self._command, self._output, self._release = link, command, output, release
+        self._proxy = proxy
         self._result: dict[str, Any] | None = None
         self._reason: EndReason | None = None
         self._lost = 0
@@ -150,6 +164,8 @@ class Remote:
             self._link.post(START, json.dumps(request).encode())
             await self._link.flush()
         except BaseException:
+            if self._proxy is not None:
+                self._proxy.close()
             await self._link.close(remove=False)
             raise
 
@@ -178,6 +194,20 @@ class Remote:
             await self._link.flush()
 
     async def wait(self) -> Exit:
+        if self._proxy is None:
+            return await self._ended()
+        try:
+            ended: list[Exit] = []
+            with ungrouped():
+                async with anyio.create_task_group() as beside:
+                    beside.start_soon(self._proxy.serve)
+                    ended.append(await self._ended())
+                    beside.cancel_scope.cancel()
+            return ended[0]
+        finally:
+            self._proxy.close()
+
+    async def _ended(self) -> Exit:
         timeout = self._command.timeout
         try:
             with anyio.move_on_after(timeout if timeout is not None else float("inf")) as limit:

@@ -37,7 +37,8 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
-from lmagent.core.errors import SandboxError
+from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.sandbox import Exec
 from lmagent.sandbox.hosts import Address, Target, is_private, is_reachable, parse_pattern, reach_of
 from lmagent.sandbox.inside import forward
 from lmagent.sandbox.proxyhttp import GONE, HEAD_LIMIT, ProxyExchange, ProxyRefusal, ProxyRequest, parse_request
@@ -118,12 +119,11 @@ class AllowListProxy:
         assert self._folder is not None
         return self._folder / "s"
 
-    async def start(self) -> None:
-        """Make the socket. Connections wait until `serve` runs. Raises SandboxError."""
+    async def start(self, folder: str = "") -> None:
+        """Make the socket, below a folder if one is given. Connections wait until `serve` runs. Raises SandboxError."""
         try:
-            # Short, since the path of a socket must fit into 108 bytes; mkdtemp makes it for this user only.
-            parent = tempfile.gettempdir()
-            self._folder = Path(tempfile.mkdtemp(prefix="lmagent-", dir=parent if len(parent) < 64 else "/tmp"))
+            # mkdtemp makes it for this user only.
+            self._folder = Path(tempfile.mkdtemp(prefix="lmagent-", dir=folder or short_temp()))
             self._listener = await anyio.create_unix_listener(self.path, mode=0o600, backlog=128)
         except BaseException as error:
             self.close()
@@ -157,13 +157,13 @@ class AllowListProxy:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._listener = self._folder = None
 
-    def wrap(self, argv: Sequence[str], python: str) -> list[str]:
-        """Return the command with the forwarder in front; `python` is a path inside."""
+    def wrap(self, argv: Sequence[str], python: str, socket: str = SOCKET, port: int = PORT) -> list[str]:
+        """Return the command with the forwarder in front. `python` and `socket` are paths inside; 0: a free port."""
         listed = {pattern.host for pattern in self._patterns}
         # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
         direct = ",".join(name for name in _LOOPBACK if name not in listed)
         program = Path(forward.__file__).read_text(encoding="utf-8")
-        return [python, "-I", "-S", "-c", program, SOCKET, str(PORT), direct, *argv]
+        return [python, "-I", "-S", "-c", program, socket, str(port), direct, *argv]
 
     async def _client(self, client: SocketStream, slots: anyio.Semaphore) -> None:
         try:
@@ -248,6 +248,20 @@ class AllowListProxy:
                 with anyio.fail_after(self._bounds.connect):
                     return await anyio.connect_tcp(str(address), target.port)
         raise ProxyRefusal(502, f"{target} does not accept a connection")
+
+
+def allowing(command: Exec) -> AllowListProxy:
+    """Return the proxy of a command that may reach hosts. Raise SandboxError if one of them is no pattern."""
+    try:
+        return AllowListProxy(command.hosts, decide=command.decide or deny)
+    except ConfigError as wrong:
+        raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
+
+
+def short_temp() -> str:
+    """Return the folder of temporary files, if it is short: the path of a socket must fit into 108 bytes."""
+    parent = tempfile.gettempdir()
+    return parent if len(parent) < 64 else "/tmp"
 
 
 def find_python(visible: Iterable[Path] = ()) -> str:
