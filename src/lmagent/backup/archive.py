@@ -21,7 +21,7 @@ from typing import IO, Literal, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from lmagent.backup.content import Part, BackupFile, without_keys
+from lmagent.backup.content import BackupFile, Part, without_keys
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_folder
