@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from html.parser import HTMLParser
 from pathlib import Path
 
+import anyio
 import pytest
 from store_kit import SESSION, a_session, a_turn, created, store_in
 
+from lmagent.app.records import export_session
 from lmagent.core import events as ev
 from lmagent.core.events import DurableEvent, decode
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, user
 from lmagent.store.export import to_html, to_jsonl, to_markdown
+from lmagent.store.jsonl import JsonlStore
+from lmagent.testing.fakes import FakeClock
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31mred\x1b[0m\x1b]0;title\x07"
 
@@ -164,3 +170,47 @@ def test_an_input_that_was_not_delivered_and_a_call_without_result_are_shown() -
 def test_a_session_without_beginning_or_end_can_be_exported(events: list[DurableEvent]) -> None:
     assert to_markdown(events)
     assert _page(events).tags
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
+)
+
+
+def _plotted(sha256: str, path: str = "plot.png") -> list[DurableEvent]:
+    message = Message("assistant", (ToolCall("c", "data_plot", '{"path": "sales.csv"}'),))
+    data = {"path": path, "picture": path, "sha256": sha256}
+    return [
+        created(),
+        ev.MessageAdded(message=message, origin="model"),
+        ev.ToolFinished(call_id="c", tool="data_plot", status="ok", content="drawn", size=5, data=data, duration=0.1),
+    ]
+
+
+def test_a_picture_that_a_tool_made_is_in_the_page_while_it_is_as_it_was(tmp_path: Path):
+    workspace = tmp_path / "work"
+    store = JsonlStore(workspace / ".lmagent" / "sessions", FakeClock())
+    (workspace / "plot.png").parent.mkdir(parents=True)
+    (workspace / "plot.png").write_bytes(PIXEL)
+    log = store.create(SESSION)
+    for event in _plotted(hashlib.sha256(PIXEL).hexdigest()):
+        anyio.run(log.append, event)
+    log.close()
+    shown = export_session(store, SESSION, "html")
+    assert f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}" in shown
+    (workspace / "plot.png").write_bytes(PIXEL + b"changed")
+    assert "plot.png was changed or removed since" in export_session(store, SESSION, "html")
+
+
+@pytest.mark.parametrize("path", ["../outside.png", "/etc/passwd", EVIL])
+def test_a_picture_elsewhere_is_no_part_of_the_page(tmp_path: Path, path: str):
+    workspace = tmp_path / "work"
+    (tmp_path / "outside.png").write_bytes(PIXEL)
+    store = JsonlStore(workspace / ".lmagent" / "sessions", FakeClock())
+    log = store.create(SESSION)
+    for event in _plotted(hashlib.sha256(PIXEL).hexdigest(), path):
+        anyio.run(log.append, event)
+    log.close()
+    shown = export_session(store, SESSION, "html")
+    assert "<img" not in shown
+    assert "<script" not in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -20,11 +22,16 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
+from lmagent.core.messages import Image
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import compat, export
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.tally import ListPlace, SessionRow, Shelf
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.pictures import picture_of
+
+LARGEST_PICTURE = 8_000_000  # bytes of a picture that an export holds
 
 
 class ImportedReport(Struct, frozen=True):
@@ -76,10 +83,24 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
     """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model."""
-    forms = {"md": export.to_markdown, "talk": export.to_talk, "html": export.to_html, "jsonl": export.to_jsonl}
+    html = partial(export.to_html, read_picture=partial(_picture, store.root.parent.parent))
+    forms = {"md": export.to_markdown, "talk": export.to_talk, "html": html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
     return forms[form](store.read(session))
+
+
+def _picture(workspace: Path, path: str, sha256: str) -> Image | None:
+    """Return a picture of the workspace, if it still has the SHA-256."""
+    try:
+        with Beneath(workspace) as files:
+            content = files.read_bytes(path, LARGEST_PICTURE + 1)
+    except LmagentError:
+        return None
+    found = picture_of(content)
+    if found is None or hashlib.sha256(content).hexdigest() != sha256:
+        return None
+    return Image(found.media_type, base64.b64encode(content).decode())
 
 
 class WorkspaceRecords(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -47,6 +47,7 @@ class TranscriptEntry(Struct, frozen=True):
         status: of a tool how it ended, "pending" without a result; of a note its level.
         ts: Unix seconds.
         for_model: a note that only the model reads.
+        picture: the path and the SHA-256 of a picture that a tool made.
     """
 
     kind: Kind
@@ -57,6 +58,11 @@ class TranscriptEntry(Struct, frozen=True):
     images: tuple[tuple[str, str], ...] = ()
     ts: float = 0.0
     for_model: bool = False
+    picture: tuple[str, str] = ("", "")
+
+
+ReadPicture = Callable[[str, str], Image | None]
+"""Returns a picture of the workspace by its path, if it still has the SHA-256."""
 
 
 class Transcript(Struct):
@@ -169,7 +175,11 @@ class _TranscriptWriter:
         entry = self.transcript.entries[position]
         diff = event.data.get("diff")
         text = f"{event.content}\n\n{diff}" if isinstance(diff, str) and diff else event.content
-        self.transcript.entries[position] = msgspec.structs.replace(entry, text=plain(text), status=event.status)
+        made = event.data.get("picture"), event.data.get("sha256")
+        picture = (str(made[0]), str(made[1])) if all(made) else ("", "")
+        self.transcript.entries[position] = msgspec.structs.replace(
+            entry, text=plain(text), status=event.status, picture=picture
+        )
 
     def _approval(self, event: ev.ApprovalResolved) -> None:
         answer = "approved" if event.approved else "denied"
@@ -265,15 +275,18 @@ def _longest_run(text: str) -> int:
     return max((len(run) for run in _TICKS.findall(text)), default=0)
 
 
-def to_html(events: Iterable[ev.DurableEvent]) -> str:
-    """Format the session as one HTML page: no scripts, nothing from outside, everything escaped."""
+def to_html(events: Iterable[ev.DurableEvent], read_picture: ReadPicture = lambda _path, _sha256: None) -> str:
+    """Format the session as one HTML page: no scripts, nothing from outside, everything escaped.
+
+    Pictures that tools made are part of it, if they are still there as they were.
+    """
     transcript = transcript_of(events)
     system = _details("System text", transcript.system) if transcript.system else ""
     page = Template(files("lmagent.store").joinpath("export.html").read_text(encoding="utf-8"))
     return page.substitute(
         title=escape(transcript.title),
         facts="<br>".join(map(escape, _facts(transcript))),
-        body="\n".join((system, *map(_html, transcript.entries))),
+        body="\n".join((system, *(_html(entry) + _figure(entry, read_picture) for entry in transcript.entries))),
     )
 
 
@@ -305,11 +318,21 @@ def _details(label: str, text: str) -> str:
     return f"<details><summary>{escape(label)}</summary><pre>{escape(text)}</pre></details>"
 
 
-def _image(image: tuple[str, str]) -> str:
+def _figure(entry: TranscriptEntry, read_picture: ReadPicture) -> str:
+    path, sha256 = entry.picture
+    if not path:
+        return ""
+    picture = read_picture(path, sha256)
+    if picture is None:
+        return f'<p class="dim">({escape(path)} was changed or removed since)</p>'
+    return f"<figure>{_image((picture.media_type, picture.data), path)}<figcaption>{escape(path)}</figcaption></figure>"
+
+
+def _image(image: tuple[str, str], name: str = "attached image") -> str:
     media_type, data = image
     if not _SAFE_IMAGE.fullmatch(media_type) or not _BASE64.fullmatch(data):
         return f'<p class="dim">(an image of type {escape(media_type)})</p>'
-    return f'<img alt="attached image" src="data:{media_type};base64,{"".join(data.split())}">'
+    return f'<img alt="{escape(name)}" src="data:{media_type};base64,{"".join(data.split())}">'
 
 
 def _facts(transcript: Transcript) -> list[str]:
