@@ -62,7 +62,7 @@ def test_a_named_file_sets_what_its_keys_mean_here(machine: Machine) -> None:
     assert settings.llm_max_tokens == 8192
     assert settings.tools_allow[:3] == ("shell", "read", "web_fetch")
     assert {"todo_add", "todo_complete"} < set(settings.tools_allow)
-    assert settings.permission_ask == ("shell", "write")
+    assert settings.permission_ask == ("shell", "web_fetch", "write")
     assert (settings.bounded_steps, settings.max_iterations) == (15, 500)
     assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
     assert settings.summarization_threshold == 100_000

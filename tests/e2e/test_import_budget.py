@@ -59,6 +59,7 @@ OF_FEATURES = {
     *("lmagent.agents", "lmagent.agents.feature"),
     *("lmagent.planning", "lmagent.planning.feature", "lmagent.planning.notes", "lmagent.planning.proposing"),
     "lmagent.planning.tools",
+    *("lmagent.web", "lmagent.web.tools"),
     *("lmagent.proof", "lmagent.proof.feature"),
     *("lmagent.sandbox", "lmagent.sandbox.environment"),  # what commands find is told before the first of them
 }
@@ -76,10 +77,11 @@ FEATURES = (
     "sandbox",
     "undo",
     "dispatch",
+    "web",
 )
 """Packages that bring features."""
 
-MOST = 156
+MOST = 157
 """Modules of our own before the first request. Each costs 0.1 ms to find and read, and what it does on top."""
 
 

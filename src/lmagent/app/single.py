@@ -28,6 +28,7 @@ from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Request, judge, sight
 from lmagent.policy.paths import located, through_links
 from lmagent.sandbox.choose import reports
+from lmagent.sandbox.hosts import Target
 
 Ask = Callable[[str], bool]  # asks the user whether a call may run; receives the call and the reason for the question
 
@@ -76,13 +77,21 @@ def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: 
     path, rules = registry.workspace, permission_rules(loaded, registry)
     tool = invocation.tool
     targets = located(str(path), invocation.targets)
-    asked = Request(tool.name, tool.effect, targets, invocation.command, invocation.outside)
+    asked = Request(tool.name, tool.effect, targets, invocation.command, invocation.outside, invocation.hosts)
     verdict = judge(asked, loaded.settings.permission_mode, rules)
     if verdict.decision == "deny":
         raise ToolError(f"Denied: {verdict.reason}. It was not run.")
     if verdict.decision == "ask" and not ask(f"{invocation.summary} — {verdict.reason}"):
         raise ToolError(f"Not run: {verdict.reason}, and it was not allowed. To run it without a question: --yes")
-    context = ToolContext("", "call", path, AllSeen(path), lambda _: None)
+
+    async def ask_host(host: str, port: int) -> bool:
+        """Judge the redirect of a tool that connects like the call; commands reach only the listed hosts."""
+        if tool.effect != "net":
+            return False
+        there = judge(replace(asked, hosts=(str(Target(host, port)),)), loaded.settings.permission_mode, rules)
+        return there.decision == "allow" or (there.decision == "ask" and ask(f"{tool.name} — {there.reason}"))
+
+    context = ToolContext("", "call", path, AllSeen(path), lambda _: None, ask_host=ask_host)
     hides = sight(asked, rules)
     return replace(context, hidden=through_links(str(path), hides)) if hides else context
 

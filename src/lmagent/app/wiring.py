@@ -64,6 +64,7 @@ from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
+from lmagent.web.tools import WebTools
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -154,6 +155,7 @@ def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[Se
     long_term_memory(registry)
     project_planner(registry)
     children.register(registry)
+    web_pages(registry)
     mcp_servers(registry, say, editors)
     registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
@@ -235,6 +237,13 @@ def long_term_memory(registry: Registry) -> None:
     registry.freeze(NOTE, feature.note)
     registry.command_modules.append("lmagent.app.commands.memory")
     registry.closers.append(feature.aclose)
+
+
+def web_pages(registry: Registry) -> None:
+    """Register the tools that read the web."""
+    tools = WebTools(registry.confined.hosts, registry.clock)
+    registry.tool(tools.fetch())
+    registry.enders.append(tools.end)
 
 
 def project_planner(registry: Registry) -> None:

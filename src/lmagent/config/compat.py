@@ -69,7 +69,6 @@ _TOOLS = {
     "list_files": ("ls",),
     "manage_tasks": _TODO,
 }
-_ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth"})
 _PLACEHOLDERS = ("", "your-model-id")
 
 
@@ -112,7 +111,7 @@ def _leaves(value: dict[str, Any], above: str) -> Iterator[tuple[str, Any]]:
 
 
 def _tools(key: str, value: Any) -> Any:
-    """Return tools by lmagent's names. A tool that lmagent does not have needs no approval, and allows nothing."""
+    """Return tools by lmagent's names. A list of allowed tools that is empty allows nothing."""
     if key == "reflection.enabled":
         return {True: "idle", False: "off"}.get(value, value)
     if not key.startswith("agent.tools.") or not isinstance(value, list):
@@ -120,9 +119,8 @@ def _tools(key: str, value: Any) -> Any:
     names = cast("list[Any]", value)
     if not all(isinstance(name, str) for name in names):
         return names  # refused by the later check
-    asks = key == "agent.tools.require_approval"
-    renamed = [new for name in names if not (asks and name in _ABSENT) for new in _TOOLS.get(name, (name,))]
-    return renamed if renamed or asks else ["none"]
+    renamed = [new for name in names for new in _TOOLS.get(name, (name,))]
+    return renamed if renamed or key == "agent.tools.require_approval" else ["none"]
 
 
 def _is_openrouter_key(key: str, value: Any) -> bool:

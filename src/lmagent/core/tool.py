@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from lmagent.core.model import ToolSpec
 
 AskHost = Callable[[str, int], Awaitable[bool]]
-"""Asks whether a command of the call may reach a host and port."""
+"""Asks whether the call may reach a host and port."""
 
 
 async def refuse_host(_host: str, _port: int) -> bool:
@@ -101,7 +101,8 @@ class ToolContext(Struct, frozen=True):
         emit: shows a piece of output to watchers.
         hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
             further than the paths in its `targets` asks for each, leaves out hidden ones, and says how many.
-        ask_host: asks whether a command may reach a host that the configuration does not list.
+        ask_host: asks whether the call may reach another host: its command, or the redirect that it follows. Rules
+            answer, then the user.
         ask: asks the user about another step of the call. No mode and no rule answers.
         kept: the text that a refused `write` to a path left, if there is one.
     """
@@ -125,7 +126,7 @@ class ToolOutput(Struct, frozen=True):
             artifact.
         data: facts for surfaces and the ledger. Known keys: `path` and `sha256` (a file read or written; `changed`
             true for a write), `shown` (files that a command showed, with their SHA-256), `diff` (unified diff),
-            `lines`, `truncated`.
+            `lines`, `truncated`, `page` (a web page that was read: its address and title).
         full: the whole output, if `content` is already a page or an excerpt of it.
         file: a file of ours that holds the whole output, if that is too long for memory; the engine takes it over.
         fit: the same output within so many bytes, for a tool that shows a page: the page's own remarks (its lines,
@@ -166,6 +167,7 @@ class Tool(Struct, frozen=True):
             ToolError with which the call would end: then the user is not asked.
         targets: workspace paths that the call touches, for permission rules, as the model named them.
         command: the shell line that the call runs, for permission rules.
+        hosts: the hosts that the call connects to, each as `host:port` in its one spelling, for permission rules.
     """
 
     name: str
@@ -183,6 +185,7 @@ class Tool(Struct, frozen=True):
     preview: Callable[[Any, ToolContext], str] | None = None
     targets: Callable[[Any], tuple[str, ...]] | None = None
     command: Callable[[Any], str] | None = None
+    hosts: Callable[[Any], tuple[str, ...]] | None = None
 
     @property
     def spec(self) -> ToolSpec:

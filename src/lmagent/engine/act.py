@@ -139,7 +139,7 @@ def _cut_off(arguments: str) -> str:
 
 def _request(session: Session, invocation: Invocation) -> gate.Request:
     tool, located = invocation.tool, paths.located(str(session.wiring.workspace), invocation.targets)
-    return gate.Request(tool.name, tool.effect, located, invocation.command, invocation.outside)
+    return gate.Request(tool.name, tool.effect, located, invocation.command, invocation.outside, invocation.hosts)
 
 
 async def perform(session: Session, invocation: Invocation, mode: PermissionMode | None) -> None:
@@ -379,7 +379,7 @@ def _context(session: Session, call: ToolCall, request: gate.Request) -> ToolCon
         workspace=session.wiring.workspace,
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
-        ask_host=partial(_ask_host, session, call),
+        ask_host=partial(_ask_host, session, call, request),
         ask=partial(_ask, session, call),
         kept=partial(_kept, session),
     )
@@ -398,22 +398,25 @@ def _kept(session: Session, path: str) -> KeptText | None:
     return KeptText(text.decode("utf-8", "surrogatepass"), kept[1])
 
 
-async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> bool:
-    """Ask the user whether a running command may connect to a host. No mode answers that: data leaves the machine."""
-    grant = f"net({host}:{port})"
-    if grant in session.state.grants:
-        return True
-    answer = await ask(
-        session,
-        ApprovalRequested(
-            call_id=f"{call.id}/{host}:{port}",
-            tool="net",
-            summary=f"connect to {host}:{port}",
-            reason=f"{host} is not among the hosts that commands may reach",
-            grant=grant,
-        ),
+async def _ask_host(session: Session, call: ToolCall, request: gate.Request, host: str, port: int) -> bool:
+    """Return whether a running call may connect to another host: rules, the mode or the user say so.
+
+    A redirect of a tool that connects is judged like a call of it. What a command connects to, no mode allows.
+    """
+    wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    rules, grants = session.wiring.rules, session.state.grants
+    if request.effect == "net":
+        verdict = gate.judge(replace(request, hosts=(wanted,)), session.state.mode, rules, grants)
+        tool, summary, reason = request.tool, f"continue at {wanted}, where the address leads", verdict.reason
+    else:
+        verdict = gate.judge_host(wanted, rules, grants)
+        tool, summary, reason = "net", f"connect to {wanted}", f"{host} is not among the hosts that commands may reach"
+    if verdict.decision != "ask":
+        return verdict.decision == "allow"
+    question = ApprovalRequested(
+        call_id=f"{call.id}/{wanted}", tool=tool, summary=summary, reason=reason, grant=verdict.grant
     )
-    return answer.approved
+    return (await ask(session, question)).approved
 
 
 async def _ask(session: Session, call: ToolCall, question: Question) -> Answer:

@@ -61,6 +61,11 @@ class Invocation(Struct, frozen=True):
     def command(self) -> str | None:
         return self.tool.command(self.arguments) if self.tool.command is not None else None
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that the call connects to, each as `host:port`."""
+        return self.tool.hosts(self.arguments) if self.tool.hosts is not None else ()
+
 
 class Outside(Protocol):
     """Tools that come and go: those of servers. They are in no catalogue of ours, and shadow no tool of ours."""

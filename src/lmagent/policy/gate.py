@@ -9,7 +9,8 @@ Deny rules win over ask rules, ask rules over allow rules and grants, and those 
 A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only the folder where it
 begins; paths further down that rules forbid are hidden from it (`sight`). A rule on commands is matched against each
 command that a shell line would run (`commands.py`, `matching.py`): one denied command denies the line, and the line is
-allowed only if all its commands are. In doubt the user is asked.
+allowed only if all its commands are. In doubt the user is asked. A rule on hosts is matched against the hosts that a
+call names (`hosts.py`).
 
 The shipped rules (`shipped.py`) deny like the others, and ask where no rule allows.
 """
@@ -31,7 +32,7 @@ from lmagent.policy.rules import Rule, check_rule, parsed
 if TYPE_CHECKING:
     from lmagent.policy.commands import Line
 
-__all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "sight"]
+__all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "judge_host", "sight"]
 
 _DOING = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
 _UNCLEAR = "the commands of the line cannot be determined for certain"
@@ -61,7 +62,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """The gate's view of a call: the paths that it names, and the shell line that it runs.
+    """The gate's view of a call: the paths and hosts (`host:port`) that it names, and the shell line that it runs.
 
     `outside` is the name `mcp__server__tool` of a server's tool, for rules of other agents.
     """
@@ -71,6 +72,7 @@ class Request(Struct, frozen=True):
     targets: tuple[str, ...] = field(default=())
     command: str | None = None
     outside: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
@@ -93,7 +95,20 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
         return Verdict("allow", "mode normal allows reading")
-    return Verdict("ask", f"{mode} mode asks before {_DOING.get(request.effect, request.effect)}", _grant(request))
+    doing = _DOING.get(request.effect, request.effect)
+    if request.hosts:
+        doing += f" to {' and '.join(_plain(request))}"
+    return Verdict("ask", f"{mode} mode asks before {doing}", _grant(request))
+
+
+def judge_host(host: str, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
+    """Judge a `host:port` that a running command wants to reach. Data leaves the machine: no mode allows it, and only
+    a rule that names hosts does."""
+    request = Request("net", "net", hosts=(host,))
+    naming = tuple(str(rule) for rule in parsed(rules.allow) if rule.host and rule.pattern)
+    only = Rules(naming, rules.ask, rules.deny)
+    verdict = judge(request, "manual", only, grants)
+    return Verdict("ask", verdict.reason, f"net({host})") if verdict.decision == "ask" and verdict.grant else verdict
 
 
 def explain(request: Request) -> str:
@@ -121,11 +136,19 @@ def granted(grants: Iterable[str]) -> tuple[str, ...]:
 
 def _grant(request: Request) -> str:
     """Return the narrowest rules that would have allowed the call; empty if no rule can."""
+    if request.hosts:
+        return "\n".join(f"{request.tool}({host})" for host in _plain(request))
     if request.command is None:
         return request.tool
     from lmagent.policy.matching import grants
 
     return "\n".join(f"{request.tool}({pattern})" for pattern in grants(_line(request.command)))
+
+
+def _plain(request: Request) -> list[str]:
+    from lmagent.policy.hosts import plain  # only for a call that connects
+
+    return list(map(plain, request.hosts))
 
 
 @lru_cache(maxsize=2)  # several rules look at the line of one call
@@ -186,9 +209,11 @@ def _of(rules: Sequence[str], request: Request) -> list[Rule]:
 
 
 def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
-    """Return the first rule that covers any path or command of the request."""
+    """Return the first rule that covers any path, host or command of the request."""
     for rule in _of(rules, request):
         if _any_path(rule) or any(rule.covers(target, below=True) for target in request.targets):
+            return rule
+        if any(rule.covers_host(host, below=True) for host in request.hosts):
             return rule
         if rule.command and request.command is not None:
             from lmagent.policy.matching import denied
@@ -207,10 +232,12 @@ def _uncertain(rules: Sequence[str], request: Request) -> Rule | None:
 
 
 def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
-    """Return the first rule that covers all paths, or the last of those that cover all commands together."""
+    """Return the first rule that covers all paths or hosts, or the last of those that cover all commands together."""
     speaking = _of(rules, request)
     for rule in speaking:
         if _any_path(rule) or (request.targets and all(rule.covers(at, below=False) for at in request.targets)):
+            return rule
+        if request.hosts and all(rule.covers_host(host, below=False) for host in request.hosts):
             return rule
     patterns = [rule for rule in speaking if rule.command]
     if not patterns or request.command is None:

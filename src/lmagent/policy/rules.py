@@ -2,7 +2,8 @@
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
 hold `*`, case does not count, and `mcp__server` names all tools of that server. For `shell` and `effect:exec` the
-pattern is one of commands, `shell(git log *)`: see `matching.py`. Otherwise it is a glob over paths of the workspace:
+pattern is one of commands, `shell(git log *)`: see `matching.py`. For tools that connect and `effect:net` it is one of
+hosts, `web_fetch(docs.python.org)`: see `hosts.py`. Otherwise it is a glob over paths of the workspace:
 
     docs            each file or folder of this name, at any depth, with everything below it
     docs/  ./docs   only at the top, with everything below it; also docs/**
@@ -27,6 +28,9 @@ from lmagent.policy.paths import inside
 SHELL, EXEC = "shell", "exec"
 """The tool, and the effect, whose patterns match commands."""
 
+CONNECTING = ("web_fetch", "web_fetch_js", "web_fetch_stealth", "web_search", "net")
+"""The tools whose patterns match hosts, whether this machine offers them or not. `net` is what commands connect to."""
+
 # Text, not compiled: most users have no rules, and would wait for the compilation at each start.
 _RULE = r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?"
 _BRACES = r"\{([^{}]*,[^{}]*)\}"
@@ -35,11 +39,13 @@ _ALTERNATIVES = 100
 
 
 class Rule(Struct, frozen=True):
-    """A rule: a tool, an effect or a glob over tools, in lower case; and a pattern of paths or commands, or none."""
+    """A rule: a tool, an effect or a glob over tools, in lower case; and a pattern of paths, commands or hosts, or
+    none."""
 
     name: str
     pattern: str
     command: bool = False
+    host: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}({self.pattern})" if self.pattern else self.name
@@ -54,25 +60,39 @@ class Rule(Struct, frozen=True):
 
     def covers(self, path: str, *, below: bool) -> bool:
         """Return whether the pattern matches a path in the workspace, or with `below` one of its parent folders."""
-        if self.command:
+        if self.command or self.host:
             return not self.pattern
         return not self.pattern or _compiled(self.pattern, below).fullmatch("" if path == "." else path) is not None
+
+    def covers_host(self, host: str, *, below: bool) -> bool:
+        """Return whether the pattern matches a `host:port`, or with `below` a name below the host that it names."""
+        if not self.host:
+            return False
+        from lmagent.policy.hosts import covers  # only for a call that connects
+
+        return covers(self.pattern, host, below=below)
 
 
 @lru_cache(maxsize=512)
 def parse(text: str, root: str = "") -> Rule:
     """Parse a rule. Absolute patterns need the workspace, `root`. Raises ConfigError."""
     name, pattern = _split(text)
-    command = _runs_commands(name)
+    command, host = _runs_commands(name), _connects(name)
     if pattern is None:
-        return Rule(name, "", command)
+        return Rule(name, "", command, host)
     try:
+        if host:
+            from lmagent.policy.hosts import normalised  # only for a session with such rules
+
+            return Rule(name, normalised(pattern.strip()), host=True)
         return Rule(name, _command(pattern.strip()) if command else _normalised(pattern.strip(), root), command)
     except ValueError as fault:
-        example = f"{name}(git log *)" if command else f"{name}(docs/**)"
+        wanted, example = "paths relative to the workspace", "docs/**"
+        if command or host:
+            wanted, example = ("a command", "git log *") if command else ("a host", "docs.python.org")
         raise ConfigError(
             f"permission rule {text!r} could never match: {fault}",
-            fix=f"name {'a command' if command else 'paths relative to the workspace'}, for example {example}",
+            fix=f"name {wanted}, for example {name}({example})",
         ) from None
 
 
@@ -81,13 +101,18 @@ def _split(text: str) -> tuple[str, str | None]:
     if found is None:
         raise ConfigError(
             f"permission rule {text!r} cannot be understood",
-            fix="write it as tool, tool(path pattern), shell(command *), effect:write or *, for example write(docs/**)",
+            fix="write it as tool, tool(path pattern), shell(command *), web_fetch(host), effect:write or *, "
+            "for example write(docs/**)",
         )
     return found["name"].lower(), found["pattern"]
 
 
 def _runs_commands(name: str) -> bool:
     return name == f"effect:{EXEC}" or (name != "*" and fnmatchcase(SHELL, name))
+
+
+def _connects(name: str) -> bool:
+    return name == "effect:net" or (name != "*" and any(fnmatchcase(tool, name) for tool in CONNECTING))
 
 
 def _command(pattern: str) -> str:
@@ -126,7 +151,7 @@ def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
     """Return the tool's own name; the tools of MCP servers are not known yet."""
     if name in tools:
         return tools[name]
-    if "*" in name or name.startswith(("effect:", "mcp__")):
+    if "*" in name or name.startswith(("effect:", "mcp__")) or name in CONNECTING:
         return name
     import difflib  # only a wrong name needs it
 

@@ -174,7 +174,7 @@ class HttpTransport:
                 # The server closed a kept-alive connection at this very moment: it never saw the request.
                 answer = await pool.handle_async_request(request)
         except Exception as error:
-            if (failure := _classify(error, "first_byte")) is None:
+            if (failure := classify(error, "first_byte")) is None:
                 raise
             raise failure from error
         patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library reads it again when the body begins
@@ -196,7 +196,7 @@ class HttpTransport:
                 yield chunk
                 phase = "idle"
         except Exception as error:
-            if (failure := _classify(error, phase)) is None:
+            if (failure := classify(error, phase)) is None:
                 raise
             raise failure from error
         finally:
@@ -231,7 +231,7 @@ def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
     return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, **kept)
 
 
-def _classify(error: Exception, phase: Phase) -> TransportError | None:
+def classify(error: Exception, phase: Phase) -> TransportError | None:
     """Return the TransportError for an exception of the library, None for others; `phase` names a read timeout."""
     import httpcore
 

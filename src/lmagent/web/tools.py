@@ -1,0 +1,106 @@
+"""Tools: `web_fetch`. What only a call needs is imported by the call: no first request waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from lmagent.core.ports import Clock
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+
+if TYPE_CHECKING:
+    from lmagent.web.fetch import Web
+
+SHOWN = 10_000
+"""Characters of a page that a call shows."""
+
+
+class WebFetch(Struct, frozen=True):
+    """Arguments of web_fetch."""
+
+    url: str
+    css_selector: Annotated[str, Meta(description="only the elements that match")] = ""
+    max_chars: Annotated[int, Meta(ge=1)] = SHOWN
+
+
+class WebTools:
+    """The tools, with the pages that they have read; `hosts` are those that may be of this machine or network."""
+
+    def __init__(self, hosts: Sequence[str], clock: Clock, make: Callable[[], Web] | None = None) -> None:
+        self._hosts = hosts
+        self._clock = clock
+        self._make = make or self._new
+        self._web: Web | None = None
+
+    def _new(self) -> Web:
+        from lmagent.web.fetch import Web
+
+        return Web(self._hosts, self._clock)
+
+    @property
+    def web(self) -> Web:
+        if self._web is None:
+            self._web = self._make()
+        return self._web
+
+    async def end(self, session: str) -> None:
+        """Forget the pages of a session that is over."""
+        if self._web is not None:
+            self._web.forget(session)
+
+    def _question(self, url: str) -> str:
+        """Return what the user decides on. Raise ToolError if the page would not be fetched anyway."""
+        from lmagent.web.links import parse_link
+
+        link = parse_link(url)
+        self.web.admit(link)
+        return f"Fetch a page from {link.host}:\n{link}"
+
+    def fetch(self) -> Tool:
+        """Return `web_fetch`."""
+
+        async def run(arguments: WebFetch, context: ToolContext) -> ToolOutput:
+            from lmagent.web.reading import read
+
+            return await read(self.web, arguments.url, arguments.css_selector.strip(), arguments.max_chars, context)
+
+        return Tool(
+            name="web_fetch",
+            description="Read a web page, as Markdown.",
+            arguments=WebFetch,
+            effect="net",
+            run=run,
+            replay_safe=True,
+            deferred=True,
+            aliases=("fetch", "fetch_url", "webfetch", "read_url", "open_url", "get_url", "browse", "web_read"),
+            renames={
+                **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
+                **dict.fromkeys(("selector", "css"), "css_selector"),
+                **dict.fromkeys(("max_length", "max_characters", "length", "limit"), "max_chars"),
+                **dict.fromkeys(("prompt", "reason", "description", "explanation"), ""),
+            },
+            implied={
+                "format": ("markdown", "text"),
+                "output_format": ("markdown", "text"),
+                "raw": (False,),
+                "start_index": (0,),
+                "method": ("get",),
+            },
+            summary=lambda arguments: f"web_fetch {_shown(arguments.url)}",
+            preview=lambda arguments, _: self._question(arguments.url),
+            hosts=_hosts,
+        )
+
+
+def _hosts(arguments: WebFetch) -> tuple[str, ...]:
+    from lmagent.web.links import parse_link
+
+    return (str(parse_link(arguments.url).target),)
+
+
+def _shown(url: str) -> str:
+    from lmagent.tools.sanitize import one_line
+
+    return one_line(url.strip())

@@ -1,0 +1,155 @@
+"""web_fetch in a session: which hosts are asked about, what "always" grants, and what each surface receives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import pytest
+from testkit.trapsite import connections
+
+from lmagent.app.options import HostOptions
+from lmagent.app.wiring import open_host
+from lmagent.core import events as ev
+from lmagent.core.commands import Approve, Submit
+from lmagent.core.messages import user
+from lmagent.engine.lane import run_until_idle
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say
+
+
+@pytest.fixture
+def workspace(empty_workspace: Path) -> Path:
+    return empty_workspace
+
+
+def fetch(url: str, **more: object):
+    return call("use_tool", name="web_fetch", arguments={"url": url, **more})
+
+
+class Ran:
+    def __init__(self) -> None:
+        self.asked: list[ev.ApprovalRequested] = []
+        self.results: list[ev.ToolFinished] = []
+
+    @property
+    def statuses(self) -> list[str]:
+        return [result.status for result in self.results]
+
+
+def run(
+    workspace: Path,
+    *script: Any,
+    scope: Literal["once", "session"] = "once",
+    approve: bool = True,
+    attended: bool = True,
+    **flags: object,
+) -> Ran:
+    """Run a turn; each approval is answered alike."""
+    ran = Ran()
+
+    async def main() -> None:
+        with ScriptedServer([*script, say("Done.")]) as server:
+            options = HostOptions(workspace, {"llm_url": server.base_url, **flags}, attended=attended)
+            host = await open_host(options, say=lambda _: None)
+            try:
+                session = await host.new_session()
+                async with anyio.create_task_group() as tasks:
+
+                    def listen(event: ev.Event) -> None:
+                        if isinstance(event, ev.ApprovalRequested) and attended:
+                            ran.asked.append(event)
+                            reply = Approve(approval=event.id, approved=approve, scope=scope)
+                            tasks.start_soon(session.send, reply)
+                        if isinstance(event, ev.ToolFinished):
+                            ran.results.append(event)
+
+                    session.listen(listen)
+                    await session.send(Submit(message=user("look it up")))
+                    await run_until_idle(session)
+            finally:
+                await host.aclose()
+
+    anyio.run(main)
+    return ran
+
+
+def test_the_question_names_the_host_and_the_whole_address(workspace, site):
+    ran = run(workspace, fetch(site.url("/page?q=1")), sandbox_hosts=(site.address,))
+    (asked,) = ran.asked
+    assert asked.summary == f"web_fetch {site.url('/page?q=1')}"
+    assert asked.reason == f"normal mode asks before connecting to {site.address}"
+    assert asked.preview == f"Fetch a page from {site.address}:\n{site.url('/page?q=1')}"
+    assert asked.grant == f"web_fetch({site.address})"
+
+
+def test_always_grants_the_host_for_the_session_and_no_other(workspace, site):
+    named = f"localhost:{site.port}"
+    calls = (fetch(site.url("/page")), fetch(site.url("/orders")), fetch(f"http://{named}/page"))
+    ran = run(workspace, *calls, scope="session", sandbox_hosts=(site.address, named))
+    assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", f"web_fetch({named})"]
+    assert ran.statuses == ["ok"] * 3
+
+
+def test_a_redirect_to_another_host_is_a_question_of_its_own(workspace, site):
+    named = f"localhost:{site.port}"
+    ran = run(workspace, fetch(site.to(f"http://{named}/page")), sandbox_hosts=(site.address, named))
+    assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", f"web_fetch({named})"]
+    assert ran.asked[1].summary == f"continue at {named}, where the address leads"
+    assert ran.results[0].data["page"] == {"url": f"http://{named}/page", "title": "A page"}
+
+
+def test_a_denied_host_is_denied_in_every_mode_and_as_a_redirect(workspace, site):
+    named = f"localhost:{site.port}"
+    calls = (fetch(f"http://{named}/page"), fetch(site.to(f"http://{named}/page")))
+    flags = {"permission_mode": "auto", "permission_deny": ("effect:net(localhost)",)}
+    with connections() as tried:
+        ran = run(workspace, *calls, sandbox_hosts=(site.address, named), **flags)
+    assert ran.statuses == ["denied", "error"]
+    assert f"connecting to {named} was not allowed" in ran.results[1].content
+    assert ran.asked == []
+    assert {host for host, port in tried if port == site.port} == {"127.0.0.1"}
+    assert site.seen[-1].startswith("/to/")
+
+
+def test_unattended_a_page_needs_a_rule(workspace, site):
+    ran = run(workspace, fetch(site.url("/page")), attended=False, sandbox_hosts=(site.address,))
+    assert ran.statuses == ["denied"]
+    allowed = {"permission_allow": (f"web_fetch({site.address})",), "sandbox_hosts": (site.address,)}
+    ran = run(workspace, fetch(site.url("/page")), attended=False, **allowed)
+    assert ran.statuses == ["ok"]
+
+
+def test_an_address_that_is_not_fetched_is_not_asked_about(workspace, site):
+    calls = (fetch("http://user:secret@127.0.0.1/"), fetch("file:///etc/passwd"), fetch("http://127.0.0.1:1/"))
+    ran = run(workspace, *calls)
+    assert ran.statuses == ["error"] * 3
+    assert ran.asked == []
+
+
+def test_the_surfaces_receive_the_address_and_the_title(workspace, site):
+    ran = run(workspace, fetch(site.url("/page")), sandbox_hosts=(site.address,), permission_mode="auto")
+    (result,) = ran.results
+    assert result.data["page"] == {"url": site.url("/page"), "title": "A page"}
+    assert (result.data["status"], result.data["kind"]) == (200, "html")
+
+
+def test_a_long_page_is_an_artifact_that_can_be_read_on(workspace, site):
+    flags = {"sandbox_hosts": (site.address,), "permission_mode": "auto"}
+    ran = run(workspace, fetch(site.url("/ten-megabytes"), max_chars=2000), **flags)
+    (result,) = ran.results
+    assert result.artifact
+    assert len(result.content) < 2600
+    assert f'read_artifact(id="{result.artifact[:12]}")' in result.content
+
+
+def test_with_a_small_window_the_page_is_shortened_within_its_frame(workspace, site):
+    flags = {"sandbox_hosts": (site.address,), "permission_mode": "auto", "context_window": 8192}
+    ran = run(workspace, fetch(site.url("/ten-megabytes"), max_chars=200_000), **flags)
+    (result,) = ran.results
+    lines = result.content.splitlines()
+    mark = lines[0].split()[1]
+    assert f"</outside {mark}>" in lines
+    assert "left out" not in result.content
+    assert " characters; a css_selector or a larger max_chars shows more]" in result.content
