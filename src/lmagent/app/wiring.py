@@ -64,7 +64,7 @@ from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
-from lmagent.web.tools import WebTools
+from lmagent.web.tools import WebTools, search_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -240,9 +240,11 @@ def long_term_memory(registry: Registry) -> None:
 
 
 def web_pages(registry: Registry) -> None:
-    """Register the tools that read the web."""
+    """Register the tools that read the web, and search it if a search engine is configured."""
     tools = WebTools(registry.confined.hosts, registry.clock)
     registry.tool(tools.fetch())
+    if registry.settings.search_endpoint:
+        registry.tool(search_tool(registry.settings.search_endpoint))
     registry.enders.append(tools.end)
 
 

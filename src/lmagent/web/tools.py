@@ -1,4 +1,7 @@
-"""Tools: `web_fetch`. What only a call needs is imported by the call: no first request waits for it."""
+"""Tools: `web_fetch`, and `web_search` where a search engine is configured.
+
+What only a call needs is imported by the call: no first request waits for it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,13 @@ class WebFetch(Struct, frozen=True):
     url: str
     css_selector: Annotated[str, Meta(description="only the elements that match")] = ""
     max_chars: Annotated[int, Meta(ge=1)] = SHOWN
+
+
+class WebSearch(Struct, frozen=True):
+    """Arguments of web_search."""
+
+    query: str
+    n: Annotated[int, Meta(ge=1, le=20)] = 5
 
 
 class WebTools:
@@ -94,13 +104,51 @@ class WebTools:
         )
 
 
+def search_tool(endpoint: str) -> Tool:
+    """Return `web_search`, which asks the search engine at an address."""
+
+    async def run(arguments: WebSearch, _: ToolContext) -> ToolOutput:
+        from lmagent.web.search import search
+
+        return await search(endpoint, arguments.query, arguments.n)
+
+    def hosts(_: WebSearch) -> tuple[str, ...]:
+        from lmagent.web.search import link_of
+
+        return (str(link_of(endpoint).target),)
+
+    def question(arguments: WebSearch, _: ToolContext) -> str:
+        from lmagent.web.search import link_of
+
+        return f"Search at {link_of(endpoint, arguments.query).host} for:\n{_shown(arguments.query, 500)}"
+
+    return Tool(
+        name="web_search",
+        description="Search the web: titles, addresses, snippets.",
+        arguments=WebSearch,
+        effect="net",
+        run=run,
+        replay_safe=True,
+        deferred=True,
+        aliases=("websearch", "search_web", "internet_search", "google_search", "searxng_search"),
+        renames={
+            **dict.fromkeys(("q", "search_query", "search_term", "keywords"), "query"),
+            **dict.fromkeys(("count", "num_results", "max_results", "limit", "top_k", "num"), "n"),
+            **dict.fromkeys(("reason", "description", "explanation"), ""),
+        },
+        summary=lambda arguments: f"web_search {_shown(arguments.query)}",
+        preview=question,
+        hosts=hosts,
+    )
+
+
 def _hosts(arguments: WebFetch) -> tuple[str, ...]:
     from lmagent.web.links import parse_link
 
     return (str(parse_link(arguments.url).target),)
 
 
-def _shown(url: str) -> str:
+def _shown(text: str, limit: int = 120) -> str:
     from lmagent.tools.sanitize import one_line
 
-    return one_line(url.strip())
+    return one_line(text.strip(), limit)
