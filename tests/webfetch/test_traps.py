@@ -71,7 +71,7 @@ def test_what_never_ends_is_ended(site, path):
     begun = time.monotonic()
     if path in ("/endless", "/endless-chunks"):  # the beginning of an endless page is a page
         content = fetched(web(site, limits=FetchLimits(body=1 << 20)), site.url(path)).content
-        assert "only its beginning was fetched" in content
+        assert "only its beginning was read" in content
     else:
         why = refusal(web(site), site.url(path))
         assert "did not answer within 0.8 s" in why or "is silent" in why
@@ -83,7 +83,7 @@ def test_a_page_that_is_too_long_is_read_in_part_and_a_bomb_never_unpacked(site,
     of = web(site, limits=FetchLimits(body=1 << 20))
     output = fetched(of, site.url(path))
     assert output.data["bytes"] == 1 << 20
-    assert output.content.endswith("[the page is longer: only its beginning was fetched]")
+    assert output.content.endswith("[the page is longer: only its beginning was read]")
 
 
 @pytest.mark.parametrize(

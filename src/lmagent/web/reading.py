@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.outside import framed
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.web.extract import WebPage, extract
+from lmagent.web.extract import extract
 from lmagent.web.fetch import Web
 from lmagent.web.links import parse_link
 from lmagent.web.pages import Fetched
 
 PATIENCE = 30.0
 """Seconds that a page may take to be turned into text."""
+
+LONGEST, MOST = 2_000_000, 200_000
+"""Characters of a page that are kept as text, and that one call shows."""
 
 _SPARE = 300
 """Bytes for the remarks after a page."""
@@ -23,56 +28,68 @@ _ONE = anyio.CapacityLimiter(1)
 """Pages are turned into text one at a time, so that the memory for it is bounded."""
 
 
+class PageText(Struct, frozen=True):
+    """A page as text for the model: `head` has its title and address, `whole` is all of it in its frame."""
+
+    title: str
+    head: str
+    body: str
+    whole: str
+    kind: str
+    links: int
+
+
 async def read(web: Web, url: str, selector: str, characters: int, context: ToolContext) -> ToolOutput:
     """Fetch a page, or take the kept one, and return its text. Raise ToolError if it cannot be had or read."""
     fetched = await web.page(context.session, parse_link(url), (selector, characters), context.ask_host)
-    page = await text_of(fetched, selector)
-    return output_of(fetched, page, url, characters)
-
-
-async def text_of(fetched: Fetched, selector: str) -> WebPage:
-    """Return the page as text; a thread reads it, so that the conversation does not stop."""
-    given = (fetched.body, fetched.content_type, str(fetched.link), selector)
     try:
         with anyio.fail_after(PATIENCE):
-            return await anyio.to_thread.run_sync(extract, *given, abandon_on_cancel=True, limiter=_ONE)
+            text = await anyio.to_thread.run_sync(text_of, fetched, selector, abandon_on_cancel=True, limiter=_ONE)
     except TimeoutError:
         raise ToolError(f"{fetched.link} could not be turned into text within {PATIENCE:g} s.") from None
+    return output_of(fetched, text, url, min(characters, MOST))
 
 
-def output_of(fetched: Fetched, page: WebPage, url: str, characters: int) -> ToolOutput:
-    """Return the beginning of a page; the whole becomes an artifact."""
-    title, text = one_line(page.title, 200), printable(page.text).strip()
-    source = f"web {fetched.link.host}"
+def text_of(fetched: Fetched, selector: str) -> PageText:
+    """Turn a page into text. It may take seconds: a thread does it, so that the conversation does not stop."""
+    page = extract(fetched.body, fetched.content_type, str(fetched.link), selector)
+    title = one_line(page.title, 200)
     head = f"{f'# {title}' if title else ''}\n{fetched.link}\n\n".lstrip()
-    whole = framed(source, head + text)
+    body = printable(page.text[:LONGEST]).strip()
+    return PageText(title, head, body, framed(_source(fetched), head + body), page.kind, page.links)
+
+
+def output_of(fetched: Fetched, text: PageText, url: str, characters: int) -> ToolOutput:
+    """Return the beginning of a page; the whole becomes an artifact."""
     facts = {
-        "page": {"url": str(fetched.link), "title": title},
+        "page": {"url": str(fetched.link), "title": text.title},
         "url": url,
         "status": 200,
         "bytes": len(fetched.body),
-        "kind": page.kind,
-        "links": page.links,
+        "kind": text.kind,
+        "links": text.links,
     }
 
     def first(count: int) -> ToolOutput:
-        if len(text) <= count:
-            shown = whole
-        else:
-            shown = framed(source, head + _beginning(text, count))
-            shown += f"\n[{count:,} of {len(text):,} characters; a css_selector or a larger max_chars shows more]"
-        if fetched.cut:
-            shown += "\n[the page is longer: only its beginning was fetched]"
-        return ToolOutput(shown, facts, full=whole)
+        shown = text.whole
+        if len(text.body) > count:
+            shown = framed(_source(fetched), text.head + _beginning(text.body, count))
+            shown += f"\n[{count:,} of {len(text.body):,} characters; a css_selector or a larger max_chars shows more]"
+        if fetched.cut or len(text.body) >= LONGEST:
+            shown += "\n[the page is longer: only its beginning was read]"
+        return ToolOutput(shown, facts, full=text.whole)
 
     def fit(size: int) -> ToolOutput:
-        count = min(characters, len(text))
+        count = min(characters, len(text.body))
         while count and len(first(count).content.encode("utf-8", "replace")) > size - _SPARE:
             count = count * 3 // 4
         return first(count)
 
-    output = first(characters)
-    return ToolOutput(output.content, facts, full=whole, fit=fit)
+    return replace(first(characters), fit=fit)
+
+
+def _source(fetched: Fetched) -> str:
+    return f"web {fetched.link.host}"
 
 
 def _beginning(text: str, count: int) -> str:

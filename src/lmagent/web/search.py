@@ -27,7 +27,7 @@ TITLE, ADDRESS, SNIPPET = 150, 500, 400
 """Characters of a result that are shown."""
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """A result of SearXNG."""
 
     url: str
@@ -38,7 +38,7 @@ class Found(Struct, frozen=True):
 class Results(Struct, frozen=True):
     """An answer of SearXNG."""
 
-    results: list[Found]
+    results: list[SearchResult]
 
 
 def link_of(endpoint: str, query: str = "") -> WebLink:
@@ -61,7 +61,7 @@ async def search(endpoint: str, query: str, count: int, resolve: Resolve = syste
     return ToolOutput(text, {"query": query, "results": len(found)})
 
 
-def _results(link: WebLink, answer: WebAnswer) -> list[Found]:
+def _results(link: WebLink, answer: WebAnswer) -> list[SearchResult]:
     if answer.status == 403:
         raise ToolError(f"{link.origin} answers 403: `json` is probably missing in search.formats of its settings.yml.")
     if answer.status != 200:
@@ -72,6 +72,6 @@ def _results(link: WebLink, answer: WebAnswer) -> list[Found]:
         raise ToolError(f"{link.origin} does not answer with the JSON of SearXNG.") from None
 
 
-def _row(found: Found) -> str:
+def _row(found: SearchResult) -> str:
     lines = (one_line(found.title or "", TITLE), one_line(found.url, ADDRESS), one_line(found.content or "", SNIPPET))
     return "\n   ".join(filter(None, lines))
