@@ -2,10 +2,22 @@
 
 from functools import reduce as fold
 
+import msgspec
+
 from lmagent.core import events as ev
 from lmagent.core.messages import STOPPED, Message, Text, Thinking, ToolCall, assistant, user
 from lmagent.core.model import Usage
-from lmagent.core.view import BranchBlock, NoticeBlock, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View, reduce
+from lmagent.core.view import (
+    BranchBlock,
+    NoticeBlock,
+    PageCard,
+    TextBlock,
+    ThinkingBlock,
+    ToolBlock,
+    UserBlock,
+    View,
+    reduce,
+)
 
 ASKED = ev.InputReceived(id="i1", message=user("read a.py please"), delivery="submit")
 DELIVERED = ev.MessageAdded(message=user("read a.py please"), origin="input", input="i1")
@@ -32,6 +44,18 @@ def test_a_turn_is_seen_from_its_input_to_its_end():
         ToolBlock("c1", "read", "read a.py", "ok", "x = 1", "+x", 0.2),
     )
     assert (view.state, view.outcome, view.title) == ("idle", "done", "read a.py please")
+
+
+def test_a_page_that_was_read_is_a_card_unless_its_address_is_none():
+    def read(page: object) -> ToolBlock:
+        finished = msgspec.structs.replace(FINISHED, data={"page": page})
+        (block,) = [one for one in see(CALLING, STARTED, finished).blocks if isinstance(one, ToolBlock)]
+        return block
+
+    page = {"url": "https://docs.python.org/3/", "title": "Python"}
+    assert read(page).page == PageCard("https://docs.python.org/3/", "Python")
+    for odd in (None, "x", {}, {**page, "url": "javascript:alert(1)"}, {**page, "title": 3}):
+        assert read(odd).page is None
 
 
 def test_live_text_stands_in_the_draft_until_the_message_replaces_it():

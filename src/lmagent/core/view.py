@@ -6,7 +6,7 @@ watcher who joins late, reconnects or replays a log ends with the same view.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +45,13 @@ class ThinkingBlock(Struct, frozen=True, tag_field="kind", tag="thinking"):
     text: str
 
 
+class PageCard(Struct, frozen=True):
+    """A web page that a call has read: its address and title."""
+
+    url: str
+    title: str
+
+
 class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
     """A call: one line, and its result when it is there."""
 
@@ -55,6 +62,7 @@ class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
     content: str = ""
     diff: str = ""
     duration: float = 0.0
+    page: PageCard | None = None
 
 
 class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
@@ -274,6 +282,15 @@ def _without(view: View, input: str | None) -> tuple[UserBlock, ...]:
     return tuple(item for item in view.waiting if item.id != input)
 
 
+def _page(given: Any) -> PageCard | None:
+    """Return the page in a call's data: a log may come from elsewhere."""
+    match given:
+        case {"url": str(url), "title": str(title)} if url.startswith(("https://", "http://")):
+            return PageCard(url, title)
+        case _:
+            return None
+
+
 def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
     blocks = list(view.blocks)
     for position in range(len(blocks) - 1, -1, -1):
@@ -292,6 +309,7 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 event.content,
                 diff if isinstance(diff, str) else "",
                 event.duration,
+                _page(event.data.get("page")),
             )
         return _with(view, blocks=tuple(blocks), state=_state(view, event, "running"))
     if isinstance(event, ev.ToolStarted) and event.call_id.startswith(ev.OWN_CALL):

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ToolError
 from lmagent.core.outside import framed
 from lmagent.core.tool import ToolOutput
@@ -67,7 +68,7 @@ def _results(link: WebLink, answer: WebAnswer) -> list[SearchResult]:
     if answer.status != 200:
         raise ToolError(f"{link.origin} answers {answer.status}, so nothing was found.")
     try:
-        return msgspec.json.decode(answer.body, type=Results).results
+        return decode_json(answer.body, Results).results
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ToolError(f"{link.origin} does not answer with the JSON of SearXNG.") from None
 

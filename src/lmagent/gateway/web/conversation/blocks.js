@@ -9,6 +9,7 @@ import { html, useState } from "../lib.js";
 import { Markdown } from "../text/markdown.js";
 import { duration, late } from "../parts.js";
 import { current } from "../session/session.js";
+import { visible } from "../session/visible.js";
 import { messages as words } from "../words/conversation.js";
 
 /** @typedef {import("../session/wire.js").Block} Block */
@@ -218,6 +219,8 @@ function ToolLine({ block }) {
         block.duration >= 0.1 && ` ${duration(block.duration)}`}</span>
       <${Icon} name=${open ? "down" : "right"} />
     </button>
+    ${block.page && html`<a class="page" href=${block.page.url} target="_blank" rel="noopener noreferrer">
+      ${visible(block.page.title || block.summary)}<span class="small quiet cut">${visible(block.page.url)}</span></a>`}
     ${block.status === "running" && html`<${Live} call=${block.call_id} />`}
     ${open && html`<${Details} block=${block} />`}
   </div>`;

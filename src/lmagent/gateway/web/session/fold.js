@@ -182,7 +182,13 @@ const textOf = ({ parts }) => parts.map((/** @type {any} */ part) => (part.type 
  * @returns {import("./wire.js").ToolBlock}
  */
 function call(call_id, name, summary, status) {
-  return { kind: "tool", call_id, tool: name, summary, status, content: "", diff: "", duration: 0 };
+  return { kind: "tool", call_id, tool: name, summary, status, content: "", diff: "", duration: 0, page: null };
+}
+
+/** The page in a call's data. @param {any} given @returns {import("./wire.js").PageCard | null} */
+function page(given) {
+  const { url, title } = given ?? {};
+  return typeof url === "string" && typeof title === "string" && /^https?:\/\//.test(url) ? { url, title } : null;
 }
 
 /** @param {View} view @param {Event} event @returns {View} */
@@ -199,7 +205,7 @@ function tool(view, event) {
       const asked = status === "denied" && typeof data.summary === "string" ? data.summary : "";
       const summary = asked || block.summary;
       blocks[position] = {
-        kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration,
+        kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration, page: page(data.page),
       };
     }
     return { ...view, blocks, state: stateAfter(view, event, "running") };

@@ -21,8 +21,10 @@ export type ToolBlock = {
   content: string;
   diff: string;
   duration: number;
+  page: PageCard | null;
   cut?: boolean;
 };
+export type PageCard = { url: string; title: string };
 export type Level = "info" | "warning" | "error";
 export type NoticeBlock = { kind: "notice"; level: Level; text: string };
 export type BranchBlock = { kind: "branch"; parent: string };
