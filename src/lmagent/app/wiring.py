@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -241,11 +242,14 @@ def long_term_memory(registry: Registry) -> None:
 
 def web_pages(registry: Registry) -> None:
     """Register the tools that read the web, and search it if a search engine is configured."""
-    tools = WebTools(registry.confined.hosts, registry.clock)
-    registry.tool(tools.fetch())
-    if registry.settings.search_endpoint:
-        registry.tool(search_tool(registry.settings.search_endpoint))
-    registry.enders.append(tools.end)
+    settings = registry.settings
+    kinds = (False, True) if settings.fetch_stealth and find_spec("curl_cffi") is not None else (False,)
+    for stealth in kinds:
+        tools = WebTools(registry.confined.hosts, registry.clock, stealth=stealth)
+        registry.tool(tools.fetch())
+        registry.enders.append(tools.end)
+    if settings.search_endpoint:
+        registry.tool(search_tool(settings.search_endpoint))
 
 
 def project_planner(registry: Registry) -> None:

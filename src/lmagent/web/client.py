@@ -146,10 +146,7 @@ class WebClient:
             async for piece in response.aiter_stream():
                 if body.feed(piece):
                     break
-            body.finish()
-        if body.full and not found.get("content-type", "text/").lower().startswith(_READ_IN_PART):
-            raise ToolError(f"{link} is longer than {limits.body >> 20} MB, so it was not read.")
-        return WebAnswer(200, found, bytes(body.content), body.full)
+        return answer_with(body, found, link)
 
 
 class Body:
@@ -161,7 +158,7 @@ class Body:
             raise ToolError(f"The server packed the page with {known[:40]!r}, which was not asked for.")
         self.content = bytearray()
         self.full = False
-        self._limit = limit
+        self.limit = limit
         self._left = limit
         self._packed = known not in ("", "identity")
         self._unpacker = zlib.decompressobj(47)  # gzip or zlib
@@ -175,9 +172,9 @@ class Body:
             self._unpack(data)
         else:
             self.content += data
-        if self._left < 0 or len(self.content) > self._limit:
+        if self._left < 0 or len(self.content) > self.limit:
             self.full = True
-            del self.content[self._limit :]
+            del self.content[self.limit :]
         return self.full
 
     def finish(self) -> None:
@@ -186,7 +183,7 @@ class Body:
             raise ToolError(_DAMAGED)
 
     def _unpack(self, data: bytes) -> None:
-        while data and len(self.content) <= self._limit:
+        while data and len(self.content) <= self.limit:
             data = self._next(data)
 
     def _next(self, data: bytes) -> bytes:
@@ -205,6 +202,14 @@ class Body:
             return self._unpacker.unconsumed_tail
         rest, self._unpacker, self._whole = self._unpacker.unused_data, zlib.decompressobj(47), True
         return rest
+
+
+def answer_with(body: Body, headers: Mapping[str, str], link: WebLink) -> WebAnswer:
+    """Return the answer with its body. Raise ToolError if that is damaged, or too long and of no use in part."""
+    body.finish()
+    if body.full and not headers.get("content-type", "text/").lower().startswith(_READ_IN_PART):
+        raise ToolError(f"{link} is longer than {body.limit >> 20} MB, so it was not read.")
+    return WebAnswer(200, headers, bytes(body.content), body.full)
 
 
 def _text(value: bytes) -> str:

@@ -23,6 +23,8 @@ from lmagent.web.robots import Robots
 if TYPE_CHECKING:
     import ssl
 
+    from lmagent.web.stealth import StealthClient
+
 REDIRECTS = 5
 
 PAUSE = 0.5
@@ -39,6 +41,7 @@ class Web:
 
     Args:
         hosts: patterns of hosts that may be of this machine or network, as in `sandbox_hosts`.
+        stealth: pages are asked for as a browser does, with the extra `stealth`; robots.txt never is.
     """
 
     def __init__(
@@ -49,10 +52,15 @@ class Web:
         resolve: Resolve = system_resolve,
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen
         tls: ssl.SSLContext | None = None,
+        stealth: bool = False,
     ) -> None:
         self._guard = WebGuard([parse_pattern(host) for host in hosts], resolve)
         self._clock = clock
-        self._client = WebClient(self._guard, limits, tls)
+        self._client: WebClient | StealthClient = WebClient(self._guard, limits, tls)
+        if stealth:
+            from lmagent.web.stealth import StealthClient
+
+            self._client = StealthClient(self._guard, limits)
         self._rules_client = WebClient(self._guard, ROBOTS, tls)
         self._robots: dict[str, dict[str, Robots]] = {}
         self._turns: dict[str, float] = {}

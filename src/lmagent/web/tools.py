@@ -5,7 +5,7 @@ What only a call needs is imported by the call: no first request waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SHOWN = 10_000
 """Characters of a page that a call shows."""
+
+
+ALIASES = ("fetch", "fetch_url", "webfetch", "read_url", "open_url", "get_url", "browse", "web_read")
 
 
 class WebFetch(Struct, frozen=True):
@@ -36,23 +39,25 @@ class WebSearch(Struct, frozen=True):
 
 
 class WebTools:
-    """The tools, with the pages that they have read; `hosts` are those that may be of this machine or network."""
+    """The tool that fetches, with the pages that it has read.
 
-    def __init__(self, hosts: Sequence[str], clock: Clock, make: Callable[[], Web] | None = None) -> None:
+    Args:
+        hosts: those that may be of this machine or network.
+        stealth: the tool is `web_fetch_stealth`.
+    """
+
+    def __init__(self, hosts: Sequence[str], clock: Clock, *, stealth: bool = False) -> None:
         self._hosts = hosts
         self._clock = clock
-        self._make = make or self._new
+        self._stealth = stealth
         self._web: Web | None = None
-
-    def _new(self) -> Web:
-        from lmagent.web.fetch import Web
-
-        return Web(self._hosts, self._clock)
 
     @property
     def web(self) -> Web:
         if self._web is None:
-            self._web = self._make()
+            from lmagent.web.fetch import Web
+
+            self._web = Web(self._hosts, self._clock, stealth=self._stealth)
         return self._web
 
     async def end(self, session: str) -> None:
@@ -66,10 +71,12 @@ class WebTools:
 
         link = parse_link(url)
         self.web.admit(link)
-        return f"Fetch a page from {link.host}:\n{link}"
+        how = ", under a browser's name" if self._stealth else ""
+        return f"Fetch a page from {link.host}{how}:\n{link}"
 
     def fetch(self) -> Tool:
-        """Return `web_fetch`."""
+        """Return `web_fetch`, or `web_fetch_stealth`."""
+        name = "web_fetch_stealth" if self._stealth else "web_fetch"
 
         async def run(arguments: WebFetch, context: ToolContext) -> ToolOutput:
             from lmagent.web.reading import read
@@ -77,14 +84,16 @@ class WebTools:
             return await read(self.web, arguments.url, arguments.css_selector.strip(), arguments.max_chars, context)
 
         return Tool(
-            name="web_fetch",
-            description="Read a web page, as Markdown.",
+            name=name,
+            description="web_fetch for sites that refuse programs."
+            if self._stealth
+            else "Read a web page, as Markdown.",
             arguments=WebFetch,
             effect="net",
             run=run,
             replay_safe=True,
             deferred=True,
-            aliases=("fetch", "fetch_url", "webfetch", "read_url", "open_url", "get_url", "browse", "web_read"),
+            aliases=() if self._stealth else ALIASES,
             renames={
                 **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
                 **dict.fromkeys(("selector", "css"), "css_selector"),
@@ -98,7 +107,7 @@ class WebTools:
                 "start_index": (0,),
                 "method": ("get",),
             },
-            summary=lambda arguments: f"web_fetch {_shown(arguments.url)}",
+            summary=lambda arguments: f"{name} {_shown(arguments.url)}",
             preview=lambda arguments, _: self._question(arguments.url),
             hosts=_hosts,
         )
