@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import pytest
 from testkit.trapsite import connections
 
 from lmagent.app.options import HostOptions
+from lmagent.app.single import call_tool
 from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Submit
@@ -93,21 +95,20 @@ def test_always_grants_the_host_for_the_session_and_no_other(workspace, site):
 
 
 def test_a_redirect_to_another_host_is_a_question_of_its_own(workspace, site):
-    named = f"localhost:{site.port}"
-    ran = run(workspace, fetch(site.to(f"http://{named}/page")), sandbox_hosts=(site.address, named))
-    assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", f"web_fetch({named})"]
-    assert ran.asked[1].summary == f"continue at {named}, where the address leads"
-    assert ran.results[0].data["page"] == {"url": f"http://{named}/page", "title": "A page"}
+    ran = run(workspace, fetch(site.to("https://elsewhere.test/page")), sandbox_hosts=(site.address,))
+    assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", "web_fetch(elsewhere.test)"]
+    assert ran.asked[1].summary == "continue at elsewhere.test:443, where the address leads"
+    assert "There is no host named elsewhere.test" in ran.results[0].content
 
 
 def test_a_denied_host_is_denied_in_every_mode_and_as_a_redirect(workspace, site):
     named = f"localhost:{site.port}"
-    calls = (fetch(f"http://{named}/page"), fetch(site.to(f"http://{named}/page")))
-    flags = {"permission_mode": "auto", "permission_deny": ("effect:net(localhost)",)}
+    calls = (fetch(f"http://{named}/page"), fetch(site.to("https://www.elsewhere.test/page")))
+    flags = {"permission_mode": "auto", "permission_deny": ("effect:net(localhost)", "web_fetch(elsewhere.test)")}
     with connections() as tried:
         ran = run(workspace, *calls, sandbox_hosts=(site.address, named), **flags)
     assert ran.statuses == ["denied", "error"]
-    assert f"connecting to {named} was not allowed" in ran.results[1].content
+    assert "connecting to www.elsewhere.test was not allowed" in ran.results[1].content
     assert ran.asked == []
     assert {host for host, port in tried if port == site.port} == {"127.0.0.1"}
     assert site.seen[-1].startswith("/to/")
@@ -153,3 +154,18 @@ def test_with_a_small_window_the_page_is_shortened_within_its_frame(workspace, s
     assert f"</outside {mark}>" in lines
     assert "left out" not in result.content
     assert " characters; a css_selector or a larger max_chars shows more]" in result.content
+
+
+def test_a_single_call_of_the_user_asks_about_a_redirect_too(workspace, site, monkeypatch):
+    monkeypatch.setenv("LMAGENT_SANDBOX_HOSTS", site.address)
+    asked: list[str] = []
+
+    def ask(question: str) -> bool:
+        asked.append(question)
+        return len(asked) == 1
+
+    arguments = json.dumps({"url": site.to("https://elsewhere.test/page")})
+    result = anyio.run(call_tool, workspace, "web_fetch", arguments, ask)
+    assert result.status == "refused"
+    assert "connecting to elsewhere.test was not allowed" in result.text
+    assert asked[1] == "web_fetch — normal mode asks before connecting to elsewhere.test"

@@ -130,14 +130,21 @@ def test_a_host_that_refuses_or_does_not_exist_is_named(site, canary):
 
 
 def test_a_new_host_is_asked_about_once_and_a_denial_ends_the_fetch(site):
-    named = f"ip:loopback.test:{site.port}"
+    asked: list[str] = []
+    url = site.to("https://elsewhere.test/page")
+    assert "There is no host named elsewhere.test" in refusal(web(site), url, asked=asked)
+    assert asked == ["elsewhere.test:443"]
+    before = len(site.seen)
+    assert "connecting to elsewhere.test was not allowed" in refusal(web(site), url, answer=False)
+    assert site.seen[before:] == ["/robots.txt", url.removeprefix(f"http://{site.address}")]
+
+
+def test_no_redirect_leads_to_another_listed_host_of_this_machine(site):
     asked: list[str] = []
     url = site.to(f"http://loopback.test:{site.port}/page")
-    assert "The text of the page." in fetched(web(site, named), url, asked=asked).content
-    assert asked == [f"loopback.test:{site.port}"]
-    before = len(site.seen)
-    assert "connecting to loopback.test" in refusal(web(site, named), url, answer=False)
-    assert site.seen[before:] == ["/robots.txt", url.removeprefix(f"http://{site.address}")]
+    before = site.seen.count("/page")
+    assert "no redirect is followed there" in refusal(web(site, f"ip:loopback.test:{site.port}"), url, asked=asked)
+    assert (asked, site.seen.count("/page")) == ([], before)
 
 
 def test_a_name_of_the_environment_for_a_proxy_is_not_used(site, monkeypatch):

@@ -95,6 +95,8 @@ class Web:
         at = link
         for _ in range(REDIRECTS + 1):
             self.admit(at)
+            if at.host != link.host and self._guard.is_near(at.target):  # a page must not steer requests in here
+                raise ToolError(f"{link} leads to {at}, which is near: no redirect is followed there.")
             if at.host not in (link.host, *visited) and not await ask(at.target.host, at.target.port):
                 raise ToolError(f"{link} leads to {at}, and connecting to {at.host} was not allowed.")
             robots = await self._rules(session, at)

@@ -33,6 +33,10 @@ class WebGuard:
         if is_private(target) and reach_of(self._listed, target) is None:
             raise _refusal(target, f"{target} is not on the internet")
 
+    def is_near(self, target: Target) -> bool:
+        """Return whether a target is listed as one of this machine or network."""
+        return reach_of(self._listed, target) in ("local", "any")
+
     async def addresses(self, target: Target) -> Sequence[Address]:
         """Return the addresses to connect to, in order. Raise ToolError if no address is allowed."""
         self.admit(target)
