@@ -18,7 +18,7 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from testkit.trapsite import TRAPS, Canary, connections, escapes, resolve
+from testkit.trapsite import HANGING, TRAPS, Canary, connections, escapes, resolve
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
@@ -78,15 +78,17 @@ async def measure(port: int, canary: int) -> dict[str, Any]:
         outside = sorted({place for place in tried if place != ("127.0.0.1", port)})
     reset_peak()
     slowest, largest = max(rows, key=lambda name: rows[name][0]), max(rows, key=lambda name: rows[name][1])
+    hung = max(HANGING, key=lambda name: rows[name][0])
     return {
         "traps": len(rows),
         "connections": len(tried),
         "outside": outside,
+        "slowest_that_never_ends": [hung, round(rows[hung][0], 2)],
         "slowest": [slowest, round(rows[slowest][0], 2)],
         "largest_growth_mb": [largest, round(rows[largest][1], 1)],
         "kept_mb": round(peak_mb() - began, 1),
         "answers": {name: row[2] for name, row in rows.items() if name in TRAPS},
-        "passed": not outside and rows[slowest][0] <= LATE and rows[largest][1] <= GROWTH,
+        "passed": not outside and rows[hung][0] <= LATE and rows[largest][1] <= GROWTH,
     }
 
 

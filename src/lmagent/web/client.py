@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 import anyio
+import anyio.lowlevel
 import httpcore
 from msgspec import Struct
 
@@ -146,6 +147,7 @@ class WebClient:
             async for piece in response.aiter_stream():
                 if body.feed(piece):
                     break
+                await anyio.lowlevel.checkpoint()  # many tiny chunks arrive in one read, and would stop the loop
         return answer_with(body, found, link)
 
 
