@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
@@ -47,8 +48,11 @@ class Confined:
         async with self._lock:
             if self._sandbox is None:
                 from lmagent.sandbox.choose import choose  # most sessions run no command
+                from lmagent.sandbox.scratch import scratch_root
 
-                self._sandbox, self.report = await choose(self._workspace, request(self._settings, self._workspace))
+                data, wanted = self._settings.agent_data_dir, request(self._settings, self._workspace)
+                scratch = scratch_root(data, self._workspace) if data.is_absolute() else None
+                self._sandbox, self.report = await choose(self._workspace, replace(wanted, scratch=scratch))
             return self._sandbox
 
     async def aclose(self) -> None:
@@ -57,9 +61,6 @@ class Confined:
 
 
 def request(settings: Settings, workspace: Path) -> SandboxRequest:
-    from lmagent.sandbox.scratch import scratch_root
-
-    data = settings.agent_data_dir
     read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
     return SandboxRequest(
         backend=settings.sandbox,
@@ -70,5 +71,4 @@ def request(settings: Settings, workspace: Path) -> SandboxRequest:
         image=settings.sandbox_image,
         network=settings.docker_network,
         own=own_places(workspace, os.environ),
-        scratch=scratch_root(data, workspace) if data.is_absolute() else None,
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lmagent.mcp.protocol.lines import LONGEST
@@ -13,9 +12,6 @@ from lmagent.mcp.spec import ServerSpec
 
 if TYPE_CHECKING:
     import httpx2
-
-AuthOf = Callable[[ServerSpec, Path], Any]
-"""Returns the `httpx2.Auth` of a server; None if the user has not logged in to it."""
 
 CONNECT = 10.0
 SILENCE = 3600.0

@@ -1,4 +1,4 @@
-"""Launch: what a server's program is given: a sandbox, a command, and the words for what it may do."""
+"""Launch: what a server's program is given: a sandbox and a command, and the advice after a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lmagent.config.paths import home_dir
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
-from lmagent.mcp.protocol.places import home_name, homes
+from lmagent.mcp.protocol.logs import digest
 from lmagent.mcp.spec import INSTALLERS, ServerSpec
 from lmagent.sandbox.environment import SandboxRequest, find_program
 
@@ -31,7 +31,7 @@ class Launcher:
 
     def __init__(self, workspace: Path, request: SandboxRequest, data: Path) -> None:
         self._workspace = workspace
-        self._request = replace(request, scratch=homes(data))
+        self._request = replace(request, scratch=data / "mcp" / "homes")
         self._lock = anyio.Lock()
         self._backend = ""
         self._registries: dict[str, Registries] = {}
@@ -40,7 +40,7 @@ class Launcher:
         """Return where and how a server's program runs. Raises SandboxError."""
         from lmagent.sandbox.choose import alike  # no first request waits for the sandboxes to load
 
-        program, session = spec.command[0], home_name(self._workspace, spec)
+        program, session = spec.command[0], _home_name(self._workspace, spec)
         if spec.needs.unconfined:
             sandbox = alike(self._workspace, self._request, "off")
             return sandbox, Exec(spec.command, spec.cwd, spec.env, None, session=session)
@@ -107,18 +107,9 @@ def _folders(program: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def confinement(spec: ServerSpec, backend: str) -> str:
-    """Return what a server may do, in words; `backend` is the configured sandbox."""
-    if spec.url:
-        return "remote"
-    if spec.needs.unconfined:
-        return "unconfined"
-    if backend == "off":
-        return "unconfined (the sandbox is off)"
-    parts = ["sandbox"]
-    parts += [f"network: {', '.join(spec.needs.network)}"] if spec.needs.network else []
-    parts += [f"paths: {', '.join(spec.needs.paths)}"] if spec.needs.paths else []
-    return ", ".join(parts)
+def _home_name(workspace: Path, spec: ServerSpec) -> str:
+    """Return the name of a server's home: one for all workspaces if the user's own file configures it."""
+    return digest(spec.file if spec.scope == "user" else workspace, spec.scope, spec.name)
 
 
 def login(spec: ServerSpec) -> str:

@@ -1,8 +1,10 @@
-"""Logs: the output of servers, one file each, of bounded size."""
+"""Logs: the output of servers, in `mcp/logs/NAME-KEY.log` of the user's data folder, each of bounded size."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import time
 from pathlib import Path
 
@@ -45,3 +47,16 @@ class ServerLog:
             if len(found) >= lines:
                 break
         return tuple(found[-lines:]) if lines > 0 else ()
+
+
+def log_of(data: Path, workspace: Path, name: str) -> ServerLog:
+    """Return the log of a server of a workspace."""
+    return ServerLog(
+        data / "mcp" / "logs" / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)[:40]}-{digest(workspace, name)}.log"
+    )
+
+
+def digest(*parts: object) -> str:
+    """Return the part of a file's name that tells what it belongs to."""
+    text = "\0".join(map(str, parts))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

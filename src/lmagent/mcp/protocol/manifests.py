@@ -1,15 +1,20 @@
-"""Manifests: what servers offered the last time, so that a session knows their tools before any server runs."""
+"""Manifests: what servers offered the last time, so that a session knows their tools before any server runs.
+
+They are in `mcp/manifests/WORKSPACE-NAME-KEY.json` of the user's data folder, which only the user can read.
+"""
 
 from __future__ import annotations
 
+import re
+from binascii import crc32
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
 from lmagent.config.files import write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.protocol.places import manifest_file
 from lmagent.mcp.spec import McpManifest, ServerSpec
 
 _MOST = 16_000_000
@@ -18,7 +23,7 @@ _MOST = 16_000_000
 
 def load_manifest(data: Path, workspace: Path, spec: ServerSpec) -> McpManifest | None:
     """Return the kept manifest of a server; None if nothing is kept that can be read."""
-    path = manifest_file(data, workspace, spec)
+    path = _file(data, workspace, spec)
     try:
         content = path.read_bytes() if path.stat().st_size <= _MOST else b""
         return decode_json(content, McpManifest)
@@ -32,7 +37,18 @@ def keep_manifest(data: Path, workspace: Path, spec: ServerSpec, manifest: McpMa
     if len(text) > _MOST:
         return f"its manifest is larger than {_MOST:,} bytes, and is not kept"
     try:
-        write_private(manifest_file(data, workspace, spec), text, sync=False)
+        write_private(_file(data, workspace, spec), text, sync=False)
     except ConfigError as error:
         return error.message
     return ""
+
+
+def _file(data: Path, workspace: Path, spec: ServerSpec) -> Path:
+    """Return the file of a manifest; a spec that was changed has another one.
+
+    A checksum is enough, since it tells apart only versions of one entry; `hashlib` would load OpenSSL.
+    """
+    key = msgspec.json.encode((spec.name, spec.command, spec.cwd, spec.url, spec.needs, sorted(spec.env)))
+    name = re.sub(r"[^A-Za-z0-9-]", "_", spec.name)[:40]
+    place = quote(bytes(workspace), safe="")[-150:]
+    return data / "mcp" / "manifests" / f"{place}-{name}-{crc32(key):08x}.json"

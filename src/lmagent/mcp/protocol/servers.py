@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,11 +16,7 @@ from anyio.abc import TaskGroup
 
 from lmagent.core.errors import ToolError, ungrouped
 from lmagent.mcp.config import LoadedServers, Problem
-from lmagent.mcp.protocol.launch import Launcher, confinement
-from lmagent.mcp.protocol.logs import ServerLog
 from lmagent.mcp.protocol.manifests import load_manifest
-from lmagent.mcp.protocol.places import log_file
-from lmagent.mcp.protocol.supervisor import AT_ONCE, Place, ServerSupervisor
 from lmagent.mcp.protocol.thread import McpThread
 from lmagent.mcp.spec import (
     CallHandler,
@@ -36,12 +32,18 @@ from lmagent.mcp.spec import (
 )
 from lmagent.sandbox.environment import SandboxRequest
 
+if TYPE_CHECKING:
+    from lmagent.mcp.protocol.connection import McpConnection
+    from lmagent.mcp.protocol.supervisor import ServerSupervisor
+
 T = TypeVar("T")
+
 AuthOf = Callable[[ServerSpec, Path], Any]
+"""Returns the `httpx2.Auth` of a server; None if the user has not logged in to it."""
 
 
 class McpServers:
-    """See `lmagent.mcp.spec.Servers`.
+    """See `lmagent.mcp.spec.Servers`. What runs servers is loaded and made when the first of them is to run.
 
     Attributes:
         problems: the files and entries that could not be used.
@@ -52,80 +54,68 @@ class McpServers:
     ) -> None:
         self.changed: Callable[[str], None] = lambda _name: None
         self.problems: Sequence[Problem] = loaded.problems
+        self._workspace = workspace
+        self._data = data
+        self._sandbox = sandbox
+        self._auth_of = auth_of
         self._thread = McpThread()
-        self._started = False
         self._lock = threading.Lock()
+        self._known = {
+            spec.name: _Known(_first_state(spec, untrusted, sandbox.backend), load_manifest(data, workspace, spec))
+            for spec in sorted(loaded.specs, key=lambda spec: spec.name)
+            for untrusted in [loaded.untrusted.get(spec.name, "")]
+        }
         self._supervisors: dict[str, ServerSupervisor] = {}
-        launcher, slots = Launcher(workspace, sandbox, data), anyio.Semaphore(AT_ONCE)
-        place = Place(workspace, data, launcher, slots, auth_of, lambda name: self.changed(name))
-        for spec in sorted(loaded.specs, key=lambda spec: spec.name):
-            state = _first_state(spec, loaded.untrusted, sandbox.backend)
-            manifest = load_manifest(data, workspace, spec)
-            log = ServerLog(log_file(data, workspace, spec.name))
-            self._supervisors[spec.name] = ServerSupervisor(state, manifest, log, place)
 
     def states(self) -> tuple[McpState, ...]:
-        return tuple(supervisor.state for supervisor in self._supervisors.values())
+        return tuple(server.state for server in (self._supervisors or self._known).values())
 
     def manifest(self, name: str) -> McpManifest | None:
-        return self._named(name).manifest
+        return _named(self._supervisors or self._known, name).manifest
 
     def start(self) -> None:
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        for supervisor in self._supervisors.values():
+        for supervisor in self._running().values():
             if supervisor.may_run:
-                self._thread.post(lambda each=supervisor: each.wake(self._thread.group))
+                self._thread.post(lambda it=supervisor: it.wake(self._thread.group))
 
     async def ready(self, name: str) -> McpManifest:
-        supervisor = self._named(name)
-        return await self._thread.run(partial(self._ready, supervisor))
-
-    async def _ready(self, supervisor: ServerSupervisor) -> McpManifest:
-        return (await supervisor.ready(self._thread.group)).manifest
+        return await self._connected(name, _manifest_of)
 
     async def call(self, name: str, tool: str, arguments: Mapping[str, Any], handler: CallHandler) -> McpResult:
-        supervisor = self._named(name)
         results: list[McpResult] = []
         with ungrouped():
             async with anyio.create_task_group() as group:
                 relay = _Relay(handler, group)
                 try:
-                    results.append(await self._thread.run(partial(self._call, supervisor, tool, arguments, relay)))
+                    results.append(await self._connected(name, lambda it: it.call(tool, arguments, relay)))
                 finally:
                     relay.close()
                     group.cancel_scope.cancel()
         return results[0]
 
-    async def _call(
-        self, supervisor: ServerSupervisor, tool: str, arguments: Mapping[str, Any], handler: CallHandler
-    ) -> McpResult:
-        connection = await supervisor.ready(self._thread.group)
-        return await connection.call(tool, arguments, handler)
-
     async def read(self, name: str, uri: str) -> tuple[Part, ...]:
-        supervisor = self._named(name)
-
-        async def work() -> tuple[Part, ...]:
-            return await (await supervisor.ready(self._thread.group)).read(uri)
-
-        return await self._thread.run(work)
+        return await self._connected(name, lambda it: it.read(uri))
 
     async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str]) -> tuple[tuple[str, Part], ...]:
-        supervisor = self._named(name)
+        return await self._connected(name, lambda it: it.prompt(prompt, arguments))
 
-        async def work() -> tuple[tuple[str, Part], ...]:
-            return await (await supervisor.ready(self._thread.group)).prompt(prompt, arguments)
+    async def _connected(self, name: str, do: Callable[[McpConnection], Awaitable[T]]) -> T:
+        """Do something with a server, on the servers' thread, when it is ready."""
+        supervisor = _named(self._running(), name)
+
+        async def work() -> T:
+            return await do(await supervisor.ready(self._thread.group))
 
         return await self._thread.run(work)
 
     def log(self, name: str, lines: int = 200) -> tuple[str, ...]:
-        return self._named(name).log.tail(lines)
+        from lmagent.mcp.protocol.logs import log_of
+
+        _named(self._known, name)
+        return log_of(self._data, self._workspace, name).tail(lines)
 
     async def restart(self, name: str) -> None:
-        supervisor = self._named(name)
+        supervisor = _named(self._running(), name)
 
         async def work() -> None:
             await supervisor.stop()
@@ -136,12 +126,41 @@ class McpServers:
     async def aclose(self) -> None:
         await anyio.to_thread.run_sync(self._thread.stop)
 
-    def _named(self, name: str) -> ServerSupervisor:
-        found = self._supervisors.get(name)
-        if found is None:
-            known = ", ".join(self._supervisors) or "none"
-            raise ToolError(f"there is no MCP server {name[:80]!r}; configured: {known}")
-        return found
+    def _running(self) -> dict[str, ServerSupervisor]:
+        """Return what runs the servers. The first call makes it."""
+        from lmagent.mcp.protocol.launch import Launcher
+        from lmagent.mcp.protocol.logs import log_of
+        from lmagent.mcp.protocol.supervisor import AT_ONCE, Place, ServerSupervisor
+
+        with self._lock:
+            if not self._supervisors:
+                launcher = Launcher(self._workspace, self._sandbox, self._data)
+                slots = anyio.Semaphore(AT_ONCE)
+                place = Place(
+                    self._workspace, self._data, launcher, slots, self._auth_of, lambda name: self.changed(name)
+                )
+                self._supervisors = {
+                    name: ServerSupervisor(*known, log_of(self._data, self._workspace, name), place)
+                    for name, known in self._known.items()
+                }
+            return self._supervisors
+
+
+class _Known(NamedTuple):
+    """What is known of a server before it runs."""
+
+    state: McpState
+    manifest: McpManifest | None
+
+
+async def _manifest_of(connection: McpConnection) -> McpManifest:
+    return connection.manifest
+
+
+def _named(servers: Mapping[str, T], name: str) -> T:
+    if name not in servers:
+        raise ToolError(f"there is no MCP server {name[:80]!r}; configured: {', '.join(servers) or 'none'}")
+    return servers[name]
 
 
 class _Relay:
@@ -194,13 +213,27 @@ class _Relay:
         return await asyncio.wrap_future(answer)
 
 
-def _first_state(spec: ServerSpec, untrusted: Mapping[str, str], backend: str) -> McpState:
+def _first_state(spec: ServerSpec, untrusted: str, backend: str) -> McpState:
     status: Status = "idle"
     reason = fix = ""
     if not spec.enabled:
         status, reason = "disabled", "its entry says so"
         fix = f"take disabled out of its entry in {spec.file}"
-    elif spec.name in untrusted:
-        status, reason = "untrusted", untrusted[spec.name]
+    elif untrusted:
+        status, reason = "untrusted", untrusted
         fix = "read the file, and if you agree with it type: lmagent config trust"
-    return McpState(spec, status, reason, fix, confinement=confinement(spec, backend))
+    return McpState(spec, status, reason, fix, confinement=_confinement(spec, backend))
+
+
+def _confinement(spec: ServerSpec, backend: str) -> str:
+    """Return what a server may do, in words; `backend` is the configured sandbox."""
+    if spec.url:
+        return "remote"
+    if spec.needs.unconfined:
+        return "unconfined"
+    if backend == "off":
+        return "unconfined (the sandbox is off)"
+    parts = ["sandbox"]
+    parts += [f"network: {', '.join(spec.needs.network)}"] if spec.needs.network else []
+    parts += [f"paths: {', '.join(spec.needs.paths)}"] if spec.needs.paths else []
+    return ", ".join(parts)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.from_thread import BlockingPortal
 
 from lmagent.core.errors import ToolError
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
 
 T = TypeVar("T")
 
@@ -63,6 +65,8 @@ class McpThread:
         self._thread.join(10)
 
     async def _main(self) -> None:
+        from anyio.from_thread import BlockingPortal  # no first request waits for it
+
         self._stopping = anyio.Event()
         async with BlockingPortal() as portal, anyio.create_task_group() as group:
             self.group, self._portal = group, portal
