@@ -88,8 +88,15 @@ class Catalogue:
         if self._is_stale:
             self._is_stale = False  # before the look, so that a change during it is not lost
             self._rows = self._made()
-            self._index, self._stubs = _indexed(self._rows, self._taken)
+            self._index = {}
         return self._rows
+
+    def _indexed(self) -> dict[str, ServerTool]:
+        """Return the tools by all their names. It is made when the first reply is read, after the first request."""
+        rows = self.rows
+        if not self._index:
+            self._index, self._stubs = _indexed(rows, self._taken)
+        return self._index
 
     def _made(self) -> tuple[ServerRow, ...]:
         states = self._servers.states()
@@ -110,16 +117,15 @@ class Catalogue:
 
     def named(self) -> tuple[Named, ...]:
         """Return the names of all tools, with their aliases."""
-        _ = self.rows
-        return self._stubs
+        return self._stubs if self._indexed() else ()
 
     def find(self, name: str) -> ServerTool | None:
         """Return the tool of a name in any spelling; of an unknown one if it begins with a server's part."""
-        rows = self.rows
+        index = self._indexed()
         for spelled in (name, plain(name)):
-            if (found := self._index.get(spelled)) is not None:
+            if (found := index.get(spelled)) is not None:
                 return found
-        for row in rows:
+        for row in self.rows:
             part, mark, rest = name.partition("_")
             if mark and rest and part.lower() == row.part.lower() and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
                 return ServerTool(name, row.name, None, rest) if self._allowed(name) else None

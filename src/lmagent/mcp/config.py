@@ -11,6 +11,7 @@ loses its own servers, a damaged entry only itself; both become a `Problem`, and
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -34,9 +35,6 @@ Trusted = Callable[[Path, bytes], bool]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
 
-_PIECE = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
-_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _TABLES = ("mcpServers", "servers")
 
 
@@ -238,16 +236,14 @@ class _Damaged(Exception):
 def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text without comments, and its entries by name. Raises _Damaged."""
     try:
-        text = content.decode("utf-8-sig")
+        text = content.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise _Damaged(content.count(b"\n", 0, error.start) + 1, "it is not UTF-8 text") from None
-    plain = _without_comments(text)
     try:
-        document: Any = msgspec.json.decode(plain) if plain.strip() else {}
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        fault = json_fault(plain)
-        line, why = (fault.lineno, f"{fault.msg}, column {fault.colno}") if fault else (1, str(error))
-        raise _Damaged(line, f"it is not valid JSON: {why}") from None
+        document: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = _without_comments(text)
+        document = _decoded(text)
     if not isinstance(document, dict):
         raise _Damaged(1, "it must hold one JSON object, with mcpServers in it")
     entries: dict[str, Any] = {}
@@ -256,13 +252,28 @@ def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
         if not isinstance(table, dict):
             raise _Damaged(1, f"{key} must be an object: a server's name, and its settings")
         entries = {**cast("dict[str, Any]", table), **entries}
-    return plain, entries
+    return text, entries
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        fault = json_fault(text)
+        line, why = (fault.lineno, f"{fault.msg}, column {fault.colno}") if fault else (1, str(error))
+        raise _Damaged(line, f"it is not valid JSON: {why}") from None
 
 
 def _without_comments(text: str) -> str:
     """Return a text of the same lines without comments and without commas before a closing bracket."""
-    plain = _PIECE.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
-    return _COMMA.sub(lambda found: found[1] or " ", plain)
+    string = r'("(?:[^"\\\n]|\\.)*")'
+    plain = re.sub(
+        rf"{string}|//[^\n]*|/\*.*?\*/",
+        lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]),
+        text,
+        flags=re.DOTALL,
+    )
+    return re.sub(rf"{string}|,(?=\s*[}}\]])", lambda found: found[1] or " ", plain)
 
 
 def _spec_or_problem(name: str, entry: Any, file: _File, workspace: Path, problems: list[Problem]) -> ServerSpec | None:
@@ -278,12 +289,10 @@ def _spec_or_problem(name: str, entry: Any, file: _File, workspace: Path, proble
 
 def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: bool) -> ServerSpec:
     """Return an entry as a spec, with the values of its variables unless it `is_raw`."""
-    known = {**os.environ, "workspaceFolder": str(workspace)}
-    home = paths.home_dir(os.environ)
 
     def text(value: object) -> str:
         written = ("true" if value else "false") if isinstance(value, bool) else str(value)
-        return written if is_raw else _expanded(written, known)
+        return written if is_raw or "${" not in written else _expanded(written, workspace)
 
     return ServerSpec(
         name=name,
@@ -297,7 +306,9 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
         ),
         needs=Needs(
             network=tuple(map(text, entry.network)),
-            paths=tuple(str(paths.expand_path(text(each), workspace, home)) for each in entry.paths),
+            paths=tuple(
+                str(paths.expand_path(text(each), workspace, paths.home_dir(os.environ))) for each in entry.paths
+            ),
             unconfined=entry.unconfined,
         ),
         file=file.path,
@@ -313,8 +324,9 @@ def _start_timeout(command: str) -> float:
     return INSTALLING if Path(command).name in INSTALLERS else ServerSpec("").start_timeout
 
 
-def _expanded(text: str, known: Mapping[str, str]) -> str:
+def _expanded(text: str, workspace: Path) -> str:
     """Return a text with the values of `${NAME}`, `${env:NAME}` and `${NAME:-default}`. Raises ConfigError."""
+    known = {**os.environ, "workspaceFolder": str(workspace)}
 
     def value(found: re.Match[str]) -> str:
         name, has_default, default = found[1].removeprefix("env:").partition(":-")
@@ -327,7 +339,7 @@ def _expanded(text: str, known: Mapping[str, str]) -> str:
             return default
         raise ConfigError(f"the variable {name or found[0]} is not set", fix=f"set it: export {name}=…")
 
-    return _VARIABLE.sub(value, text)
+    return re.sub(r"\$\{([^{}]*)\}", value, text)
 
 
 def _checked(name: str, entry: Any) -> _Entry:

@@ -97,14 +97,10 @@ def _names(row: ServerRow, room: int) -> str:
         return _without(row)
     line = f"- {row.part} ({len(row.tools)} tools)"
     own = [found.name.removeprefix(f"{row.part}_") for found in row.tools]
-    shown = list[str]()
-    for name in own:
-        if len(line) + sum(len(each) + 2 for each in (*shown, name)) + 4 > room:
-            break
-        shown.append(name)
-    if not shown:
-        return line
-    return f"{line}: {', '.join(shown)}{', …' if len(shown) < len(own) else ''}"
+    size, shown = len(line) + 4, 0
+    while shown < len(own) and size + len(own[shown]) + 2 <= room:
+        size, shown = size + len(own[shown]) + 2, shown + 1
+    return f"{line}: {', '.join(own[:shown])}{', …' if shown < len(own) else ''}" if shown else line
 
 
 def _without(row: ServerRow) -> str:

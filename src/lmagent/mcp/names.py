@@ -58,10 +58,11 @@ def _apart(names: Iterable[str], shape: Callable[[str], str], room: int) -> dict
     """
     found: dict[str, str] = {}
     used = set[str]()
-    for name in sorted(set(names), key=lambda name: (shape(name) != name, name)):
-        form, tries = shape(name), 0
+    shapes = {name: shape(name) for name in names}
+    for name in sorted(shapes, key=lambda name: (shapes[name] != name, name)):
+        form, tries = shapes[name], 0
         while len(form) > room or form.lower() in used:
-            form, tries = f"{shape(name)[: room - 7]}-{_digest(name, tries)}", tries + 1
+            form, tries = f"{shapes[name][: room - 7]}-{_digest(name, tries)}", tries + 1
         used.add(form.lower())
         found[name] = form
     return found
