@@ -112,7 +112,7 @@ def test_servers_that_an_editor_hands_over_become_specs_of_the_client():
 
 def test_a_name_that_could_deceive_is_no_server_of_an_editor(tmp_path):
     from lmagent.config.settings import Settings
-    from lmagent.mcp.opening import open_servers
+    from lmagent.mcp.servers import open_servers
     from lmagent.sandbox.environment import SandboxRequest
 
     names = ["own", "a\nb", "git__x", "OWN"]

@@ -15,7 +15,7 @@ import anyio
 from lmagent.core.errors import ToolError
 from lmagent.mcp.config import LoadedServers
 from lmagent.mcp.oauth import auth_of, login
-from lmagent.mcp.protocol.servers import McpServers
+from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import Elicitation, ElicitationAnswer, OAuthClient, SamplingRequest, ServerSpec
 from lmagent.sandbox.environment import SandboxRequest
 

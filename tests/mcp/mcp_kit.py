@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import anyio
 
 from lmagent.mcp.config import LoadedServers
-from lmagent.mcp.protocol.servers import McpServers
+from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import (
     Elicitation,
     ElicitationAnswer,

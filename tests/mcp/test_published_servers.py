@@ -16,7 +16,7 @@ from mcp_kit import Opened, Watcher, run, until
 from real_servers import CACHE, everything, python_server
 
 from lmagent.core.errors import ToolError
-from lmagent.mcp.protocol.servers import McpServers
+from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import Elicitation, ElicitationAnswer, Needs, SamplingRequest, ServerSpec
 
 

@@ -12,8 +12,8 @@ import pytest
 from mcp_kit import FAULTY, Opened, Watcher, run, until
 
 from lmagent.core.errors import ToolError
-from lmagent.mcp.protocol.servers import McpServers
 from lmagent.mcp.protocol.supervisor import TRIES
+from lmagent.mcp.servers import McpServers
 from lmagent.mcp.spec import ElicitationAnswer, McpState, Needs, ServerSpec
 
 

@@ -272,7 +272,7 @@ def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> 
         return
     from lmagent.app.confined import request
     from lmagent.app.mcpservers import use_servers
-    from lmagent.mcp.opening import open_servers
+    from lmagent.mcp.servers import open_servers
 
     servers = open_servers(workspace, settings, request(settings, workspace), editors)
     for problem in servers.problems:

@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, ToolError
+from lmagent.mcp.manifests import keep_manifest
 from lmagent.mcp.protocol.launch import Launcher, advice, login
 from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.protocol.logs import ServerLog
-from lmagent.mcp.protocol.manifests import keep_manifest
 from lmagent.mcp.spec import McpManifest, McpState, Status
 
 if TYPE_CHECKING:

@@ -1,38 +1,33 @@
-"""Servers: the MCP servers of a workspace. The SDK is imported on their thread, at the first start."""
+"""Servers: the MCP servers of a workspace, from its configuration.
+
+A program's first request needs their states and kept manifests; what runs them is loaded when the first of them is to
+run. All run on one thread with an event loop of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
+from msgspec import Struct
+from msgspec.structs import replace
 
+from lmagent.config.settings import Settings
 from lmagent.core.errors import ToolError, ungrouped
-from lmagent.mcp.config import LoadedServers, Problem
-from lmagent.mcp.protocol.manifests import load_manifest
-from lmagent.mcp.protocol.thread import McpThread
-from lmagent.mcp.spec import (
-    CallHandler,
-    Elicitation,
-    ElicitationAnswer,
-    McpManifest,
-    McpResult,
-    McpState,
-    Part,
-    SamplingRequest,
-    ServerSpec,
-    Status,
-)
+from lmagent.mcp.config import LoadedServers, Problem, beginning, is_name, load_servers
+from lmagent.mcp.manifests import load_manifest
+from lmagent.mcp.spec import CallHandler, McpManifest, McpResult, McpState, Part, ServerSpec, Status
 from lmagent.sandbox.environment import SandboxRequest
 
 if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
     from lmagent.mcp.protocol.connection import McpConnection
     from lmagent.mcp.protocol.supervisor import ServerSupervisor
 
@@ -40,6 +35,29 @@ T = TypeVar("T")
 
 AuthOf = Callable[[ServerSpec, Path], Any]
 """Returns the `httpx2.Auth` of a server; None if the user has not logged in to it."""
+
+
+def open_servers(
+    workspace: Path, settings: Settings, sandbox: SandboxRequest, client: Sequence[ServerSpec] = ()
+) -> McpServers:
+    """Return the configured servers of a workspace; none of them runs yet.
+
+    Args:
+        sandbox: the options of the sandbox that the workspace's commands have.
+        client: servers that an editor handed over; a configured server of the same name wins.
+    """
+    loaded = load_servers(workspace, settings)
+    known = {beginning(spec.name) for spec in loaded.specs}
+    offered = [spec for spec in client if settings.enable_mcp]
+    added = {beginning(spec.name): spec for spec in offered if is_name(spec.name) and beginning(spec.name) not in known}
+    loaded = replace(loaded, specs=(*loaded.specs, *added.values()))
+    return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, _auth_of)
+
+
+def _auth_of(spec: ServerSpec, data: Path) -> Any:
+    from lmagent.mcp.oauth import auth_of  # only a server that starts needs it
+
+    return auth_of(spec, data)
 
 
 class McpServers:
@@ -50,7 +68,12 @@ class McpServers:
     """
 
     def __init__(
-        self, workspace: Path, loaded: LoadedServers, data: Path, sandbox: SandboxRequest, auth_of: AuthOf
+        self,
+        workspace: Path,
+        loaded: LoadedServers,
+        data: Path,
+        sandbox: SandboxRequest,
+        auth_of: AuthOf,
     ) -> None:
         self.changed: Callable[[str], None] = lambda _name: None
         self.problems: Sequence[Problem] = loaded.problems
@@ -82,10 +105,12 @@ class McpServers:
         return await self._connected(name, _manifest_of)
 
     async def call(self, name: str, tool: str, arguments: Mapping[str, Any], handler: CallHandler) -> McpResult:
+        from lmagent.mcp.protocol.relay import Relay
+
         results: list[McpResult] = []
         with ungrouped():
             async with anyio.create_task_group() as group:
-                relay = _Relay(handler, group)
+                relay = Relay(handler, group)
                 try:
                     results.append(await self._connected(name, lambda it: it.call(tool, arguments, relay)))
                 finally:
@@ -140,13 +165,15 @@ class McpServers:
                     self._workspace, self._data, launcher, slots, self._auth_of, lambda name: self.changed(name)
                 )
                 self._supervisors = {
-                    name: ServerSupervisor(*known, log_of(self._data, self._workspace, name), place)
+                    name: ServerSupervisor(
+                        known.state, known.manifest, log_of(self._data, self._workspace, name), place
+                    )
                     for name, known in self._known.items()
                 }
             return self._supervisors
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """What is known of a server before it runs."""
 
     state: McpState
@@ -161,56 +188,6 @@ def _named(servers: Mapping[str, T], name: str) -> T:
     if name not in servers:
         raise ToolError(f"there is no MCP server {name[:80]!r}; configured: {', '.join(servers) or 'none'}")
     return servers[name]
-
-
-class _Relay:
-    """Passes what a server sends during a call to the caller's handler, on the caller's event loop."""
-
-    def __init__(self, handler: CallHandler, group: TaskGroup) -> None:
-        self._handler = handler
-        self._group = group
-        self._loop = asyncio.get_running_loop()
-        self._is_closed = False
-
-    def close(self) -> None:
-        self._is_closed = True
-
-    def progress(self, text: str) -> None:
-        self._loop.call_soon_threadsafe(self._show, text)
-
-    def _show(self, text: str) -> None:
-        if not self._is_closed:
-            self._handler.progress(text)
-
-    async def sample(self, request: SamplingRequest) -> str | None:
-        return await self._answered(partial(self._handler.sample, request))
-
-    async def elicit(self, request: Elicitation) -> ElicitationAnswer:
-        return await self._answered(partial(self._handler.elicit, request))
-
-    async def _answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        answer: Future[T] = Future()
-
-        async def work() -> None:
-            try:
-                result = await ask()
-            except Exception as error:  # noqa: BLE001 - the server learns that it failed, and continues the call
-                answer.set_exception(error)
-            except BaseException:
-                answer.cancel()
-                raise
-            else:
-                if not answer.cancelled():
-                    answer.set_result(result)
-
-        def begin() -> None:
-            if self._is_closed:
-                answer.cancel()
-            else:
-                self._group.start_soon(work)
-
-        self._loop.call_soon_threadsafe(begin)
-        return await asyncio.wrap_future(answer)
 
 
 def _first_state(spec: ServerSpec, untrusted: str, backend: str) -> McpState:
@@ -237,3 +214,65 @@ def _confinement(spec: ServerSpec, backend: str) -> str:
     parts += [f"network: {', '.join(spec.needs.network)}"] if spec.needs.network else []
     parts += [f"paths: {', '.join(spec.needs.paths)}"] if spec.needs.paths else []
     return ", ".join(parts)
+
+
+class McpThread:
+    """The thread. It is a daemon: a program that forgets to stop it can still end.
+
+    Attributes:
+        group: owns the tasks of the servers; used on the thread only.
+    """
+
+    group: TaskGroup
+
+    def __init__(self) -> None:
+        self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
+        self._is_up = threading.Event()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=anyio.run, args=(self._main,), name="mcp", daemon=True)
+                self._thread.start()
+        self._is_up.wait()
+
+    def post(self, work: Callable[[], object]) -> None:
+        """Do something on the thread, soon."""
+        self.start()
+        if self._portal is not None and not self._is_closed:
+            self._portal.start_task_soon(_called, work)
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something on the thread, and return its result to the caller's event loop. Cancelled, it cancels it."""
+        self.start()
+        if self._portal is None or self._is_closed:
+            raise ToolError("the MCP servers of this program were stopped")
+        return await asyncio.wrap_future(self._portal.start_task_soon(work))
+
+    def stop(self) -> None:
+        """Cancel everything on the thread, and wait for its end. Blocks."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if was_closed or self._thread is None or self._portal is None:
+            return
+        self._portal.start_task_soon(_called, self._stopping.set)
+        self._thread.join(10)
+
+    async def _main(self) -> None:
+        from anyio.from_thread import BlockingPortal  # no first request waits for it
+
+        self._stopping = anyio.Event()
+        async with BlockingPortal() as portal, anyio.create_task_group() as group:
+            self.group, self._portal = group, portal
+            self._is_up.set()
+            await self._stopping.wait()
+            group.cancel_scope.cancel()
+            await portal.stop(cancel_remaining=True)
+
+
+async def _called(work: Callable[[], object]) -> None:
+    work()
