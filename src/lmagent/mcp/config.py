@@ -153,7 +153,7 @@ def is_name(name: str) -> bool:
 
 def beginning(name: str) -> str:
     """Return what tells servers apart in permission rules: letters and digits, in whatever case and after `mcp-`."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("mcp-")
+    return re.sub(r"[^a-zA-Z0-9]+", "-", name).strip("-").lower().removeprefix("mcp-")
 
 
 def write_server(file: Path, spec: ServerSpec) -> None:

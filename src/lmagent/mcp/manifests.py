@@ -5,7 +5,6 @@ They are in `mcp/manifests/WORKSPACE-NAME-KEY.json` of the user's data folder, w
 
 from __future__ import annotations
 
-import re
 from binascii import crc32
 from pathlib import Path
 from urllib.parse import quote
@@ -49,6 +48,5 @@ def _file(data: Path, workspace: Path, spec: ServerSpec) -> Path:
     A checksum is enough, since it tells apart only versions of one entry; `hashlib` would load OpenSSL.
     """
     key = msgspec.json.encode((spec.name, spec.command, spec.cwd, spec.url, spec.needs, sorted(spec.env)))
-    name = re.sub(r"[^A-Za-z0-9-]", "_", spec.name)[:40]
-    place = quote(bytes(workspace), safe="")[-150:]
-    return data / "mcp" / "manifests" / f"{place}-{name}-{crc32(key):08x}.json"
+    name = f"{quote(bytes(workspace), safe='')[-150:]}-{quote(spec.name, safe='')[-64:]}-{crc32(key):08x}.json"
+    return data / "mcp" / "manifests" / name

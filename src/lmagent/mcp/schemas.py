@@ -6,7 +6,6 @@ keys that only programs need are left out. The server checks the arguments itsel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from lmagent.tools.sanitize import one_line
@@ -26,23 +25,19 @@ PIECES = 600
 _PLAIN = ("const", "format", "minimum", "maximum", "minItems", "maxItems", "pattern")
 
 
-def fault(schema: Any) -> str:
-    """Return why no call could follow a schema; empty if one can. Only its outer form is looked at."""
-    if not isinstance(schema, Mapping):
-        return "its schema is no JSON object"
-    known = cast("Mapping[str, Any]", schema)
-    kind, properties = known.get("type", "object"), known.get("properties", {})
-    if kind != "object":
-        return f"its arguments are {one_line(str(kind), 40)}, not an object"
-    if not isinstance(properties, Mapping):
-        return "its properties are no JSON object"
-    parts = cast("Mapping[str, Any]", properties)
-    wrong = next((name for name, sub in parts.items() if not isinstance(sub, Mapping | bool)), None)
-    return f"its argument {one_line(wrong, 60)} has no schema" if wrong is not None else ""
+def is_usable(schema: Any) -> bool:
+    """Return whether a call can follow a schema: an object whose properties have schemas of their own."""
+    if not isinstance(schema, dict):
+        return False
+    known = cast("dict[str, Any]", schema)
+    properties: Any = known.get("properties", {}) if known.get("type", "object") == "object" else None
+    return isinstance(properties, dict) and all(
+        isinstance(sub, dict | bool) for sub in cast("dict[str, Any]", properties).values()
+    )
 
 
-def simplified(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without `fault` as one of type object, with properties that are objects."""
+def simplified(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a usable schema as one of type object, with properties that are objects."""
     made = _Simplifier(schema).simple(schema, 0)
     properties = made.get("properties", {})
     result: dict[str, Any] = {"type": "object", "properties": properties}
@@ -54,15 +49,15 @@ def simplified(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Simplifier:
-    def __init__(self, whole: Mapping[str, Any]) -> None:
+    def __init__(self, whole: dict[str, Any]) -> None:
         self._whole = whole
         self._pieces = 0
 
     def simple(self, node: Any, depth: int) -> dict[str, Any]:
         self._pieces += 1
-        if not isinstance(node, Mapping) or depth > DEPTH or self._pieces > PIECES:
+        if not isinstance(node, dict) or depth > DEPTH or self._pieces > PIECES:
             return {}  # it accepts everything
-        known = cast("Mapping[str, Any]", node)
+        known = cast("dict[str, Any]", node)
         if "$ref" in known:
             target = self._target(known["$ref"])
             return self._described(known, self.simple(target, depth + 1)) if target is not None else {}
@@ -80,12 +75,12 @@ class _Simplifier:
             return None
         for step in reference[1:].split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(node, Mapping) or name not in node:
+            if not isinstance(node, dict) or name not in node:
                 return None
-            node = cast("Mapping[str, Any]", node)[name]
+            node = cast("dict[str, Any]", node)[name]
         return node
 
-    def _choice(self, known: Mapping[str, Any], options: list[Any], depth: int) -> dict[str, Any]:
+    def _choice(self, known: dict[str, Any], options: list[Any], depth: int) -> dict[str, Any]:
         left = [self.simple(option, depth + 1) for option in options if not _is_null(option)]
         distinct = [option for at, option in enumerate(left) if option not in left[:at]]
         if len(distinct) == 1:
@@ -94,7 +89,7 @@ class _Simplifier:
         base = self._plain({**words, **({"type": known["type"]} if "type" in known else {})}, depth)
         return self._described(known, {**base, **({"anyOf": distinct} if distinct else {})})
 
-    def _merged(self, known: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _merged(self, known: dict[str, Any], depth: int) -> dict[str, Any]:
         merged = self._plain(known, depth)
         for part in (self.simple(option, depth + 1) for option in known["allOf"]):
             properties = {**merged.get("properties", {}), **part.get("properties", {})}
@@ -106,7 +101,7 @@ class _Simplifier:
                 merged["required"] = list(dict.fromkeys(required))
         return merged
 
-    def _plain(self, known: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _plain(self, known: dict[str, Any], depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
         if (kind := _type_of(known)) is not None:
             made["type"] = kind
@@ -120,27 +115,27 @@ class _Simplifier:
         if isinstance(names := known.get("required"), list):
             made["required"] = [name for name in cast("list[Any]", names) if isinstance(name, str)]
         items = known.get("items")
-        if isinstance(items, Mapping):
+        if isinstance(items, dict):
             made["items"] = self.simple(items, depth + 1)
         return made
 
     def _properties(self, properties: Any, depth: int) -> dict[str, Any]:
-        if not isinstance(properties, Mapping):
+        if not isinstance(properties, dict):
             return {}
-        known = cast("Mapping[str, Any]", properties)
+        known = cast("dict[str, Any]", properties)
         return {str(name): self.simple(sub, depth + 1) for name, sub in known.items() if sub is not False}
 
     @staticmethod
-    def _described(known: Mapping[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    def _described(known: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
         text = known.get("description")
         return {**made, "description": one_line(text.strip(), DESCRIBED)} if isinstance(text, str) and text else made
 
 
 def _is_null(option: Any) -> bool:
-    return isinstance(option, Mapping) and cast("Mapping[str, Any]", option).get("type") == "null"
+    return isinstance(option, dict) and cast("dict[str, Any]", option).get("type") == "null"
 
 
-def _type_of(known: Mapping[str, Any]) -> str | list[str] | None:
+def _type_of(known: dict[str, Any]) -> str | list[str] | None:
     kind = known.get("type")
     if isinstance(kind, list):
         names = [name for name in cast("list[Any]", kind) if isinstance(name, str) and name != "null"]
