@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from lmagent.app.registry import Registry, SlashCommand
 from lmagent.core.errors import ConfigError
+from lmagent.core.events import Event, StepStarted
+from lmagent.engine.session import Session
 from lmagent.engine.toolbox import USE_TOOL
-from lmagent.mcp.catalogue import ServerRow
-from lmagent.mcp.feature import McpFeature, Surroundings
+from lmagent.mcp.catalogue import Catalogue
+from lmagent.mcp.listing import note
 from lmagent.mcp.names import server_parts, tool_names
 from lmagent.mcp.spec import McpPrompt, Servers
+from lmagent.mcp.tools import ServerTools
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -22,15 +26,16 @@ if TYPE_CHECKING:
 GROUP = "Of MCP servers"
 
 
-def use_servers(registry: Registry, servers: Servers) -> McpFeature:
+DELAY = 0.3
+"""Seconds after the start of the first step until the servers start: by then its request is out."""
+
+
+def use_servers(registry: Registry, servers: Servers) -> None:
     """Register servers: one call for those of the configuration, of an editor, or of a test."""
 
     def taken() -> set[str]:
-        return {
-            USE_TOOL.name,
-            "vision",
-            *(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases)),
-        }
+        ours = (name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))
+        return {USE_TOOL.name, "vision", *ours}
 
     def allowed(name: str) -> bool:
         wanted = registry.settings.tools_allow
@@ -42,37 +47,53 @@ def use_servers(registry: Registry, servers: Servers) -> McpFeature:
         host = registry.host
         return UserModel(host.served.for_session(1, aside=True).stream, host.model_of) if host is not None else None
 
-    around = Surroundings(
-        registry.workspace, registry.settings.agent_data_dir, taken, allowed, lambda: registry.profile.name, model
-    )
-    feature = McpFeature(servers, around)
-    own = list(feature.tools)
+    catalogue = Catalogue(servers, taken, allowed)
+    servers.changed = lambda _: catalogue.forget()
+    tools = ServerTools(servers, catalogue, registry.settings.agent_data_dir, registry.workspace, model)
+    own = (tools.describe(), tools.resource())
     for tool in own:
         registry.tool(tool)
-    registry.hides.append(lambda _: {tool.name for tool in own})
-    registry.mcp, registry.outside = servers, feature.outside
-    registry.secrets += [secret for state in servers.states() for secret in state.spec.secrets]
-    registry.tail_notes.append(feature.note)
-    registry.watchers.append(feature.watch)
-    registry.late_names += [f"{part.lower()}_" for part in server_parts(_names(servers), taken()).values()]
-    registry.late_commands.append(lambda: _prompts(feature))
-    registry.closers.append(feature.aclose)
-    return feature
+    registry.hides.append(lambda _: {tool.name for tool in own})  # the note names them
+    registry.mcp, registry.outside = servers, tools
+    states = servers.states()
+    registry.secrets += [secret for state in states for secret in state.spec.secrets]
+    registry.tail_notes.append(lambda: note(catalogue.rows, registry.profile.name))
+    parts = server_parts((state.spec.name for state in states), taken())
+    registry.late_names += [f"{part.lower()}_" for part in parts.values()]
+    registry.late_commands.append(lambda: _prompts(servers, catalogue))
+    _start_later(registry, servers)
 
 
-def _names(servers: Servers) -> list[str]:
-    return [state.spec.name for state in servers.states()]
+def _start_later(registry: Registry, servers: Servers) -> None:
+    """Start the servers when the first session has begun its first turn: its request waits for none of them."""
+    timer = threading.Timer(DELAY, servers.start)
+    timer.daemon = True
+
+    def begin(event: Event) -> None:
+        if isinstance(event, StepStarted) and timer.ident is None:
+            timer.start()
+
+    def watch(session: Session) -> None:
+        if timer.ident is None:
+            session.listen(begin)
+
+    async def close() -> None:
+        timer.cancel()
+        await servers.aclose()
+
+    registry.watchers.append(watch)
+    registry.closers.append(close)
 
 
-def _prompts(feature: McpFeature) -> Iterator[SlashCommand]:
-    for row in feature.catalogue.rows:
+def _prompts(servers: Servers, catalogue: Catalogue) -> Iterator[SlashCommand]:
+    for row in catalogue.rows:
         prompts = {prompt.name: prompt for prompt in (row.manifest.prompts if row.manifest is not None else ())}
         for real, name in sorted(tool_names(row.part, prompts).items()):
             plain = f"{row.part}:{name.removeprefix(f'{row.part}_')}"
-            yield _command(feature, row, plain, prompts[real])
+            yield _command(servers, row.name, plain, prompts[real])
 
 
-def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) -> SlashCommand:
+def _command(servers: Servers, server: str, name: str, prompt: McpPrompt) -> SlashCommand:
     usage = " ".join(f"{each}=…" if needed else f"[{each}=…]" for each, needed in prompt.arguments)
 
     async def run(context: SlashContext, line: str) -> SlashResult:
@@ -80,18 +101,17 @@ def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) 
         from lmagent.mcp.results import text_of
 
         given = _arguments(name, prompt, line)
-        messages = await feature.servers.prompt(row.name, prompt.name, given)
+        messages = await servers.prompt(server, prompt.name, given)
         workspace = context.host.workspace
         texts = [
-            f"{'' if role == 'user' else 'You said: '}{text_of(row.name, (part,), workspace)}"
-            for role, part in messages
+            f"{'' if role == 'user' else 'You said: '}{text_of(server, (part,), workspace)}" for role, part in messages
         ]
         text = "\n\n".join(filter(str.strip, texts))
         if not text:
-            raise ConfigError(f"/{name} gave no text", fix=f"look at the log: lmagent mcp logs {row.name}")
+            raise ConfigError(f"/{name} gave no text", fix=f"look at the log: lmagent mcp logs {server}")
         return SlashResult(submit=text)
 
-    about = one_line(prompt.description.strip().partition("\n")[0], 100) or f"a prompt of {one_line(row.name, 40)}"
+    about = one_line(prompt.description.strip().partition("\n")[0], 100) or f"a prompt of {one_line(server, 40)}"
     return SlashCommand(name, one_line(usage, 100), about, run, GROUP)
 
 

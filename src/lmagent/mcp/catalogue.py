@@ -7,13 +7,13 @@ described: a session with hundreds of tools begins as fast as any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from msgspec import Struct
 
 from lmagent.core.model import ToolSpec
-from lmagent.core.tool import Tool, plain
+from lmagent.core.tool import plain
 from lmagent.mcp.names import bare_names, server_parts, tool_names
 from lmagent.mcp.schemas import is_usable, simplified
 from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers
@@ -157,18 +157,3 @@ def _indexed(rows: tuple[ServerRow, ...], taken: Collection[str]) -> tuple[dict[
 def rule_name(found: ServerTool) -> str:
     """Return the name that other agents' permission rules have for a tool."""
     return f"mcp__{found.server}__{found.called}"
-
-
-class OutsideTools:
-    """The catalogue as the toolbox's tools from outside."""
-
-    def __init__(self, catalogue: Catalogue, made: Callable[[ServerTool], Tool | None]) -> None:
-        self._catalogue = catalogue
-        self._made = made
-
-    def get(self, name: str) -> Tool | None:
-        found = self._catalogue.find(name)
-        return self._made(found) if found is not None else None
-
-    def __iter__(self) -> Iterator[Named]:
-        return iter(self._catalogue.named())

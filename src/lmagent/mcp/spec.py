@@ -100,7 +100,6 @@ class McpTool(Struct, frozen=True):
     description: str = ""
     schema: dict[str, Any] = field(default_factory=dict[str, Any])
     title: str = ""
-    read_only: bool = False  # the server's own word; nothing relies on it
 
 
 class McpResource(Struct, frozen=True):

@@ -5,8 +5,7 @@ What only a call needs is imported by the call: the first request of a session w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
-from lmagent.mcp.catalogue import Catalogue, ServerRow, ServerTool, rule_name
+from lmagent.mcp.catalogue import Catalogue, Named, ServerRow, ServerTool, rule_name
 from lmagent.mcp.listing import first_sentence, line_of
 from lmagent.mcp.schemas import is_usable, simplified
 from lmagent.mcp.spec import McpManifest, McpTool, Servers, ServerSpec
@@ -24,7 +23,6 @@ from lmagent.tools.sanitize import one_line, printable, visible
 
 if TYPE_CHECKING:
     from lmagent.mcp.consent import UserModel
-    from lmagent.mcp.pins import Pins
 
 DESCRIBED = 4000
 """Characters of a description that `describe` shows."""
@@ -46,27 +44,31 @@ class McpResourceCall(Struct, frozen=True):
     uri: Annotated[str, Meta(description="without it, the resources are listed")] = ""
 
 
-class Making:
-    """Makes the tools of servers."""
+class ServerTools:
+    """The tools of servers, which the toolbox finds by their names, and our own tools about servers.
+
+    Args:
+        model: returns the user's model, beside the conversation; None if no model is at hand.
+    """
 
     def __init__(
         self, servers: Servers, catalogue: Catalogue, data: Path, workspace: Path, model: Callable[[], UserModel | None]
     ) -> None:
         self._servers = servers
         self._catalogue = catalogue
-        self._places = (data, workspace)
+        self._data = data
+        self._workspace = workspace
         self._model = model
 
-    @cached_property
-    def _pins(self) -> Pins:
-        from lmagent.mcp.pins import Pins
+    def __iter__(self) -> Iterator[Named]:
+        return iter(self._catalogue.named())
 
-        return Pins(*self._places)
-
-    def tool(self, found: ServerTool) -> Tool:
-        """Return a tool of a server. One that the server does not have answers a call with the reason."""
-        spec = self._spec(found.server)
-        known = found.tool
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of a name. One that the server does not have answers a call with the reason."""
+        found = self._catalogue.find(name)
+        if found is None:
+            return None
+        spec, known = self._spec(found.server), found.tool
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
             return await self._call(found, spec, arguments, context)
@@ -97,13 +99,14 @@ class Making:
         self, found: ServerTool, spec: ServerSpec, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
         from lmagent.mcp.consent import Consent
+        from lmagent.mcp.pins import Pins
         from lmagent.mcp.results import output_of
 
         manifest = await self._servers.ready(found.server)
         tool = _tool_in(manifest, found)
         if tool is None or not is_usable(tool.schema):
             raise ToolError(self._gone(found, manifest))
-        await self._pins.check(spec, found.name, tool, context)
+        await Pins(self._data, self._workspace).check(spec, found.name, tool, context)
         consent = Consent(found.server, context, self._model())
         result = await self._servers.call(found.server, tool.name, arguments, consent)
         try:
@@ -121,6 +124,10 @@ class Making:
         called = one_line(found.called, 100)
         return f"The server {found.server} has no tool {called}. Its tools: {shown or 'none'}. Nothing was run."
 
+    def _unknown(self, what: str, name: str) -> ToolError:
+        known = ", ".join(row.part for row in self._catalogue.rows)
+        return ToolError(f"No MCP {what} is named {one_line(name)!r}. The servers: {known or 'none'}.")
+
     def describe(self) -> Tool:
         """Return the tool that shows a tool's schema, or a server's list."""
 
@@ -132,8 +139,7 @@ class Making:
                 return ToolOutput(_outside(row.name, _server_text(self._catalogue.row(name) or row, manifest)))
             found = self._catalogue.find(name)
             if found is None:
-                known = ", ".join(row.part for row in self._catalogue.rows)
-                raise ToolError(f"No MCP tool or server is named {one_line(name)!r}. The servers: {known or 'none'}.")
+                raise self._unknown("tool or server", name)
             if found.tool is None:
                 manifest = await self._servers.ready(found.server)
                 self._catalogue.forget()
@@ -150,10 +156,7 @@ class Making:
         async def run(arguments: McpResourceCall, context: ToolContext) -> ToolOutput:
             row = self._catalogue.row(arguments.server)
             if row is None:
-                known = ", ".join(row.part for row in self._catalogue.rows)
-                raise ToolError(
-                    f"No MCP server is named {one_line(arguments.server)!r}. The servers: {known or 'none'}."
-                )
+                raise self._unknown("server", arguments.server)
             if not arguments.uri:
                 return ToolOutput(_outside(row.name, _resources_text(await self._servers.ready(row.name))))
             parts = await self._servers.read(row.name, arguments.uri)

@@ -66,7 +66,6 @@ def _tool(tool: types.Tool) -> McpTool:
         description=tool.description or "",
         schema=tool.input_schema,
         title=tool.title or (hints.title if hints else "") or "",
-        read_only=bool(hints and hints.read_only_hint),
     )
 
 
