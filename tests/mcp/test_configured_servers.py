@@ -93,7 +93,8 @@ def test_a_server_with_an_address_and_what_a_program_needs(settings: Settings, m
 def test_a_broken_file_names_file_and_line_and_loses_only_its_own_servers(settings: Settings) -> None:
     written(user_file(settings), {"mcpServers": {"good": {"command": "x"}}})
     broken = written(settings.workspace / ".mcp.json", '{"mcpServers": {\n  "a": {"command": "x"\n  "b": {}\n}}')
-    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    trust(settings.agent_data_dir, settings.workspace)
+    loaded = load_servers(settings.workspace, settings)
     assert names(loaded) == ["good"]
     (problem,) = loaded.problems
     assert (problem.file, problem.line) == (broken, 3)
@@ -155,7 +156,8 @@ def test_a_workspace_may_not_replace_a_server_of_the_user(settings: Settings) ->
     mine = written(user_file(settings), {"mcpServers": {"git": {"command": "mine"}}})
     theirs = written(workspace_file(settings.workspace), {"mcpServers": {"git": {"command": "theirs"}}})
     written(settings.workspace / ".mcp.json", {"mcpServers": {"git": {"command": "mine"}}})
-    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    trust(settings.agent_data_dir, settings.workspace)
+    loaded = load_servers(settings.workspace, settings)
     assert [spec.command for spec in loaded.specs] == [("mine",)]
     (problem,) = loaded.problems  # an equal entry is no problem
     assert problem.file == theirs
@@ -194,7 +196,8 @@ def test_a_server_is_written_read_back_and_removed_and_the_rest_of_the_file_stay
     )
     write_server(file, spec)
     write_server(file, ServerSpec("far", url="https://h.example/mcp", headers={"X": "y"}))
-    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    trust(settings.agent_data_dir, settings.workspace)
+    loaded = load_servers(settings.workspace, settings)
     assert names(loaded) == ["far", "new", "old"]
     expected = replace(spec, file=file, scope="workspace", env={"A": os.environ["HOME"]})
     assert loaded.specs[1] == expected
@@ -237,7 +240,8 @@ def test_no_server_of_a_folder_comes_under_the_rules_for_one_of_the_user(
     mine = "git-hub" if other == "git.hub" else "github"
     written(user_file(settings), {"mcpServers": {mine: own}})
     written(workspace_file(settings.workspace), {"mcpServers": {other: {"command": "evil"}, "calm": {"command": "y"}}})
-    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    trust(settings.agent_data_dir, settings.workspace)
+    loaded = load_servers(settings.workspace, settings)
     assert {spec.name: spec.command for spec in loaded.specs if spec.name != "calm"} in ({}, {mine: ("x",)})
     assert "could not tell them apart" in str(loaded.problems) or "is left out" in str(loaded.problems)
 
@@ -245,6 +249,7 @@ def test_no_server_of_a_folder_comes_under_the_rules_for_one_of_the_user(
 def test_while_the_users_own_file_is_damaged_no_server_of_a_folder_takes_a_name_in_it(settings: Settings) -> None:
     written(user_file(settings), '{"mcpServers": {"github": ')
     written(workspace_file(settings.workspace), {"mcpServers": {"github": {"command": "evil"}}})
-    loaded = load_servers(settings.workspace, settings, lambda _file, _content: True)
+    trust(settings.agent_data_dir, settings.workspace)
+    loaded = load_servers(settings.workspace, settings)
     assert loaded.specs == ()
     assert "no server is used until then" in str(loaded.problems[0])

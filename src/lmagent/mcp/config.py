@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -29,9 +29,6 @@ from lmagent.config.trust import MCP_FILES, is_trusted, trusts
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
 from lmagent.mcp.spec import INSTALLERS, INSTALLING, Needs, OAuthClient, ServerSpec
-
-Trusted = Callable[[Path, bytes], bool]
-"""Whether the user trusts a file of the workspace with this content."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
 
@@ -63,7 +60,7 @@ class LoadedServers(Struct, frozen=True):
     untrusted: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class _Entry(Struct):
+class _Entry(Struct, omit_defaults=True):
     """An entry as it is written. Keys of other programs are ignored."""
 
     type: str = ""
@@ -109,41 +106,32 @@ def workspace_file(workspace: Path) -> Path:
     return workspace / MCP_FILES[0]
 
 
-def load_servers(workspace: Path, settings: Settings, trusted: Trusted | None = None) -> LoadedServers:
-    """Read all files. Never raises: what cannot be used is a problem.
-
-    Args:
-        trusted: decides about the workspace's files; None asks the list of trusted folders.
-    """
+def load_servers(workspace: Path, settings: Settings) -> LoadedServers:
+    """Read all files. Never raises: what cannot be used is a problem."""
     if not settings.enable_mcp:
         return LoadedServers()
-
-    def is_listed(file: Path, content: bytes) -> bool:
-        return trusts(settings.agent_data_dir, workspace, file, content)
-
     problems: list[Problem] = []
     specs: dict[str, ServerSpec] = {}
-    held: dict[str, str] = {}
+    untrusted: dict[str, str] = {}
     owners: dict[str, tuple[str, Path]] = {}  # by the beginning of the names of a server's tools
-    for file in _files(workspace, settings, trusted or is_listed, problems):
+    for file in _files(workspace, settings, problems):
         for name, entry in file.entries.items():
             spec = _spec_or_problem(name, entry, file, workspace, problems)
             # A faulty entry keeps its name too: rules for it must not hold for another server.
             first, owner = owners.setdefault(beginning(name), (name, file.path))
             if spec is None:
                 continue
-            if (first, owner) != (name, file.path):
-                known = specs.get(name)
-                if known is None or replace(known, file=None, scope="user") != replace(spec, file=None, scope="user"):
-                    text = (
-                        f"the server {name!r} is not used: {owner} has {first!r}, and rules could not tell them apart"
-                    )
-                    problems.append(Problem(file.path, file.line(name), text, "give one of them another name"))
-                continue
-            specs[name] = spec
-            if file.untrusted:
-                held[name] = file.untrusted
-    return LoadedServers(tuple(specs[name] for name in sorted(specs)), tuple(problems), held)
+            if (first, owner) == (name, file.path):
+                specs[name] = spec
+                untrusted |= {name: file.untrusted} if file.untrusted else {}
+            elif name not in specs or _bare(specs[name]) != _bare(spec):
+                text = f"the server {name!r} is not used: {owner} has {first!r}, and rules could not tell them apart"
+                problems.append(Problem(file.path, file.line(name), text, "give one of them another name"))
+    return LoadedServers(tuple(specs[name] for name in sorted(specs)), tuple(problems), untrusted)
+
+
+def _bare(spec: ServerSpec) -> ServerSpec:
+    return replace(spec, file=None, scope="user")
 
 
 def is_name(name: str) -> bool:
@@ -182,55 +170,41 @@ def remove_server(file: Path, name: str) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _files(workspace: Path, settings: Settings, decide: Trusted, problems: list[Problem]) -> Iterator[_File]:
+def _files(workspace: Path, settings: Settings, problems: list[Problem]) -> Iterator[_File]:
     own = user_file(settings)
     for path in (own, *(workspace / name for name in MCP_FILES)):
         try:
             content = read_small(path)
             if content is None:
                 continue
+            untrusted = "" if path == own else _untrusted(workspace, settings, path, content)
             text, entries = _parsed(content)
         except ConfigError as error:
-            problems.append(Problem(path, 0, error.message, error.fix))
+            line, fix = (error.line, "correct it") if isinstance(error, _Damaged) else (0, error.fix)
+            whose = "no server is used" if path == own else "its servers are left out"
+            problems.append(Problem(path, line, error.message, f"{fix}; {whose} until then"))
             if path == own:
                 return  # a folder's servers might take the names of those in it
-        except _Damaged as damage:
-            whose = "no server is used" if path == own else "its servers are left out"
-            problems.append(Problem(path, damage.line, damage.text, f"correct it; {whose} until then"))
-            if path == own:
-                return
         else:
-            if path == own:
-                yield _File(path, "user", text, entries)
-                continue
-            is_ours = _is_trusted(decide, path, content, problems)
-            yield _File(path, "workspace", text, entries, "" if is_ours else _why(workspace, settings, path))
+            yield _File(path, "user" if path == own else "workspace", text, entries, untrusted)
 
 
-def _is_trusted(decide: Trusted, path: Path, content: bytes, problems: list[Problem]) -> bool:
-    try:
-        return decide(path, content)
-    except ConfigError as error:  # the list of trusted folders is damaged
-        problems.append(Problem(path, 0, error.message, error.fix))
-        return False
-
-
-def _why(workspace: Path, settings: Settings, path: Path) -> str:
+def _untrusted(workspace: Path, settings: Settings, path: Path, content: bytes) -> str:
+    """Return why the user does not trust a file of the workspace; empty if they do. Raises ConfigError."""
     name = path.relative_to(workspace).as_posix()
-    try:
-        known = is_trusted(settings.agent_data_dir, workspace)
-    except ConfigError:
-        known = False
-    return f"{name} has changed since you trusted the folder" if known else f"{name} is in a folder you do not trust"
+    if trusts(settings.agent_data_dir, workspace, path, content):
+        return ""
+    if is_trusted(settings.agent_data_dir, workspace):
+        return f"{name} has changed since you trusted the folder"
+    return f"{name} is in a folder you do not trust"
 
 
-class _Damaged(Exception):
+class _Damaged(ConfigError):
     """A file is damaged at a line."""
 
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
         self.line = line
-        self.text = text
 
 
 def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -382,26 +356,24 @@ def _check_pattern(pattern: str) -> None:
 
 def _written(spec: ServerSpec) -> dict[str, Any]:
     """Return a spec as an entry; values that are the defaults are left out."""
-    usual = ServerSpec("")
-    values: dict[str, Any] = {
-        "type": "http" if spec.url else "",
-        "command": spec.command[0] if spec.command else "",
-        "args": list(spec.command[1:]),
-        "env": dict(spec.env),
-        "cwd": "" if spec.cwd == usual.cwd else spec.cwd,
-        "url": spec.url,
-        "headers": dict(spec.headers),
-        "oauth": {
-            key: value for key, value in msgspec.to_builtins(spec.oauth).items() if value and value != usual.oauth.grant
-        },
-        "network": list(spec.needs.network),
-        "paths": list(spec.needs.paths),
-        "unconfined": spec.needs.unconfined,
-        "disabled": not spec.enabled,
-        "start_timeout": 0 if spec.start_timeout in (usual.start_timeout, INSTALLING) else spec.start_timeout,
-        "call_timeout": 0 if spec.call_timeout == usual.call_timeout else spec.call_timeout,
-    }
-    return {key: value for key, value in values.items() if value}
+    usual, needs = ServerSpec(""), spec.needs
+    entry = _Entry(
+        type="http" if spec.url else "",
+        command=spec.command[0] if spec.command else "",
+        args=list(spec.command[1:]),
+        env=dict(spec.env),
+        cwd="" if spec.cwd == usual.cwd else spec.cwd,
+        url=spec.url,
+        headers=dict(spec.headers),
+        oauth=spec.oauth,
+        network=list(needs.network),
+        paths=list(needs.paths),
+        unconfined=needs.unconfined,
+        disabled=not spec.enabled,
+        start_timeout=None if spec.start_timeout in (usual.start_timeout, INSTALLING) else spec.start_timeout,
+        call_timeout=spec.call_timeout,
+    )
+    return {key: value for key, value in msgspec.to_builtins(entry).items() if value}
 
 
 def _document(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -416,7 +388,7 @@ def _document(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         _parsed(content)
         document: dict[str, Any] = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf") or b"{}")
     except _Damaged as damage:
-        raise ConfigError(f"{file}:{damage.line}: {damage.text}", fix="correct it, then try again") from None
+        raise ConfigError(f"{file}:{damage.line}: {damage.message}", fix="correct it, then try again") from None
     except msgspec.DecodeError:
         raise ConfigError(f"{file} has comments, which would be lost", fix="change it in your editor") from None
     key = next((key for key in _TABLES if key in document), _TABLES[0])

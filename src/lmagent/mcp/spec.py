@@ -41,7 +41,7 @@ class Needs(Struct, frozen=True):
     unconfined: bool = False
 
 
-class OAuthClient(Struct, frozen=True):
+class OAuthClient(Struct, frozen=True, omit_defaults=True):
     """How we log in to a server at an address; without it, we register at its authorization server.
 
     Attributes:
