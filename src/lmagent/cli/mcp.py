@@ -24,23 +24,11 @@ from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.mcp import oauth
 from lmagent.mcp.config import load_servers, remove_server, user_file, workspace_file, write_server
-from lmagent.mcp.spec import McpManifest, McpState, Needs, ServerSpec
+from lmagent.mcp.spec import INSTALLERS, McpManifest, McpState, Needs, ServerSpec
 
 T = TypeVar("T")
 
 Scope = Literal["user", "workspace"]
-
-LAUNCHERS = {
-    ("npx",),
-    ("uvx",),
-    ("bunx",),
-    ("pipx", "run"),
-    ("pnpm", "dlx"),
-    ("yarn", "dlx"),
-    ("npm", "exec"),
-    ("uv", "tool", "run"),
-}
-"""Commands that fetch a package and run it, by their first words."""
 
 
 class AddCommand(click.Command):
@@ -108,7 +96,7 @@ def _spec(name: str, target: tuple[str, ...], given: dict[str, Any]) -> ServerSp
     if not target[0].startswith(("http://", "https://")):
         if headers:
             raise ConfigError("--header is for addresses, and this server has a command", fix="use --env K=V")
-        if _fetches(target) and not given["unconfined"] and "packages" not in network:
+        if Path(target[0]).name in INSTALLERS and not given["unconfined"] and "packages" not in network:
             network = (*network, "packages")
         return ServerSpec(name, target, env, needs=Needs(network, given["path"], given["unconfined"]))
     url, *more = target
@@ -117,12 +105,6 @@ def _spec(name: str, target: tuple[str, ...], given: dict[str, Any]) -> ServerSp
     if env:
         raise ConfigError("--env is for commands, and this server has an address", fix="use --header 'K: V'")
     return ServerSpec(name, url=url, headers=headers, needs=Needs(network, given["path"], given["unconfined"]))
-
-
-def _fetches(command: tuple[str, ...]) -> bool:
-    """Return whether a command fetches the package that it runs."""
-    words = (Path(command[0]).name, *command[1:])
-    return any(words[: len(launcher)] == launcher for launcher in LAUNCHERS)
 
 
 def _pairs(option: str, given: tuple[str, ...], sign: str) -> dict[str, str]:

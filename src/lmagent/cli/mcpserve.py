@@ -25,7 +25,7 @@ def serve(of_group: Path | None, workspace: Path | None, tools: str, **given: An
     The other program starts this command; docs/mcp-server.md has the settings of several. Its calls pass the same gate
     as the agent's own: the program's user is asked, if it can ask. To serve over HTTP: lmagent web --mcp-serve
     """
-    from lmagent.mcpserver.offer import chosen
+    from lmagent.mcpserver.service import chosen
 
     names = chosen(tools)
 

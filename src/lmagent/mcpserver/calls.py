@@ -19,8 +19,7 @@ from lmagent.engine.act import perform
 from lmagent.engine.recovery import close_own_calls
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
-from lmagent.mcpserver.client import Client
-from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, RequestWatch
+from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, Client, RequestWatch
 from lmagent.tools.sanitize import one_line
 
 

@@ -15,10 +15,10 @@ from lmagent.core.events import InputReceived
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import user
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.mcpserver.client import Client
-from lmagent.mcpserver.offer import DELEGATE
-from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, RequestWatch
+from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, Client, RequestWatch
 from lmagent.store.jsonl import JsonlStore
+
+DELEGATE = "delegate"
 
 DESCRIPTION = (
     "Give a whole task to lmagent, an agent that works in this workspace with its own tools and its own local model. "

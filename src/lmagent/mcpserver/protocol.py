@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from lmagent import __version__
 from lmagent.core.tool import Tool
 from lmagent.mcpserver.calls import Calls
-from lmagent.mcpserver.client import NoAnswer
-from lmagent.mcpserver.offer import hints
 from lmagent.mcpserver.service import ServedAnswer, ToolService
+from lmagent.mcpserver.watch import NoAnswer
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -54,13 +53,16 @@ def server_of(service: ToolService) -> Server[Any]:
 
 
 def _described(tool: Tool) -> types.Tool:
-    may = hints(tool)
+    # `jobs` counts as reading for our gate, but can end a command.
+    reads = tool.effect == "read" and tool.name != "jobs"
     return types.Tool(
         name=tool.name,
         description=tool.description,
         input_schema=tool.spec.parameters,
         annotations=types.ToolAnnotations(
-            read_only_hint=may.read_only, destructive_hint=may.destructive, open_world_hint=may.open_world
+            read_only_hint=reads,
+            destructive_hint=not (reads or tool.name == "mkdir"),
+            open_world_hint=tool.effect == "net",
         ),
     )
 

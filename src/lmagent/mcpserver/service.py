@@ -9,14 +9,19 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.app.runner import Runner
-from lmagent.core.errors import LmagentError, ToolError
+from lmagent.core.errors import ConfigError, LmagentError, ToolError
 from lmagent.core.tool import Tool
 from lmagent.engine.toolbox import decode
 from lmagent.mcpserver import delegate
 from lmagent.mcpserver.calls import Calls
-from lmagent.mcpserver.client import Client
-from lmagent.mcpserver.offer import DELEGATE, offered
-from lmagent.mcpserver.watch import AnswerPlaces
+from lmagent.mcpserver.watch import AnswerPlaces, Client
+
+FILES = ("read", "write", "edit", "glob", "grep", "ls", "mkdir")
+COMMANDS = ("shell", "jobs", "python", "git_status", "git_diff", "git_add", "git_commit", "git_branch")
+OFFERED = (*FILES, *COMMANDS, "read_artifact")
+"""Names of our tools that need no conversation. A plugin's tool, or another MCP server's, is not passed on."""
+
+ALL = (*OFFERED, delegate.DELEGATE)
 
 FACTS = ("exit_code", "path", "sha256", "changed", "truncated", "code")
 """Facts of a result that a client gets beside its text."""
@@ -47,8 +52,10 @@ class ToolService:
         )
 
     def tools(self) -> tuple[Tool, ...]:
-        own = offered(self.runner.host.toolbox, self._names)
-        return (*own, delegate.TOOL) if not self._names or DELEGATE in self._names else own
+        """Return the tools with the given names, or all; those that the settings switch off are left out."""
+        wanted = [name for name in ALL if not self._names or name in self._names]
+        found = (delegate.TOOL if name == delegate.DELEGATE else self.runner.host.toolbox.get(name) for name in wanted)
+        return tuple(tool for tool, name in zip(found, wanted, strict=True) if tool is not None and tool.name == name)
 
     def calls(self, client_name: str) -> Calls:
         """Return the calls of a client that has connected."""
@@ -78,3 +85,11 @@ class ToolService:
         outcome = await delegate.run_task(self.runner, task, client, self._places)
         failed = outcome.outcome in ("error", "open")
         return ServedAnswer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """Return the names in a list such as `read,grep`. Raise ConfigError for a name that no offered tool has."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if unknown := [name for name in names if name not in ALL]:
+        raise ConfigError(f"no tool named {unknown[0][:80]!r} is offered", fix=f"choose among {', '.join(ALL)}")
+    return names

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from textwrap import indent
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import anyio
 from msgspec import Struct
@@ -18,7 +18,6 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.errors import ungrouped
 from lmagent.engine.session import Session
-from lmagent.mcpserver.client import Client, NoAnswer
 from lmagent.tools.sanitize import one_line, printable, visible
 
 SURFACE = "mcp"
@@ -29,6 +28,31 @@ PAUSE = 0.25
 
 LONGEST = 2000
 """Characters of a notification of progress: the newest ones."""
+
+
+class Client(Protocol):
+    """The client of one request.
+
+    Attributes:
+        can_ask: whether its user can be asked.
+    """
+
+    can_ask: bool
+
+    async def ask(self, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """Show a form to the client's user; return the filled form, or None if the user declines.
+
+        Raises NoAnswer: the client could not ask.
+        """
+        ...
+
+    async def progress(self, text: str) -> None:
+        """Send a piece of progress, if the client wants any."""
+        ...
+
+
+class NoAnswer(Exception):
+    """The client could not ask its user."""
 
 
 class AnswerPlaces(Struct, frozen=True):
