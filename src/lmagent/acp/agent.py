@@ -84,8 +84,7 @@ class EditorAgent:
         servers = specs_of(mcp_servers or ())
         folder = await self.folders.open(cwd, servers)
         if (conversation := self._conversations.get(session)) is not None:
-            if conversation.is_prompting:
-                raise ConfigError("a turn is running in this session", fix="cancel it, or wait for its end")
+            conversation.require_idle()
             conversation.leave()
         folder.runner.require(session)
         known = await folder.runner.open(session)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -45,7 +45,7 @@ class Conversation:
         self._editor = editor
         self._tasks = tasks
         self._updates = Updates(folder.host.workspace, lambda call: facts_of(call, folder.host.toolbox))
-        self._session: Session | None = None
+        self._session = known.session
         self._send: MemoryObjectSendStream[ev.Event | anyio.Event]
         self._receive: MemoryObjectReceiveStream[ev.Event | anyio.Event]
         self._send, self._receive = anyio.create_memory_object_stream[ev.Event | anyio.Event](float("inf"))
@@ -54,8 +54,7 @@ class Conversation:
         self._is_cancelled = False
         self._ended: ev.TurnFinished | None = None  # of the prompt that is worked on
         self._models: tuple[str, ...] = ()
-        self._stop_listening: Callable[[], None] = lambda: None
-        self.attach(known.session)
+        self._stop_listening = known.session.listen(self._send.send_nowait)
 
     # --- events out -------------------------------------------------------------------------------------------------
 
@@ -110,22 +109,23 @@ class Conversation:
             case ev.TurnFinished() if not child:
                 self._ended = inner
             case ev.ModeChanged() | ev.WorkChanged() | ev.ModelChanged() if not child:
-                if not isinstance(inner, ev.ModelChanged):
-                    mode = current_mode(self._updates.view)
-                    await self._update({"sessionUpdate": "current_mode_update", "currentModeId": mode})
-                await self._update({"sessionUpdate": "config_option_update", "configOptions": self.options()})
-            case ev.StepFinished() if not child and self._session is not None:
-                used, size = self._updates.view.totals.context, self._session.window.tokens
-                await self._update({"sessionUpdate": "usage_update", "used": used, "size": size})
+                await self._update("current_mode_update", currentModeId=current_mode(self.view))
+                await self._update("config_option_update", configOptions=self.options())
+            case ev.StepFinished() if not child:
+                await self._update("usage_update", used=self.view.totals.context, size=self._session.window.tokens)
             case _:
                 pass
 
-    async def _update(self, update: Object) -> None:
-        await self._editor.update(self.id, update)
+    async def _update(self, kind: str, **fields: Any) -> None:
+        await self._editor.update(self.id, {"sessionUpdate": kind, **fields})
 
     async def say(self, words: str) -> None:
         """Show a text of ours as a message."""
-        await self._update({"sessionUpdate": MESSAGE, "content": text(printable(words))})
+        await self._update(MESSAGE, content=text(printable(words)))
+
+    async def _close(self, call: str, *, is_allowed: bool) -> None:
+        """Show that a question's own call has ended."""
+        await self._update("tool_call_update", toolCallId=call, status="completed" if is_allowed else "failed")
 
     async def _all_shown(self) -> None:
         mark = anyio.Event()
@@ -142,30 +142,27 @@ class Conversation:
         return self._updates.view
 
     def options(self) -> list[Object]:
-        model = self._session.state.model if self._session is not None else ""
-        return config_options(self._updates.view, model or self.folder.host.agent.model, self._models)
+        model = self._session.state.model or self.folder.host.agent.model
+        return config_options(self.view, model, self._models)
 
     async def choose(self, option: str, value: str) -> None:
-        for command in commands_for(self._updates.view, option, value, self._models):
+        for command in commands_for(self.view, option, value, self._models):
             await self.send(command)
         await self._all_shown()
-
-    async def offer_commands(self) -> None:
-        commands = [
-            {"name": name, "description": command.help or name}
-            | ({"input": {"hint": command.usage}} if command.usage else {})
-            for name, command in all_commands(self.folder.host).items()
-            if name not in NOT_HERE
-        ]
-        await self._update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
 
     async def send(self, command: Command) -> ev.DurableEvent | None:
         return await self.folder.runner.send(self.id, replace(command, by=SURFACE))
 
     async def introduce(self, *notices: str) -> None:
         """Send what follows the response that opens a session: editors do not know the session before."""
+        commands = [
+            {"name": name, "description": command.help or name}
+            | ({"input": {"hint": command.usage}} if command.usage else {})
+            for name, command in all_commands(self.folder.host).items()
+            if name not in NOT_HERE
+        ]
         try:
-            await self.offer_commands()
+            await self._update("available_commands_update", availableCommands=commands)
             for notice in filter(None, notices):
                 await self.say(quoted(notice))
         except Closed:
@@ -174,7 +171,7 @@ class Conversation:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def _ask(self, request: ev.ApprovalRequested, child: str) -> None:
-        if request.id in self._asked or self._session is None or holder(self._session, request.id) is None:
+        if request.id in self._asked or holder(self._session, request.id) is None:
             return
         facts = None if child else self._updates.calls.get(request.call_id)
         scope = self._asked[request.id] = anyio.CancelScope()
@@ -198,12 +195,8 @@ class Conversation:
             except LmagentError as failure:
                 self.folder.runner.say(f"lmagent: {failure}")
         if question.call.startswith("approval-"):
-            status = "completed" if chosen else "failed"
-            update = {"sessionUpdate": "tool_call_update", "toolCallId": question.call, "status": status}
-            try:
-                await self._update(update)
-            except Closed:
-                return
+            with suppress(Closed):
+                await self._close(question.call, is_allowed=bool(chosen))
 
     # --- prompts ----------------------------------------------------------------------------------------------------
 
@@ -214,7 +207,9 @@ class Conversation:
             if is_command(line := typed(blocks).strip()):
                 ended = await self._slash(known, line)
             elif known.session.state.work.proposal is not None:
-                await self.send(DecidePlan(decision="revise", feedback=_feedback(typed(blocks))))
+                if not (feedback := typed(blocks).strip()):
+                    raise ConfigError("a plan waits for your decision", fix="type what should change, or /plan approve")
+                await self.send(DecidePlan(decision="revise", feedback=feedback))
                 ended = await self._until_idle(known)
             else:
                 message = await message_of(blocks, self.folder.host, known.session)
@@ -228,14 +223,14 @@ class Conversation:
             return self._stop_reason(ended)
         return "cancelled"
 
-    @property
-    def is_prompting(self) -> bool:
-        return self._scope is not None
+    def require_idle(self) -> None:
+        """Raise SessionBusy if a prompt is worked on."""
+        if self._scope is not None:
+            raise SessionBusy("a turn is running in this session", fix="cancel it, or wait for its end")
 
     @asynccontextmanager
     async def _working(self) -> AsyncGenerator[None]:
-        if self._scope is not None:
-            raise SessionBusy("a turn is running in this session", fix="cancel it, or wait for its end")
+        self.require_idle()
         self._is_cancelled, self._ended = False, None
         with anyio.CancelScope() as self._scope:
             try:
@@ -259,19 +254,16 @@ class Conversation:
             chosen = await self._editor.ask(self.id, call, options)
         except NotAnswered:
             chosen = ""
-        status = "completed" if chosen == ONCE else "failed"
-        await self._update({"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": status})
+        await self._close(call["toolCallId"], is_allowed=chosen == ONCE)
         return chosen == ONCE
 
     def _stop_reason(self, ended: ev.TurnFinished | None) -> str:
         """Return the protocol's name for the end of a turn. Raise LmagentError if it failed."""
         if self._is_cancelled or (ended is not None and ended.outcome == "interrupted"):
             return "cancelled"
-        if ended is None:
-            return "end_turn"
-        if ended.outcome == "limit":
+        if ended is not None and ended.outcome == "limit":
             return "max_turn_requests"
-        if ended.outcome == "error":
+        if ended is not None and ended.outcome == "error":
             if ended.cause in _STOPS:
                 return _STOPS[ended.cause]
             raise LmagentError(ended.reason or "the turn failed", fix=ended.fix, terminal=ended.terminal)
@@ -295,7 +287,7 @@ class Conversation:
         try:
             if (name := find_command(line, self.folder.host)[0].name) in NOT_HERE:
                 raise ConfigError(f"/{name} is not for editors", fix="the editor has its own way, or a terminal has")
-            context = SlashContext(self.folder.host, known.session, self._updates.view)
+            context = SlashContext(self.folder.host, known.session, self.view)
             result = await dispatch(line, context)
         except LmagentError as refused:
             await self.say(str(refused))
@@ -312,9 +304,3 @@ class Conversation:
             return await self._until_idle(known)
         await self._all_shown()
         return None
-
-
-def _feedback(words: str) -> str:
-    if not words.strip():
-        raise ConfigError("a plan waits for your decision", fix="type what should change, or /plan approve")
-    return words

@@ -30,8 +30,11 @@ def current_mode(view: View) -> str:
 
 
 def mode_state(view: View) -> Object:
-    modes = [{"id": id, "name": name, "description": text} for id, (name, text) in MODES.items()]
-    return {"currentModeId": current_mode(view), "availableModes": modes}
+    return {"currentModeId": current_mode(view), "availableModes": _modes("id")}
+
+
+def _modes(key: str) -> list[Object]:
+    return [{key: mode, "name": name, "description": text} for mode, (name, text) in MODES.items()]
 
 
 async def models_of(host: Host) -> tuple[str, ...]:
@@ -45,13 +48,12 @@ async def models_of(host: Host) -> tuple[str, ...]:
 
 def config_options(view: View, model: str, models: tuple[str, ...]) -> list[Object]:
     """Return the choices: the mode, and the model, `model` being the session's own."""
-    modes = [{"value": id, "name": name, "description": text} for id, (name, text) in MODES.items()]
     known = tuple(dict.fromkeys((*((model,) if model else ()), *models)))
     named = [{"value": name, "name": name} for name in known]
     if not model:
         named.insert(0, {"value": SERVERS_CHOICE, "name": "The server's choice"})
     return [
-        {"id": "mode", "name": "Mode", "category": "mode", "type": "select", "options": modes}
+        {"id": "mode", "name": "Mode", "category": "mode", "type": "select", "options": _modes("value")}
         | {"currentValue": current_mode(view)},
         {"id": "model", "name": "Model", "category": "model", "type": "select", "options": named}
         | {"currentValue": model or SERVERS_CHOICE},

@@ -149,7 +149,8 @@ class Updates:
 
     def _notices(self, event: ev.Event, before: View, *, replay: bool) -> list[Object]:
         """Return the notices that the view gained; how a turn ended without an answer is in the prompt's response."""
-        if isinstance(event, ev.TurnFinished) and _is_failed(event) and (not replay or event.reason == ev.BY_USER):
+        is_shown_elsewhere = not replay or (isinstance(event, ev.TurnFinished) and event.reason == ev.BY_USER)
+        if isinstance(event, ev.TurnFinished) and event.outcome in ("interrupted", "error") and is_shown_elsewhere:
             return []
         gained = self.view.blocks[len(before.blocks) :]
         return [
@@ -198,10 +199,6 @@ class Updates:
         return {"sessionUpdate": "plan", "entries": entries}
 
 
-def _is_failed(event: ev.TurnFinished) -> bool:
-    return event.outcome in ("interrupted", "error")
-
-
 def _call_update(id: str, **fields: object) -> Object:
     return {"sessionUpdate": "tool_call_update", "toolCallId": id, **fields}
 
@@ -216,9 +213,7 @@ def _rest(whole: str, sent: str) -> str:
 
 
 def _user_chunk(part: Text | Image) -> Object:
-    content = text(part.text) if isinstance(part, Text) else _image(part)
-    return {"sessionUpdate": "user_message_chunk", "content": content}
-
-
-def _image(part: Image) -> Object:
-    return {"type": "image", "data": part.data, "mimeType": part.media_type}
+    if isinstance(part, Text):
+        return {"sessionUpdate": "user_message_chunk", "content": text(part.text)}
+    image = {"type": "image", "data": part.data, "mimeType": part.media_type}
+    return {"sessionUpdate": "user_message_chunk", "content": image}

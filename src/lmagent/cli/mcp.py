@@ -135,11 +135,8 @@ def list_(workspace: Path | None, as_json: bool) -> None:
 
 
 def _row(state: McpState, manifest: McpManifest | None) -> dict[str, Any]:
-    spec = state.spec
-    row = {"name": spec.name, "status": state.status, "reason": state.reason, "fix": state.fix}
-    row |= {"target": show.target(state), "scope": spec.scope, "file": str(spec.file or "")}
-    row |= {"confinement": state.confinement, "needs": to_builtins(spec.needs)}
-    return {**row, "tools": [tool.name for tool in manifest.tools] if manifest else None}
+    tools = [tool.name for tool in manifest.tools] if manifest else None
+    return {**show.facts_of(state), "needs": to_builtins(state.spec.needs), "tools": tools}
 
 
 @mcp.command()

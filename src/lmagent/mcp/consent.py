@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from msgspec import to_builtins
 
@@ -69,15 +70,8 @@ class Consent:
 
     async def _reply(self, model: UserModel, request: SamplingRequest) -> str:
         messages = tuple(Message(role, (Text(text),)) for role, text in request.messages)
-        most = max(1, min(request.max_tokens, LONGEST_REPLY))
-        asked = ModelRequest(
-            model.of(self._context.session),
-            request.system,
-            (),
-            messages,
-            temperature=request.temperature,
-            max_tokens=most,
-        )
+        most, name = max(1, min(request.max_tokens, LONGEST_REPLY)), model.of(self._context.session)
+        asked = ModelRequest(name, request.system, (), messages, temperature=request.temperature, max_tokens=most)
         reply: ModelReply | None = None
         try:
             async with aclosing(cast("Any", model.stream(asked))) as events:
@@ -102,17 +96,15 @@ class Consent:
         return await (self._visit(request) if request.url else self._fill_in(request))
 
     async def _visit(self, request: Elicitation) -> ElicitationAnswer:
-        from urllib.parse import urlsplit  # few servers send addresses
-
         try:
             parts = urlsplit(request.url)
-            is_page = parts.scheme in ("http", "https") and bool(parts.hostname)
+            host = parts.hostname if parts.scheme in ("http", "https") else None
         except ValueError:
-            return ElicitationAnswer("decline")
-        if not is_page:
+            host = None
+        if not host:
             return ElicitationAnswer("decline")
         answer = await self._ask(
-            summary=f"{self._server} asks you to open a page of {one_line(parts.hostname or '', 100)}",
+            summary=f"{self._server} asks you to open a page of {one_line(host, 100)}",
             preview=f"The address:\n> {visible(request.url)}\n{self._server} says:\n{quoted(request.message)}",
             reason="open it yourself, if you trust the server; then answer yes",
         )

@@ -22,27 +22,20 @@ class ElicitationForm:
     """A form: the fields of a schema, which are plain values."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        properties: Any = schema.get("properties")
-        known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        known = _field(schema.get("properties"))
         self._fields = {name: _field(sub) for name, sub in list(known.items())[:MOST]}
         required: Any = schema.get("required")
         listed = cast("list[Any]", required) if isinstance(required, list) else []
         self._required = [name for name in listed if name in self._fields]
         self._is_whole = len(known) <= MOST and all(name in self._fields for name in listed)
 
-    @property
-    def title(self) -> str:
-        if not self._fields:
-            return "a yes or no"
-        return f"{len(self._fields)} values" if len(self._fields) > 1 else "a value"
-
-    @property
-    def help(self) -> str:
-        if not self._fields:
-            return "answer yes or no"
-        if len(self._fields) == 1:
-            return "type the value, or no"
-        return "type a line `name: value` for each, or JSON, or no"
+        self.title, self.help = (
+            ("a yes or no", "answer yes or no")
+            if not self._fields
+            else ("a value", "type the value, or no")
+            if len(self._fields) == 1
+            else (f"{len(self._fields)} values", "type a line `name: value` for each, or JSON, or no")
+        )
 
     @property
     def rows(self) -> list[str]:
@@ -114,9 +107,7 @@ def _field(sub: Any) -> dict[str, Any]:
 
 def _values(sub: Mapping[str, Any]) -> list[Any]:
     """Return the allowed values of a field or of its items; some servers name each with a title."""
-    items = sub.get("items")
-    sources = (sub, cast("dict[str, Any]", items) if isinstance(items, dict) else {})
-    for source in sources:
+    for source in (sub, _field(sub.get("items"))):
         if isinstance(values := source.get("enum"), list):
             return cast("list[Any]", values)
         for key in ("oneOf", "anyOf"):
@@ -138,15 +129,14 @@ def _fault(name: str, value: Any, sub: Mapping[str, Any]) -> str:
         return f"{shown} must be one of {', '.join(one_line(str(value), 40) for value in values[:20])}"
     if not values and not fits(value, sub):
         return f"{shown} must be of the type {one_line(str(sub.get('type', 'text')), 20)}"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = _limit(sub, "minimum"), _limit(sub, "maximum")
-        if (low is not None and value < low) or (high is not None and value > high):
-            return f"{shown} must be between {low} and {high}"
-    if isinstance(value, str):
-        low, high = _limit(sub, "minLength") or 0, _limit(sub, "maxLength")
-        if len(value) < low or (high is not None and len(value) > high):
-            return f"{shown} must have {low} to {'any number of' if high is None else high} characters"
-    return ""
+    is_text = isinstance(value, str)
+    if isinstance(value, bool) or not (is_text or isinstance(value, int | float)):
+        return ""
+    size = len(value) if is_text else value
+    low, high = (_limit(sub, name) for name in (("minLength", "maxLength") if is_text else ("minimum", "maximum")))
+    if (low is None or size >= low) and (high is None or size <= high):
+        return ""
+    return f"{shown} must {'have' if is_text else 'be'} between {low} and {high}{' characters' if is_text else ''}"
 
 
 def _limit(sub: Mapping[str, Any], name: str) -> float | None:

@@ -71,7 +71,8 @@ def _few(rows: Sequence[ServerRow]) -> list[str]:
     lines = list[str]()
     for row in rows:
         lines += [line_of(found) for found in row.tools] or [_without(row)]
-        lines += [_resources(row)] if _has_resources(row) else []
+        if row.manifest is not None and row.manifest.resources:
+            lines.append(f'- mcp_resource(server, uri?): the resources of the server "{row.part}"')
     return lines
 
 
@@ -112,11 +113,3 @@ def _without(row: ServerRow) -> str:
     if row.state.status == "login":
         return f"- {row.part}: the user has to log in first"
     return f"- {row.part}: starting; describe waits for it"
-
-
-def _has_resources(row: ServerRow) -> bool:
-    return row.manifest is not None and bool(row.manifest.resources)
-
-
-def _resources(row: ServerRow) -> str:
-    return f'- mcp_resource(server, uri?): the resources of the server "{row.part}"'

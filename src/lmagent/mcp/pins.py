@@ -5,6 +5,7 @@ A server may describe a harmless tool, and another once it is allowed. The texts
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,6 @@ class Pins:
 
 def pin_of(tool: McpTool) -> Pin:
     """Return the pin of a tool: everything that a model may read about it."""
-    import hashlib  # loads OpenSSL, and only a call needs it
-
     whole = {"name": tool.name, "title": tool.title, "description": tool.description, "schema": tool.schema}
     encoded = msgspec.json.encode(whole, order="sorted")
     text = f"{tool.title}\n{tool.description}".strip()

@@ -5,6 +5,8 @@ The engine caps the text and keeps the whole as an artifact, as for all tools.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +18,7 @@ from lmagent.core.outside import framed
 from lmagent.core.tool import ToolOutput
 from lmagent.mcp.spec import McpResult, Part
 from lmagent.tools.beneath import Beneath
+from lmagent.tools.pictures import picture_of
 from lmagent.tools.sanitize import one_line, printable
 
 FOLDER = "mcp-files"
@@ -71,8 +74,6 @@ def _shown(server: str, part: Part, workspace: Path) -> str:
 
 def _saved(server: str, part: Part, workspace: Path) -> str:
     """Save the bytes of a part in the workspace; return the line that names the file, or says why it is not there."""
-    from lmagent.tools.pictures import picture_of  # few results have images
-
     picture = picture_of(part.data)
     kind = picture.media_type if picture is not None else one_line(part.mime, 60)
     what = f"{part.kind}{f' {kind}' if kind else ''}, {len(part.data):,} bytes"
@@ -88,9 +89,6 @@ def _saved(server: str, part: Part, workspace: Path) -> str:
 
 
 def _write(server: str, data: bytes, suffix: str, workspace: Path) -> str:
-    import hashlib
-    import re
-
     plain = re.sub(r"[^A-Za-z0-9]+", "-", server).strip("-")[:24] or "server"
     name = f"{FOLDER}/{plain}-{hashlib.sha256(data).hexdigest()[:12]}{suffix}"
     with Beneath(workspace) as files:

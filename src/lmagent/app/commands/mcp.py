@@ -44,7 +44,7 @@ async def _mcp(context: SlashContext, line: str) -> SlashResult:
     name = rest.strip()
     servers, state = find_server(registry, name)
     if verb == "logs":
-        return SlashResult(log_text(servers, name))
+        return SlashResult("\n".join(log_lines(servers.log(name))) or f"{name} has written nothing to its log")
     if state.status in ("untrusted", "disabled"):
         raise ConfigError(f"{name} is not started: {state.reason or state.status}", fix=state.fix)
     await servers.restart(name)
@@ -112,6 +112,14 @@ def target(state: McpState) -> str:
     return printable(text)
 
 
+def facts_of(state: McpState) -> dict[str, Any]:
+    """Return a server's state for programs."""
+    spec = state.spec
+    facts = {"name": spec.name, "status": state.status, "reason": state.reason, "fix": state.fix}
+    facts |= {"restarts": state.restarts, "confinement": state.confinement, "target": target(state)}
+    return {**facts, "scope": spec.scope, "file": str(spec.file or "")}
+
+
 def server_text(state: McpState, manifest: McpManifest | None) -> str:
     """Return everything about a server; lines that end with a colon are headings."""
     facts = [state_line(state, manifest), f"  {'address' if state.spec.url else 'command'}: {target(state)}"]
@@ -163,10 +171,6 @@ def _kind(raw: Any) -> str:
     """Return `: type` of a property, or nothing for a schema without a simple one."""
     kind = cast("dict[str, Any]", raw).get("type") if isinstance(raw, dict) else None
     return f": {kind}" if isinstance(kind, str) else ""
-
-
-def log_text(servers: Servers, name: str, lines: int = 200) -> str:
-    return "\n".join(log_lines(servers.log(name, lines))) or f"{name} has written nothing to its log"
 
 
 def log_lines(lines: Sequence[str]) -> list[str]:

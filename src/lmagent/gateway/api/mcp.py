@@ -10,7 +10,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Meta, Struct, field
 
-from lmagent.app.commands.mcp import find_server, problem_lines, target
+from lmagent.app.commands.mcp import facts_of, find_server, problem_lines
 from lmagent.app.host import Host
 from lmagent.core.errors import ConfigError, ToolError
 from lmagent.core.messages import ToolCall
@@ -200,17 +200,6 @@ def _found(call: Call, name: str) -> tuple[Servers, McpState]:
 
 
 def _row(servers: Servers, state: McpState) -> Mapping[str, Any]:
-    spec, manifest = state.spec, servers.manifest(state.spec.name)
+    manifest = servers.manifest(state.spec.name)
     counts = {kind: len(getattr(manifest, kind)) for kind in ("tools", "resources", "prompts")} if manifest else {}
-    return {
-        "name": spec.name,
-        "status": state.status,
-        "reason": state.reason,
-        "fix": state.fix,
-        "restarts": state.restarts,
-        "confinement": state.confinement,
-        "target": target(state),
-        "scope": spec.scope,
-        "file": str(spec.file or ""),
-        **counts,
-    }
+    return {**facts_of(state), **counts}

@@ -6,7 +6,6 @@ import os
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
@@ -15,11 +14,10 @@ from lmagent.config.paths import home_dir
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
 from lmagent.mcp.protocol.logs import digest
+from lmagent.mcp.protocol.packages import Registries, find_registries
 from lmagent.mcp.spec import INSTALLERS, ServerSpec
+from lmagent.sandbox.choose import alike, choose
 from lmagent.sandbox.environment import SandboxRequest, find_program
-
-if TYPE_CHECKING:
-    from lmagent.mcp.protocol.packages import Registries
 
 _SYSTEM = ("/usr/", "/bin/", "/sbin/")
 _ENV = {"npm_config_prefer_offline": "true", "npm_config_update_notifier": "false", "npm_config_yes": "true"}
@@ -38,8 +36,6 @@ class Launcher:
 
     async def prepare(self, spec: ServerSpec) -> tuple[Sandbox, Exec]:
         """Return where and how a server's program runs. Raises SandboxError."""
-        from lmagent.sandbox.choose import alike  # no first request waits for the sandboxes to load
-
         program, session = spec.command[0], _home_name(self._workspace, spec)
         if spec.needs.unconfined:
             sandbox = alike(self._workspace, self._request, "off")
@@ -70,8 +66,6 @@ class Launcher:
 
     async def _chosen(self) -> str:
         """Return the sandbox of this machine, which one probe chooses for all servers."""
-        from lmagent.sandbox.choose import choose
-
         async with self._lock:
             if not self._backend:
                 chosen, report = await choose(self._workspace, self._request)
@@ -87,8 +81,6 @@ class Launcher:
         return Path(found) if found else None
 
     async def _known_registries(self, program: str) -> Registries:
-        from lmagent.mcp.protocol.packages import find_registries
-
         async with self._lock:
             if program not in self._registries:
                 find = partial(find_registries, self._request.env, self._workspace, program)

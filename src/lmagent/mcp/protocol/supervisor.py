@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,12 +174,13 @@ class ServerSupervisor:
         ready_at: float | None = None
         why = ""
         try:
-            async with _Slot(self._place.slots) as slot:
+            async with AsyncExitStack() as slot:
+                await slot.enter_async_context(self._place.slots)
                 transport = await self._transport(link)
                 with anyio.move_on_after(self._spec.start_timeout) as starting:
                     async with connect(transport, connection) as manifest:
                         starting.deadline, ready_at = float("inf"), anyio.current_time()
-                        slot.free()
+                        await slot.aclose()
                         self._connection = connection
                         self._learn(manifest)
                         self._set("ready")
@@ -219,27 +220,6 @@ class ServerSupervisor:
             self.log.write("lmagent", why)
         self.manifest = manifest
         self._tell()
-
-
-class _Slot:
-    """Holds a place among the servers that start, until `free` or the end."""
-
-    def __init__(self, slots: anyio.Semaphore) -> None:
-        self._slots = slots
-        self._is_held = False
-
-    async def __aenter__(self) -> _Slot:
-        await self._slots.acquire()
-        self._is_held = True
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.free()
-
-    def free(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._slots.release()
 
 
 def _leaf(error: BaseException) -> BaseException:
