@@ -105,12 +105,12 @@ class McpServers:
         return await self._connected(name, _manifest_of)
 
     async def call(self, name: str, tool: str, arguments: Mapping[str, Any], handler: CallHandler) -> McpResult:
-        from lmagent.mcp.protocol.relay import Relay
+        from lmagent.mcp.protocol.relay import CallRelay
 
         results: list[McpResult] = []
         with ungrouped():
             async with anyio.create_task_group() as group:
-                relay = Relay(handler, group)
+                relay = CallRelay(handler, group)
                 try:
                     results.append(await self._connected(name, lambda it: it.call(tool, arguments, relay)))
                 finally:
@@ -174,7 +174,7 @@ class McpServers:
 
 
 class _Known(Struct, frozen=True):
-    """What is known of a server before it runs."""
+    """A server before it runs."""
 
     state: McpState
     manifest: McpManifest | None

@@ -15,7 +15,7 @@ from lmagent.mcp.spec import CallHandler, Elicitation, ElicitationAnswer, Sampli
 T = TypeVar("T")
 
 
-class Relay:
+class CallRelay:
     """See `CallHandler`; `group` is the caller's."""
 
     def __init__(self, handler: CallHandler, group: TaskGroup) -> None:
