@@ -66,14 +66,23 @@ SOURCES = {"marked": "lib/marked.esm.js.map"}
 
 UNUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "marked": (
-        (r"this\.options\.(?:pedantic|breaks|hooks)\b", "undefined"),
+        (r"this\.options\.(?:pedantic|breaks|hooks|silent)\b", "undefined"),
         (r"this\.options\.gfm\b", "true"),
-        (r"(?m)^  (?:pedantic|breaks): \w+,\n", ""),
+        (r"options \|\| _defaults\b", "options!"),
+        (r"\b(block|inline)\.normal\b", r"\1.gfm"),
+        (r"(?ms)^  static .*?^  \}\n", ""),
+        (r"(?m)^  (?:normal|pedantic|breaks): \w+,\n", ""),
         (r"(?ms)^const (?:blockPedantic|inlinePedantic|inlineBreaks)\b.*?^\};\n", ""),
         (r"(?ms)^const \w+Pedantic = edit\(.*?;\n", ""),
+        (r"(?m)^  (?:\w+: (?:noopTest|inlineText)|lheading|paragraph|emStrongLDelim|emStrongRDelimAst),.*\n", ""),
+        (r"(?ms)^const (?:noopTest|lheading|paragraph|emStrongLDelim|emStrongRDelimAst|inlineText)\b.*?;\n", ""),
+        (r"(?ms)^const supportsLookbehind = .*?^\}\)\(\);\n", "const supportsLookbehind = true;\n"),
+        (r"(?m)^  (?:escape(?:Test|Replace)\w*|percentDecode): .*\n", ""),
+        (r"(?m)^  (?:pedantic\w+|outputLinkReplace|notSpaceStart|endingNewline): .*\n", ""),
     ),
 }
-"""What is replaced in the sources of a package: options that the page never sets, and the rules that only they use."""
+"""What is replaced in the sources of a package: options that the page never sets, the rules that only they
+use, and the parts for other programs."""
 
 SHORTENED = {"marked.js": ("marked/rules.ts", r"(?s)export const other = \{\n(.*?)\n\};")}
 """Objects whose property names are shortened in a bundle: nothing outside of it sees them."""
