@@ -50,7 +50,7 @@ def use_servers(registry: Registry, servers: Servers) -> McpFeature:
     for tool in own:
         registry.tool(tool)
     registry.hides.append(lambda _: {tool.name for tool in own})
-    registry.mcp, registry.outside = servers, feature.outside
+    registry.mcp, registry.catalogue, registry.outside = servers, feature.catalogue, feature.outside
     registry.secrets += [secret for state in servers.states() for secret in state.spec.secrets]
     registry.tail_notes.append(feature.note)
     registry.watchers.append(feature.watch)
@@ -67,9 +67,15 @@ def _names(servers: Servers) -> list[str]:
 def _prompts(feature: McpFeature) -> Iterator[SlashCommand]:
     for row in feature.catalogue.rows:
         prompts = {prompt.name: prompt for prompt in (row.manifest.prompts if row.manifest is not None else ())}
-        for real, name in sorted(tool_names(row.part, prompts).items()):
-            plain = f"{row.part}:{name.removeprefix(f'{row.part}_')}"
-            yield _command(feature, row, plain, prompts[real])
+        for real, name in sorted(prompt_commands(row).items()):
+            yield _command(feature, row, name, prompts[real])
+
+
+def prompt_commands(row: ServerRow) -> dict[str, str]:
+    """Return the slash commands of a server's prompts, without the slash, by the prompts' names."""
+    prompts = row.manifest.prompts if row.manifest is not None else ()
+    names = tool_names(row.part, (prompt.name for prompt in prompts))
+    return {real: f"{row.part}:{name.removeprefix(f'{row.part}_')}" for real, name in names.items()}
 
 
 def _command(feature: McpFeature, row: ServerRow, name: str, prompt: McpPrompt) -> SlashCommand:

@@ -263,17 +263,9 @@ def logout(workspace: Path | None, name: str) -> None:
 
 
 def _address(workspace: Path | None, name: str) -> tuple[Settings, ServerSpec]:
-    """Return a configured server that has an address. Raises ConfigError."""
+    """Return a configured server to which the user can log in. Raises ConfigError."""
     registry = _registry(workspace)
-    state = show.find_server(registry, name)[1]
-    if state.status in ("untrusted", "disabled"):
-        raise ConfigError(f"{name} cannot be used: {state.reason or state.status}", fix=state.fix)
-    if not state.spec.url:
-        raise ConfigError(f"{name} is a program; only servers at an address have a login", fix="give it a key with env")
-    if any(header.lower() == "authorization" for header in state.spec.headers):
-        fix = "delete the header to log in instead"
-        raise ConfigError(f"{name} has an Authorization header, which is used instead of a login", fix=fix)
-    return registry.settings, state.spec
+    return registry.settings, show.login_spec(registry, name)
 
 
 def _has_browser() -> bool:

@@ -5,6 +5,7 @@ A server may describe a harmless tool, and another once it is allowed. The texts
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,7 @@ class Pins:
 
         Raises ToolError: the user does not allow the changed tool. Raises ConfigError: the file is damaged.
         """
-        server = spec.name if spec.scope == "user" else f"{spec.name} in {self._workspace}"
-        now = pin_of(tool)
+        server, now = self._key(spec), pin_of(tool)
         known = self._load().servers.get(server, {}).get(name.lower())
         if known is not None and known.sha256 == now.sha256:
             return
@@ -69,6 +69,18 @@ class Pins:
         pins = self._load()
         pins.servers.setdefault(server, {})[name.lower()] = now
         self._save(pins)
+
+    def changed(self, spec: ServerSpec, tools: Mapping[str, McpTool]) -> set[str]:
+        """Return which of a server's tools, by our names, have changed since the user allowed them."""
+        known = self._load().servers.get(self._key(spec), {})
+        return {
+            name
+            for name, tool in tools.items()
+            if (pin := known.get(name.lower())) is not None and pin.sha256 != pin_of(tool).sha256
+        }
+
+    def _key(self, spec: ServerSpec) -> str:
+        return spec.name if spec.scope == "user" else f"{spec.name} in {self._workspace}"
 
     def _load(self) -> _Pins:
         content = read_small(self._file)
