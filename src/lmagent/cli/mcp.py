@@ -189,7 +189,8 @@ def _tested(registry: Registry, name: str, *, as_json: bool = False) -> int:
         row = {**_row(state, manifest), "seconds": round(seconds, 3), "error": why}
         shared.print_json({**row, "manifest": to_builtins(manifest)} if manifest else row)
     elif manifest is None:
-        shared.say(f"lmagent: {why}")
+        known = f"{name}: {state.reason}\n  → {state.fix}" if state.reason and state.fix else why
+        shared.say(f"lmagent: {known}")
     else:
         shared.echo(*show.manifest_lines(manifest))
         shared.echo(f"{name} answered in {seconds:.1f} s with {show.offered(manifest)}; may do: {state.confinement}")
