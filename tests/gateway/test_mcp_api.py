@@ -16,6 +16,9 @@ from testkit.authserver import AuthServer, auth_server, redirect_of, visit
 from lmagent.mcp.protocol.manifests import keep_manifest
 from lmagent.mcp.spec import McpManifest, McpTool, ServerSpec
 
+AWAY = "desk.lan"
+"""The gateway's name for browsers on other machines."""
+
 
 @pytest.fixture(scope="module")
 def asking() -> Iterator[AuthServer]:
@@ -31,7 +34,7 @@ def shared(tmp_path_factory, asking) -> Iterator[Running]:
     configure(folder, **entries(asking))
     tools = (McpTool("list", schema={"type": "array"}),)
     keep_manifest(folder / "data", folder / "workspace", ServerSpec("wrong", ("true",)), McpManifest(tools=tools))
-    with gateway(folder) as running:
+    with gateway(folder, options=["--name", AWAY]) as running:
         yield running
 
 
@@ -188,10 +191,9 @@ def row(running: Running) -> dict:
     return next(row for row in running.ask("GET", "/api/mcp").json["servers"] if row["name"] == "guarded")
 
 
-def waiting(running: Running, host: str = "") -> dict:
+def waiting(running: Running, host: str = "localhost") -> dict:
     """A login that has begun, once it waits for the user."""
-    headers = {"Host": host} if host else {}
-    assert running.ask("POST", "/api/mcp/login", {"server": "guarded"}, headers).status == 200
+    assert running.ask("POST", "/api/mcp/login", {"server": "guarded"}, {"Host": host}).status == 200
     until(lambda: row(running)["login"]["state"] == "waiting")
     return row(running)["login"]
 
@@ -209,7 +211,7 @@ def test_a_login_begins_on_the_page_and_ends_in_the_browser(guarded):
 
 def test_from_another_machine_the_last_address_is_given_by_the_user(guarded, asking):
     asking.has_device = False
-    login = waiting(guarded)
+    login = waiting(guarded, AWAY)
 
     def give(address: str) -> int:
         return guarded.ask("POST", "/api/mcp/login/address", {"server": "guarded", "address": address}).status
@@ -219,6 +221,13 @@ def test_from_another_machine_the_last_address_is_given_by_the_user(guarded, ask
     assert give(redirect_of(login["address"])) == 200
     until(lambda: row(guarded)["status"] == "ready")
     assert give("http://127.0.0.1:1/") == 409
+
+
+def test_from_another_machine_a_code_is_entered_where_the_service_has_some(guarded, asking):
+    asking.pending = 1
+    login = waiting(guarded, AWAY)
+    assert (login["address"], login["code"]) == (f"{asking.address}/enter", "ABCD-1234")
+    until(lambda: row(guarded)["status"] == "ready")
 
 
 def test_a_login_can_be_given_up_refused_and_begun_again(guarded, asking):
