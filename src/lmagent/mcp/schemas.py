@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from lmagent.mcp.spec import McpTool
 from lmagent.tools.sanitize import one_line
 
 DEPTH = 6
 """Levels of a schema that are shown; deeper ones accept everything."""
 
 ENUM = 20
-"""Values of an enum that are shown."""
+"""Values of an enum, and alternatives, that are shown."""
 
 DESCRIBED = 200
 """Characters of the description of an argument."""
@@ -24,6 +25,11 @@ PIECES = 600
 """Parts of a schema that are shown; references that multiply end here."""
 
 _PLAIN = ("const", "format", "minimum", "maximum", "minItems", "maxItems", "pattern")
+
+
+def unusable(tool: McpTool) -> str:
+    """Return why a tool cannot be called; empty if it can."""
+    return tool.fault or fault(tool.schema)
 
 
 def fault(schema: Any) -> str:
@@ -86,7 +92,7 @@ class _Simplifier:
         return node
 
     def _choice(self, known: Mapping[str, Any], options: list[Any], depth: int) -> dict[str, Any]:
-        left = [self.simple(option, depth + 1) for option in options if not _is_null(option)]
+        left = [self.simple(option, depth + 1) for option in options[:ENUM] if not _is_null(option)]
         distinct = [option for at, option in enumerate(left) if option not in left[:at]]
         if len(distinct) == 1:
             return self._described(known, distinct[0])
@@ -96,7 +102,7 @@ class _Simplifier:
 
     def _merged(self, known: Mapping[str, Any], depth: int) -> dict[str, Any]:
         merged = self._plain(known, depth)
-        for part in (self.simple(option, depth + 1) for option in known["allOf"]):
+        for part in (self.simple(option, depth + 1) for option in known["allOf"][:ENUM]):
             properties = {**merged.get("properties", {}), **part.get("properties", {})}
             required = [*merged.get("required", ()), *part.get("required", ())]
             merged = {**part, **merged}

@@ -18,7 +18,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
 from lmagent.mcp.catalogue import Catalogue, ServerRow, ServerTool, rule_name
 from lmagent.mcp.listing import first_sentence, line_of
-from lmagent.mcp.schemas import fault, simplified
+from lmagent.mcp.schemas import simplified, unusable
 from lmagent.mcp.spec import McpManifest, McpTool, Servers, ServerSpec
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -101,7 +101,7 @@ class Making:
 
         manifest = await self._servers.ready(found.server)
         tool = _tool_in(manifest, found)
-        if tool is None or fault(tool.schema):
+        if tool is None or unusable(tool):
             raise ToolError(self._gone(found, manifest))
         await self._pins.check(spec, found.name, tool, context)
         consent = Consent(found.server, context, self._model())

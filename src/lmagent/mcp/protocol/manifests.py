@@ -12,7 +12,7 @@ from lmagent.core.errors import ConfigError
 from lmagent.mcp.protocol.places import manifest_file
 from lmagent.mcp.spec import McpManifest, ServerSpec
 
-_MOST = 16_000_000
+_MOST = 8_000_000
 """Bytes; a larger manifest is not kept."""
 
 
