@@ -103,7 +103,7 @@ class Making:
         tool = _tool_in(manifest, found)
         if tool is None or unusable(tool):
             raise ToolError(self._gone(found, manifest))
-        await self._pins.check(spec, found.name, tool, context)
+        await self._pins.check(spec, found.name, found.tool, tool, context)
         consent = Consent(found.server, context, self._model())
         result = await self._servers.call(found.server, tool.name, arguments, consent)
         try:
