@@ -84,3 +84,10 @@ def test_the_value_of_a_key_in_a_command_is_not_shown(monkeypatch):
     monkeypatch.setenv("NOTES_API_KEY", "sk-secret-123")
     spec = ServerSpec("notes", ("notes-server", "--api-key", "sk-secret-123", "--level", "high"))
     assert target(McpState(spec, "idle")) == "notes-server --api-key ${NOTES_API_KEY} --level high"
+
+
+async def test_a_tool_that_the_model_cannot_use_says_why(mcp):
+    broken = (McpTool("a", "A.", {"type": "array"}), McpTool("b", "B.", fault="its schema has 300,000 bytes"))
+    text = await mcp("x", x=FakeServer(McpManifest(tools=broken)))
+    assert "not offered to the model: its arguments are array, not an object" in text
+    assert "not offered to the model: its schema has 300,000 bytes" in text

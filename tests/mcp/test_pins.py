@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -19,13 +20,13 @@ SPEC = ServerSpec("shop", ("shop",))
 class Asked:
     """The questions of a check, and what is done before each answer."""
 
-    def __init__(self, before: object = None) -> None:
+    def __init__(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
         self.questions: list[Question] = []
         self._before = before
 
     async def __call__(self, question: Question) -> Answer:
         self.questions.append(question)
-        if callable(self._before):
+        if self._before is not None:
             await self._before()
         return Answer(True)
 

@@ -98,7 +98,9 @@ def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope
     if scope == "workspace":
         shared.say("  → lmagent config trust: a workspace's servers run once you trust the folder and its files")
         return 0
-    return _tested(_registry(workspace), name)
+    code = _tested(_registry(workspace), name)
+    shared.say("  → a conversation or an `lmagent web` that runs already uses it from its next start on")
+    return code
 
 
 def _spec(name: str, target: tuple[str, ...], given: dict[str, Any]) -> ServerSpec:

@@ -77,10 +77,9 @@ class Pins:
     def _keep(self, server: str, name: str, known: Pin | None, now: Pin) -> None:
         """Write a pin, unless another process has changed it meanwhile."""
         lock = self._file.with_suffix(".lock")
+        busy = f"another process keeps the list of known MCP tools locked, by {lock}"
         try:
-            with locked(
-                lock, f"another process keeps the list of known MCP tools locked, by {lock}", patience=PATIENCE
-            ):
+            with locked(lock, busy, patience=PATIENCE):
                 pins = self._load()
                 if pins.of(server, name) != known:
                     raise ToolError(f"{name} was allowed elsewhere at the same time. It was not run; call it again.")

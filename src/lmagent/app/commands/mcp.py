@@ -15,6 +15,7 @@ from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
 from lmagent.mcp.config import load_servers
+from lmagent.mcp.schemas import unusable
 from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers, ServerSpec, is_secret
 from lmagent.providers.concealed import shown
 from lmagent.tools.sanitize import one_line, printable
@@ -159,7 +160,7 @@ def manifest_lines(manifest: McpManifest) -> list[str]:
     )
     resources = ((each.uri, each.description or each.name) for each in manifest.resources)
     return [
-        *_listed("Tools:", ((f"{tool.name}({parameters(tool)})", tool.description) for tool in manifest.tools)),
+        *_listed("Tools:", ((f"{tool.name}({parameters(tool)})", _about(tool)) for tool in manifest.tools)),
         *_listed("Resources:", resources),
         *_listed("Prompts:", prompts),
     ]
@@ -171,6 +172,12 @@ def _listed(heading: str, rows: Iterable[tuple[str, str]]) -> list[str]:
         lines.append(f"  {one_line(name, 300)}")
         lines += [f"      {one_line(about.strip(), LONGEST)}"] if about.strip() else []
     return [heading, *lines] if lines else []
+
+
+def _about(tool: McpTool) -> str:
+    """Return a tool's description, or why the model cannot use the tool."""
+    why = unusable(tool)
+    return f"not offered to the model: {why}" if why else tool.description
 
 
 def parameters(tool: McpTool) -> str:
