@@ -92,6 +92,16 @@ INSTEAD = {
     "wide": lambda number: answer(number, b"[" + b"{}," * 5_000_000 + b"{}]"),
     "many-values": lambda number: send(id=number, result={KEY: [{}] * 60_000}),
     "pages": lambda number: page(number, 10, 1),
+    "many-tools": lambda number: page(number, 10, 3000),
+    "large-tools": lambda number: send(
+        id=number,
+        result={
+            "tools": [
+                {"name": "long", "inputSchema": {"type": "object"}, "description": "d" * 1_000_000},
+                {"name": "deep", "inputSchema": {"type": "object", "x": "d" * 1_000_000}},
+            ]
+        },
+    ),
     "large-pages": lambda number: page(number, 20_000, 50),
 }
 """Faults in place of an answer."""

@@ -13,7 +13,7 @@ from mcp_kit import Opened, Watcher, run, until
 
 from lmagent.core.errors import ToolError
 from lmagent.mcp.protocol import connection
-from lmagent.mcp.protocol.messages import PAGES
+from lmagent.mcp.protocol.messages import DESCRIBED, PAGES, ROWS
 from lmagent.mcp.protocol.servers import McpServers
 from lmagent.mcp.spec import ElicitationAnswer, ServerSpec
 
@@ -124,6 +124,14 @@ def test_a_server_that_misbehaves_before_it_is_ready_fails_with_one_line(
 def test_pages_without_end_are_read_to_a_limit(opened: Opened) -> None:
     servers = hostile(opened, "tools/list", "pages")
     assert len(run(lambda: servers.ready("bad")).tools) == PAGES
+
+
+def test_more_tools_than_can_be_used_are_cut_and_large_ones_are_not_offered(opened: Opened) -> None:
+    assert len(run(lambda: hostile(opened, "tools/list", "many-tools").ready("bad")).tools) == ROWS
+    long, deep = run(lambda: hostile(opened, "tools/list", "large-tools").ready("bad")).tools
+    assert (len(long.description), long.fault) == (DESCRIBED, "")
+    assert deep.fault.startswith("its schema has 1,000,")
+    assert deep.schema == {}
 
 
 def test_a_second_answer_is_dropped(opened: Opened) -> None:

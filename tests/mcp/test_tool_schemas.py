@@ -99,3 +99,9 @@ def test_a_long_enum_becomes_words_and_rules_nothing_out() -> None:
 )
 def test_a_schema_that_is_none_has_a_reason(schema: Any) -> None:
     assert fault(schema)
+
+
+def test_alternatives_without_end_are_cut() -> None:
+    many = [{"const": each} for each in range(50_000)]
+    made = simplified({"properties": {"a": {"anyOf": many}, "b": {"allOf": many}}})
+    assert len(made["properties"]["a"]["anyOf"]) == ENUM

@@ -13,6 +13,7 @@ import pytest
 from toolskit import TEXT, manifest, talk, until, used
 
 from lmagent.core.errors import ToolError
+from lmagent.mcp.results import FILES, text_of
 from lmagent.mcp.spec import CallHandler, McpManifest, McpResource, McpResult, McpTool, Needs, Part, ServerSpec
 from lmagent.testing.fakes import FakeServer, FakeServers
 from lmagent.testing.script import call, say
@@ -324,3 +325,11 @@ async def test_a_key_of_a_server_that_it_sends_back_reaches_no_log_and_no_prompt
         await one.say("echo")
         assert "you sent [redacted] and application/json" in one.results[0].content
         assert "abcd-1234-efgh" not in str(one.prompts())
+
+
+def test_a_result_saves_a_few_files_and_keeps_its_text(empty_workspace: Path) -> None:
+    parts = [Part("audio", data=bytes([each]), mime="audio/wav") for each in range(50)]
+    text = text_of("calc", (*parts, Part("text", "the end")), empty_workspace)
+    assert len(list((empty_workspace / "mcp-files").iterdir())) == FILES
+    assert "the end" in text
+    assert "[30 more images and files: not saved, 20 of a result are]" in text

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -107,7 +108,8 @@ class Making:
         consent = Consent(found.server, context, self._model())
         result = await self._servers.call(found.server, tool.name, arguments, consent)
         try:
-            output = output_of(found.server, result, context.workspace)
+            # In a thread: making a text of megabytes safe takes seconds, and files are written.
+            output = await to_thread.run_sync(output_of, found.server, result, context.workspace)
         except ToolError as failure:
             failure.data.update(consent.spent)
             raise

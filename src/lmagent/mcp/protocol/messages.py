@@ -30,6 +30,9 @@ T = TypeVar("T")
 PAGES = 100
 """Pages of a list that are read; a server that never ends must not hold up its start."""
 
+ROWS = 2000
+"""Entries of a list that are read."""
+
 OFFER = 4 << 20
 """Bytes of all that a server may offer; the kept offer is read before each first request."""
 
@@ -74,29 +77,25 @@ class _Offer:
                 if error.code == types.METHOD_NOT_FOUND:
                     break  # a server with resources need not have templates
                 raise
-            rows = [made(row) for row in getattr(page, key)]
+            rows = [made(row) for row in getattr(page, key)[:ROWS]]
             self._size += sum(len(msgspec.json.encode(row)) for row in rows)
             if self._size > OFFER:
                 raise ToolError(f"its lists of tools, prompts and resources are larger than {OFFER >> 20} MB")
             found += rows
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(found) >= ROWS:
                 break
-        return tuple(found)
+        return tuple(found[:ROWS])
 
 
 def _tool(tool: types.Tool) -> McpTool:
     hints = tool.annotations
-    schema, fault = tool.input_schema, ""
-    try:
-        size = len(msgspec.json.encode(schema))
-        fault = f"its schema has {size:,} bytes, more than {SCHEMA:,}" if size > SCHEMA else ""
-    except (OverflowError, RecursionError):
-        fault = "its schema has numbers or levels that are too large"
+    size = len(msgspec.json.encode(tool.input_schema))
+    fault = f"its schema has {size:,} bytes, more than {SCHEMA:,}" if size > SCHEMA else ""
     return McpTool(
         name=tool.name,
         description=(tool.description or "")[:DESCRIBED],
-        schema={} if fault else schema,
+        schema={} if fault else tool.input_schema,
         title=(tool.title or (hints.title if hints else "") or "")[:DESCRIBED],
         read_only=bool(hints and hints.read_only_hint),
         fault=fault,
