@@ -141,10 +141,8 @@ def _indexed(rows: tuple[ServerRow, ...], taken: Collection[str]) -> tuple[dict[
     for found in tools:
         bare = (found.called,) if unique.get(found.called) == found.server else ()
         names = dict.fromkeys((rule_name(found), plain(found.name), *bare, *map(plain, bare)))
-        names = {name: None for name in names if name.lower() not in taken}
-        for name in names:
-            index.setdefault(name, found)
-        stubs.append(Named(found, tuple(names)))
+        mine = [name for name in names if name.lower() not in taken and index.setdefault(name, found) is found]
+        stubs.append(Named(found, tuple(mine)))
     return index, tuple(stubs)
 
 

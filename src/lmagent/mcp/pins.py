@@ -86,7 +86,7 @@ class Pins:
                 pins.servers.setdefault(server, {})[name.lower()] = now
                 self._save(pins)
         except StoreError as error:
-            raise ConfigError(error.message, fix=error.fix) from error
+            raise ConfigError(error.message, fix=f"check the folder: ls -ld {lock.parent}") from error
 
     def changed(self, spec: ServerSpec, tools: Mapping[str, McpTool]) -> set[str]:
         """Return which of a server's tools, by our names, have changed since the user allowed them."""
