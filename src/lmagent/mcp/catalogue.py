@@ -136,6 +136,8 @@ def _indexed(rows: tuple[ServerRow, ...], taken: Collection[str]) -> tuple[dict[
     """Return the tools by all their names, and the names for the reader of calls in text. The first name wins."""
     tools = [found for row in rows for found in row.tools]
     index = {found.name: found for found in tools}
+    for found in tools:  # before any bare name, which may look like a rule's name of another tool
+        index.setdefault(rule_name(found), found)
     unique = bare_names({row.name: {found.called for found in row.tools} for row in rows}, taken)
     stubs = list[Named]()
     for found in tools:
