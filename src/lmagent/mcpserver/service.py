@@ -63,7 +63,7 @@ class ToolService:
             return None
         try:
             if tool is delegate.TOOL:
-                return await self._delegate(arguments, client)
+                return await self._delegate(arguments, calls, client)
             finished = await calls.call(name, arguments, client)
         except ToolError as refusal:
             return ServedAnswer(refusal.message, is_error=True)
@@ -73,8 +73,8 @@ class ToolService:
         facts |= {"session": calls.session, "artifact": finished.artifact} if finished.artifact else {}
         return ServedAnswer(finished.content, finished.status != "ok", facts)
 
-    async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> ServedAnswer:
+    async def _delegate(self, arguments: Mapping[str, Any], calls: Calls, client: Client) -> ServedAnswer:
         task: delegate.DelegatedTask = decode(delegate.TOOL, dict(arguments))
-        outcome = await delegate.run_task(self.runner, task, client, self._places)
+        outcome = await delegate.run_task(self.runner, task, client, self._places, calls.tasks)
         failed = outcome.outcome in ("error", "open")
         return ServedAnswer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))
