@@ -36,10 +36,12 @@ def offered(toolbox: Toolbox, names: Collection[str]) -> tuple[Tool, ...]:
 
 
 def chosen(text: str) -> tuple[str, ...]:
-    """Return the names in a list such as `read,grep`. Raise ConfigError for a name that no offered tool has."""
+    """Return the names in a list such as `read,grep`. Raise ConfigError for an unknown name, or if it has none."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if unknown := [name for name in names if name not in ALL]:
         raise ConfigError(f"no tool named {unknown[0][:80]!r} is offered", fix=f"choose among {', '.join(ALL)}")
+    if not names:  # an empty variable must not offer everything
+        raise ConfigError("--tools names no tool", fix=f"choose among {', '.join(ALL)}, or leave it out to offer all")
     return names
 
 
