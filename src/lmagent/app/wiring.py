@@ -65,7 +65,7 @@ from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
-from lmagent.web.tools import WebTools, search_tool
+from lmagent.web.tools import Browser, WebTools, find_browser, search_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -248,8 +248,19 @@ def web_pages(registry: Registry) -> None:
         tools = WebTools(registry.confined.hosts, registry.clock, stealth=stealth)
         registry.tool(tools.fetch())
         registry.enders.append(tools.end)
+        if not stealth and (browser := own_browser(registry)):
+            registry.tool(tools.fetch_js(browser))
     if settings.search_endpoint:
         registry.tool(search_tool(settings.search_endpoint))
+
+
+def own_browser(registry: Registry) -> Browser | None:
+    """Return the machine's browser, if it can be run in a sandbox with a proxy."""
+    settings, confined = registry.settings, registry.confined
+    if settings.sandbox not in ("auto", "bubblewrap"):
+        return None
+    program = find_browser(settings.browser, os.environ, registry.workspace)
+    return Browser(program, confined.beside, confined.hosts) if program else None
 
 
 def project_planner(registry: Registry) -> None:
