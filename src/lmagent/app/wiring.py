@@ -48,7 +48,8 @@ from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
 from lmagent.planning.feature import Choices, Planning
-from lmagent.policy.gate import Rules, check_rule
+from lmagent.policy.gate import Request, Rules, check_rule, judge
+from lmagent.policy.paths import located
 from lmagent.projects.feature import Projects
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
@@ -157,6 +158,7 @@ def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[Se
     project_planner(registry)
     children.register(registry)
     web_pages(registry)
+    data_files(registry)
     mcp_servers(registry, say, editors)
     registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
@@ -272,6 +274,27 @@ def project_planner(registry: Registry) -> None:
     registry.session_notes += [feature.note, feature.tool_note]
     registry.openers.append(feature.opened)
     registry.command_modules.append("lmagent.app.commands.project")
+
+
+def data_files(registry: Registry) -> None:
+    """Register the tools that look into tables and draw them."""
+    from lmagent.app.confined import request
+    from lmagent.data.feature import DataPlace, plot_tool, view_tool
+
+    settings, workspace, confined = registry.settings, registry.workspace, registry.confined
+    place = DataPlace(workspace, confined.get, lambda: confined.name, lambda: request(settings, workspace))
+    registry.tool(view_tool(place))
+    registry.tool(plot_tool(place, partial(_why_hidden, registry)))
+
+
+def _why_hidden(registry: Registry, session: str, path: str) -> str:
+    """Return which rule keeps a session from looking into a file; empty if no rule does."""
+    settings, open_session = registry.settings, registry.sessions.get(session)
+    own = Rules(settings.permission_allow, settings.permission_ask, settings.permission_deny, str(registry.workspace))
+    rules, grants = (open_session.wiring.rules, open_session.state.grants) if open_session else (own, ())
+    asked = Request("data_view", "read", located(str(registry.workspace), (path,)))
+    verdict = judge(asked, "auto", rules, grants)
+    return "" if verdict.decision == "allow" else verdict.reason
 
 
 def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> None:

@@ -1,0 +1,64 @@
+"""Main: one request as JSON in the arguments, one answer as JSON on the output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from typing import Any
+
+from .formats import open_table
+from .operations import OPERATIONS, Answer
+from .values import Clock, DataError, TimeUp, cell
+
+
+def answer(request: dict[str, Any]) -> Answer:
+    """Return the answer to a request; `error` is for the model. Identity is that of the file that was opened."""
+    path, name, operation = request["path"], request["name"], request["operation"]
+    clock = Clock(request["seconds"])
+    found = os.stat(path)
+    identity = [found.st_dev, found.st_ino]
+    try:
+        return {"file": identity, **_carried_out(path, name, operation, request, clock)}
+    except DataError as refusal:
+        return {"file": identity, "error": str(refusal)}
+    except TimeUp:
+        why = f"it took longer than {clock.seconds:g} s. Ask for less: head, or a smaller file"
+        return {"file": identity, "error": why}
+    except sqlite3.Error as error:
+        late = "interrupted" in str(error)
+        why = f"it took longer than {clock.seconds:g} s" if late else f"it cannot be read as SQLite: {error}"
+        return {"file": identity, "error": why}
+    except MemoryError:
+        return {"file": identity, "error": "it needs more memory than a look at a file may take"}
+
+
+def _carried_out(path: str, name: str, operation: str, request: dict[str, Any], clock: Clock) -> Answer:
+    query, number = request.get("query", ""), request["rows"]
+    if operation == "sql":
+        from .sql import select
+
+        found = select(path, name, query, number, clock)
+        rows = list(found.rows())
+        count = f"the first {len(rows):,} rows of more" if found.more else f"{len(rows):,} rows"
+        return {
+            "kind": found.kind,
+            "title": f"sql: {count}",
+            "columns": [list(pair) for pair in zip(found.names, found.types())],  # noqa: B905
+            "rows": [[cell(value) for value in row] for row in rows],
+            "notes": [],
+        }
+    if operation == "plot":
+        from .plot import plot
+
+        return plot(path, name, request, clock)
+    return OPERATIONS[operation](open_table(path, name, query, clock), number, clock)
+
+
+def main() -> None:
+    """Answer the request in the arguments."""
+    reply = answer(json.loads(sys.argv.pop()))
+    sys.stdout.buffer.write(json.dumps(reply).encode("ascii"))
+    sys.stdout.flush()
+    os._exit(0)  # threads of a library do not delay the answer
