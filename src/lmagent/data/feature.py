@@ -70,7 +70,7 @@ def view_tool(place: DataPlace) -> Tool:
         rows = arguments.n_rows or (SQL_ROWS if operation == "sql" else ROWS)
         request = {"operation": operation, "query": arguments.query, "rows": min(max(1, rows), MOST_ROWS)}
         answer = await look(place, arguments.path, request)
-        return ToolOutput(drawn(answer), {"path": answer["path"]})
+        return ToolOutput(drawn(answer), {"path": answer["path"], "memory_mb": answer.get("memory_mb", 0)})
 
     return Tool(
         name="data_view",

@@ -24,8 +24,13 @@ from lmagent.sandbox.environment import SandboxRequest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import one_line, printable
 
-SECONDS = 120.0
-"""How long a pass over a file may take; describe, sample and plot then answer about the part that they have read."""
+SECONDS = 240.0
+"""How long a look at a file may take."""
+
+PASS_SECONDS = 60.0
+"""How long describe, sample and plot read; then they answer about the part that they have read."""
+
+_PASSES = ("describe", "sample", "plot")
 
 LIMITS = Limits(memory_mb=1024, pids=64, file_mb=512, tmp_mb=512)
 
@@ -66,7 +71,8 @@ async def look(place: DataPlace, path: str, request: Mapping[str, Any]) -> dict[
     try:
         before = os.fstat(descriptor)
         real = os.path.realpath(place.workspace / name)
-        given = {"path": real, "name": os.path.basename(name), "seconds": SECONDS, **request}
+        seconds = PASS_SECONDS if request["operation"] in _PASSES else SECONDS
+        given = {"path": real, "name": os.path.basename(name), "seconds": seconds, **request}
         answer = await _answer(place, given)
         # The worker opens the file by its path. Another program may have put a link there after our look.
         if answer.get("file") != [before.st_dev, before.st_ino] and place.backend() != "docker":

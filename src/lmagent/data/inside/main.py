@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sqlite3
 import sys
 from typing import Any
@@ -59,6 +60,7 @@ def _carried_out(path: str, name: str, operation: str, request: dict[str, Any], 
 def main() -> None:
     """Answer the request in the arguments."""
     reply = answer(json.loads(sys.argv.pop()))
+    reply["memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> (20 if sys.platform == "darwin" else 10)
     sys.stdout.buffer.write(json.dumps(reply).encode("ascii"))
     sys.stdout.flush()
     os._exit(0)  # threads of a library do not delay the answer

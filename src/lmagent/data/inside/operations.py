@@ -38,10 +38,15 @@ def tail(table: Table, number: int, _clock: Clock) -> Answer:
 
 
 def shape(table: Table, _number: int, _clock: Clock) -> Answer:
-    rows = table.count()
+    try:
+        rows = f"{table.count():,} rows"
+    except TimeUp:
+        if not table.reached:
+            raise
+        rows = f"more than {table.reached:,} rows (the time was up at that one)"
     names = [name[:80] for name in table.names[:200]]
     more = f" and {len(table.names) - 200:,} more" if len(table.names) > 200 else ""
-    text = f"{rows:,} rows, {len(table.names):,} columns: {', '.join(names)}{more}"
+    text = f"{rows}, {len(table.names):,} columns: {', '.join(names)}{more}"
     return {"kind": table.kind, "title": text, "columns": [], "rows": [], "notes": table.remarks()}
 
 

@@ -21,10 +21,12 @@ class Table:
     Attributes:
         kind: the format, as it is shown.
         names: the columns' names.
+        reached: rows that `count` has counted up to now, if it takes long.
         notes: remarks for the model; they may grow while rows are read.
     """
 
     kind = ""
+    reached = 0
     names: list[str]
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class TextFile:
         """Return the text in blocks that end at the end of a line."""
         codecs.register_error("lmagent", self._count)
         decoder = codecs.getincrementaldecoder(self.codec)("lmagent")
-        self.undecodable, line, parts, length = 0, 1, list[str](), 0
+        self.undecodable, parts, length = 0, list[str](), 0
         with open(self.path, "rb", buffering=0) as file:
             file.seek(self.mark)
             while True:
@@ -69,18 +69,26 @@ class TextFile:
                     text = text.replace("\r", "\n")
                 cut = text.rfind("\n") + 1
                 if cut:
-                    block = "".join((*parts, text[:cut]))
-                    yield block
-                    line, parts, length = line + block.count("\n"), [text[cut:]], len(text) - cut
+                    yield "".join((*parts, text[:cut]))
+                    parts, length = [text[cut:]], len(text) - cut
                 else:
                     parts.append(text)
                     length += len(text)
                 if length > LONGEST:
+                    line = self._line_at(file.tell() - length)
                     raise DataError(f"line {line} is longer than {LONGEST >> 20} million characters: that is no table")
                 if not data:
                     break
         if rest := "".join(parts):
             yield rest
+
+    def _line_at(self, place: int) -> int:
+        """Return the number of the line about this place; it is counted only when it is needed."""
+        line = 1
+        with open(self.path, "rb", buffering=0) as file:
+            while (left := place - file.tell()) > 0 and (data := file.read(min(BLOCK, left))):
+                line += data.count(b"\r" if self.is_old_mac else b"\n")
+        return line
 
     def lines(self) -> Iterator[str]:
         """Return the lines with their ends; they end at a line feed and nowhere else."""
