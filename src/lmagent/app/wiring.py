@@ -285,6 +285,7 @@ def data_files(registry: Registry) -> None:
     place = DataPlace(workspace, confined.get, lambda: confined.name, lambda: request(settings, workspace))
     registry.tool(view_tool(place))
     registry.tool(plot_tool(place, partial(_why_hidden, registry)))
+    registry.hides.append(lambda _: {"data_plot"})  # the line of data_view names it
 
 
 def _why_hidden(registry: Registry, session: str, path: str) -> str:

@@ -6,25 +6,44 @@ undone and is shown like any written file.
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.data.worker import DataPlace
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS
 from lmagent.tools.sanitize import one_line
+
+if TYPE_CHECKING:
+    from lmagent.core.sandbox import Sandbox
+    from lmagent.sandbox.environment import SandboxRequest
 
 OPERATIONS = ("head", "tail", "shape", "columns", "describe", "sample", "sql")
 ROWS = 5
 SQL_ROWS = 50
 MOST_ROWS = 1000
 LONGEST_QUERY = 20_000  # characters; it is an argument of the worker's program
+
+
+class DataPlace(Struct, frozen=True):
+    """Where files are, and where they are looked into.
+
+    Attributes:
+        sandbox: returns the sandbox of the commands; raises SandboxError if there is none. Only its kind is used.
+        backend: the name of that sandbox, after it was returned.
+        request: the options of sandboxes here.
+    """
+
+    workspace: Path
+    sandbox: Callable[[], Awaitable[Sandbox]]
+    backend: Callable[[], str]
+    request: Callable[[], SandboxRequest]
+
 
 MayRead = Callable[[str, str], str]
 """Returns why permission rules keep a session from reading a path; empty if they do not."""
@@ -50,6 +69,9 @@ class DataPlot(Struct, frozen=True):
     output: Annotated[str, Meta(description="a .png; default: named like the file")] = ""
 
 
+_DRAWS = "data_plot(path, x?, y?, kind?, query?) draws it."
+"""The catalogue has one line for both tools: each line is paid for in every session."""
+
 _TAKEN = {
     **PATH_NAMES,
     **dict.fromkeys(("op", "action", "mode", "command"), "operation"),
@@ -74,7 +96,7 @@ def view_tool(place: DataPlace) -> Tool:
 
     return Tool(
         name="data_view",
-        description=f"Look into CSV, JSON, Parquet, Excel, SQLite, Arrow. operation: {', '.join(OPERATIONS)}.",
+        description=f"Look into CSV, JSON, Parquet, Excel, SQLite: {', '.join(OPERATIONS)}. {_DRAWS}",
         arguments=DataView,
         effect="read",
         run=run,
@@ -105,6 +127,8 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
         return f"Draws {one_line(arguments.path)} into {one_line(output)}"
 
     async def run(arguments: DataPlot, ctx: ToolContext) -> ToolOutput:
+        import base64
+
         from lmagent.data.text import drawn
         from lmagent.data.worker import look
         from lmagent.tools.beneath import Beneath
@@ -135,7 +159,7 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
 
     return Tool(
         name="data_plot",
-        description="Draw such a file as a PNG in the workspace; kind and columns are guessed if left out.",
+        description="Draw a table as a PNG in the workspace; what is left out is guessed from its columns.",
         arguments=DataPlot,
         effect="write",
         run=run,

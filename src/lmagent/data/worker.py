@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox, Stream
-from lmagent.sandbox.environment import SandboxRequest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import one_line, printable
+
+if TYPE_CHECKING:
+    from lmagent.data.feature import DataPlace
 
 SECONDS = 240.0
 """How long a look at a file may take."""
@@ -43,21 +44,6 @@ MOST = 64 << 20
 _GRACE = 20.0
 _BOOT = "import sys; sys.path += sys.argv[1].splitlines(); from inside.main import main; main()"
 _INSIDE = Path(__file__).with_name("inside")
-
-
-class DataPlace(Struct, frozen=True):
-    """Where files are, and where they are looked into.
-
-    Attributes:
-        sandbox: returns the sandbox of the commands; raises SandboxError if there is none. Only its kind is used.
-        backend: the name of that sandbox, after it was returned.
-        request: the options of sandboxes here.
-    """
-
-    workspace: Path
-    sandbox: Callable[[], Awaitable[Sandbox]]
-    backend: Callable[[], str]
-    request: Callable[[], SandboxRequest]
 
 
 async def look(place: DataPlace, path: str, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
@@ -112,7 +112,12 @@ def _connect(duckdb: Any, clock: Clock) -> Any:
             "autoload_known_extensions": False,
         }
     )
-    timer = threading.Timer(clock.seconds, connection.interrupt)
+
+    def interrupt() -> None:
+        with suppress(Exception):  # it is closed
+            connection.interrupt()
+
+    timer = threading.Timer(clock.seconds, interrupt)
     timer.daemon = True
     timer.start()
     return connection

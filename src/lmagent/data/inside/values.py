@@ -130,12 +130,12 @@ def is_number(name: str) -> bool:
 def unique(names: Iterable[Any]) -> list[str]:
     """Return names for columns: none is empty, and none comes twice."""
     found: list[str] = []
-    taken: set[str] = set()
+    taken: dict[str, int] = {}  # names in lower case, and the last number that was given to each
     for at, given in enumerate(names, 1):
         name = base = " ".join(str(given if given is not None else "").split()) or f"column{at}"
-        number = 2
         while name.lower() in taken:
-            name, number = f"{base}_{number}", number + 1
-        taken.add(name.lower())
+            number = taken[base.lower()] = taken.get(base.lower(), 1) + 1
+            name = f"{base}_{number}"
+        taken.setdefault(name.lower(), 1)
         found.append(name)
     return found
