@@ -34,7 +34,7 @@ class DataPlace(Struct, frozen=True):
     """Where files are, and where they are looked into.
 
     Attributes:
-        sandbox: returns the sandbox of the commands; raises SandboxError if there is none. Only its kind is used.
+        sandbox: returns the sandbox of the commands; raises SandboxError without one. Only its kind is used.
         backend: the name of that sandbox, after it was returned.
         request: the options of sandboxes here.
     """
@@ -113,53 +113,16 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
     """Return the tool that draws tables. Rules on reading hold for the file that it draws."""
 
     def check(arguments: DataPlot, ctx: ToolContext) -> str:
-        from lmagent.tools.beneath import Beneath
-
-        output = output_of(arguments)
-        if not output.lower().endswith(".png"):
-            raise ToolError(
-                f"{one_line(output)} is no name for the picture: it is a PNG. Give a name that ends in .png."
-            )
-        if why := may_read(ctx.session, lexical(arguments.path)):
-            raise ToolError(f"{one_line(arguments.path)} is not drawn: {why}.", data={"code": "denied"})
-        with Beneath(ctx.workspace) as files:
-            files.stat(arguments.path)
-        return f"Draws {one_line(arguments.path)} into {one_line(output)}"
+        _check(arguments, ctx, may_read)
+        return f"Draws {one_line(arguments.path)} into {one_line(output_of(arguments))}"
 
     async def run(arguments: DataPlot, ctx: ToolContext) -> ToolOutput:
-        import base64
-
-        from lmagent.data.text import drawn
-        from lmagent.data.worker import look
-        from lmagent.tools.beneath import Beneath
-        from lmagent.tools.change import load_if_there, sha256, store
-        from lmagent.tools.pictures import picture_of
-
-        check(arguments, ctx)
-        output = output_of(arguments)
-        with Beneath(ctx.workspace) as files:
-            name, old = files.locate(output), load_if_there(files, output, 64 << 20)
-        mark = ctx.seen.get(name)
-        if old is not None and (mark is None or not mark.changed or mark.sha256 != sha256(old.data)):
-            raise ToolError(
-                f"{one_line(name)} exists, and is no picture of this session. Name another file as output.",
-                data={"code": "unread"},
-            )
-        _require_short(arguments.query)
-        asked = {"x": arguments.x, "y": arguments.y, "kind": arguments.kind, "query": arguments.query}
-        answer = await look(place, arguments.path, {"operation": "plot", "rows": ROWS, **asked})
-        picture = base64.b64decode(answer.pop("png"))
-        found = picture_of(picture)
-        if found is None or found.media_type != "image/png" or found.is_too_large:
-            raise ToolError("The drawing was no picture; nothing was written.", data={"code": "data"})
-        facts = await store(ctx, output, picture, old)
-        facts |= {"diff": "", "picture": name}
-        size = f"{found.width} x {found.height} pixels, {len(picture) >> 10} KB"
-        return ToolOutput(f"{drawn(answer)}\nDrawn into {one_line(name, 300)} ({size}).", facts)
+        _check(arguments, ctx, may_read)
+        return await _draw(place, arguments, ctx)
 
     return Tool(
         name="data_plot",
-        description="Draw a table as a PNG in the workspace; what is left out is guessed from its columns.",
+        description="Draw a table as a PNG in the workspace. Its columns decide about kind, x and y, if left out.",
         arguments=DataPlot,
         effect="write",
         run=run,
@@ -177,6 +140,51 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
         preview=check,
         targets=lambda arguments: (output_of(arguments),),
     )
+
+
+def _check(arguments: DataPlot, ctx: ToolContext, may_read: MayRead) -> None:
+    """Raise ToolError if the call would fail, before the user is asked."""
+    from lmagent.tools.beneath import Beneath
+
+    output = output_of(arguments)
+    if not output.lower().endswith(".png"):
+        raise ToolError(f"{one_line(output)} is no name for a PNG. Give a name that ends in .png.")
+    if why := may_read(ctx.session, lexical(arguments.path)):
+        raise ToolError(f"{one_line(arguments.path)} is not drawn: {why}.", data={"code": "denied"})
+    _require_short(arguments.query)
+    with Beneath(ctx.workspace) as files:
+        files.stat(arguments.path)
+
+
+async def _draw(place: DataPlace, arguments: DataPlot, ctx: ToolContext) -> ToolOutput:
+    """Write the picture, over one of the session at most. Raises ToolError."""
+    import base64
+
+    from lmagent.data.text import drawn
+    from lmagent.data.worker import look
+    from lmagent.tools.beneath import Beneath
+    from lmagent.tools.change import load_if_there, sha256, store
+    from lmagent.tools.pictures import picture_of
+
+    output = output_of(arguments)
+    with Beneath(ctx.workspace) as files:
+        name, old = files.locate(output), load_if_there(files, output, 64 << 20)
+    mark = ctx.seen.get(name)
+    if old is not None and (mark is None or not mark.changed or mark.sha256 != sha256(old.data)):
+        raise ToolError(
+            f"{one_line(name)} exists, and is no picture of this session. Name another file as output.",
+            data={"code": "unread"},
+        )
+    asked = {"x": arguments.x, "y": arguments.y, "kind": arguments.kind, "query": arguments.query}
+    answer = await look(place, arguments.path, {"operation": "plot", "rows": ROWS, **asked})
+    picture = base64.b64decode(answer.pop("png"))
+    found = picture_of(picture)
+    if found is None or found.media_type != "image/png" or found.is_too_large:
+        raise ToolError("The drawing was no picture; nothing was written.", data={"code": "data"})
+    facts = await store(ctx, output, picture, old)
+    size = f"{found.width} x {found.height} pixels, {len(picture) >> 10} KB"
+    text = f"{drawn(answer)}\nDrawn into {one_line(name, 300)} ({size})."
+    return ToolOutput(text, {**facts, "diff": "", "picture": name})
 
 
 def output_of(arguments: DataPlot) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .table import Row, Table
-from .values import Clock, DataError, TimeUp, unique
+from .values import DataError, TimeLimit, TimeUp, unique
 
 UNPACKED = 512 << 20
 """Bytes that an Excel file may unpack to."""
@@ -54,7 +54,7 @@ def choose(what: str, names: Sequence[str], wanted: str) -> str:
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: recursive
 
 
-def open_sqlite(path: str, clock: Clock) -> sqlite3.Connection:
+def open_sqlite(path: str, limit: TimeLimit) -> sqlite3.Connection:
     """Return a connection that only reads this file. A query that takes too long is interrupted."""
     # `immutable`: no journal is looked for, since the worker sees only the file itself.
     connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
@@ -62,7 +62,7 @@ def open_sqlite(path: str, clock: Clock) -> sqlite3.Connection:
 
     def tick() -> int:
         try:
-            clock.check()
+            limit.check()
         except Exception:  # noqa: BLE001  no exception leaves a callback
             return 1
         return 0
@@ -92,9 +92,9 @@ def sqlite_tables(connection: sqlite3.Connection) -> list[str]:
 class SqliteTable(Table):
     """One table or view of a SQLite file."""
 
-    def __init__(self, path: str, wanted: str, clock: Clock) -> None:
+    def __init__(self, path: str, wanted: str, limit: TimeLimit) -> None:
         super().__init__()
-        self._path, self._clock = path, clock
+        self._path, self._limit = path, limit
         with self._open() as connection:
             self.name = choose("table", sqlite_tables(connection), wanted)
             self._from = '"' + self.name.replace('"', '""') + '"'
@@ -117,7 +117,7 @@ class SqliteTable(Table):
             yield from map(list, connection.execute(f"SELECT * FROM {self._from}{rest}"))
 
     def _open(self) -> Any:
-        return closing(open_sqlite(self._path, self._clock))
+        return closing(open_sqlite(self._path, self._limit))
 
 
 # --- Excel ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Describe: one pass over all rows, in bounded memory. What is estimated is marked with `~`."""
+"""Describe: one pass over all rows, in bounded memory. Estimates are marked with `~`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .csvtext import CsvTable
 from .jsontext import JsonLines, read_document
 from .table import Table
 from .textfile import TextFile
-from .values import Clock, DataError
+from .values import DataError, TimeLimit
 
 _LINES = (".jsonl", ".ndjson", ".jsonlines")
 _BOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -69,11 +69,11 @@ def _text_format(head: bytes, name: str) -> str:
     return "csv"
 
 
-def open_table(path: str, name: str, wanted: str, clock: Clock) -> Table:
+def open_table(path: str, name: str, wanted: str, limit: TimeLimit) -> Table:
     """Return the table in a file; `wanted` names a table or sheet. Raises DataError."""
     found = format_of(path, name)
     if found == "sqlite":
-        return SqliteTable(path, wanted, clock)
+        return SqliteTable(path, wanted, limit)
     if found == "excel":
         book = Workbook(path)
         return book.sheet(choose("sheet", book.sheets, wanted))
@@ -82,10 +82,10 @@ def open_table(path: str, name: str, wanted: str, clock: Clock) -> Table:
     if found == "parquet":
         from .sql import parquet
 
-        return QueryTable("Parquet", lambda: parquet(path, clock), "SELECT * FROM data")
+        return QueryTable("Parquet", lambda: parquet(path, limit), "SELECT * FROM data")
     if found in ("arrow", "arrow stream"):
         return ArrowTable(path, stream=found != "arrow")
-    file = TextFile(path, clock)
+    file = TextFile(path, limit)
     if found == "json lines":
         return JsonLines(file)
     if found == "json":

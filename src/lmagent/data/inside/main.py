@@ -11,36 +11,36 @@ from typing import Any
 
 from .formats import open_table
 from .operations import OPERATIONS, Answer
-from .values import Clock, DataError, TimeUp, cell
+from .values import DataError, TimeLimit, TimeUp, cell
 
 
 def answer(request: dict[str, Any]) -> Answer:
     """Return the answer to a request; `error` is for the model. Identity is that of the file that was opened."""
     path, name, operation = request["path"], request["name"], request["operation"]
-    clock = Clock(request["seconds"])
+    limit = TimeLimit(request["seconds"])
     found = os.stat(path)
     identity = [found.st_dev, found.st_ino]
     try:
-        return {"file": identity, **_carried_out(path, name, operation, request, clock)}
+        return {"file": identity, **_carried_out(path, name, operation, request, limit)}
     except DataError as refusal:
         return {"file": identity, "error": str(refusal)}
     except TimeUp:
-        why = f"it took longer than {clock.seconds:g} s. Ask for less: head, or a smaller file"
+        why = f"it took longer than {limit.seconds:g} s. Ask for less: head, or a smaller file"
         return {"file": identity, "error": why}
     except sqlite3.Error as error:
         late = "interrupted" in str(error)
-        why = f"it took longer than {clock.seconds:g} s" if late else f"it cannot be read as SQLite: {error}"
+        why = f"it took longer than {limit.seconds:g} s" if late else f"it cannot be read as SQLite: {error}"
         return {"file": identity, "error": why}
     except MemoryError:
         return {"file": identity, "error": "it needs more memory than a look at a file may take"}
 
 
-def _carried_out(path: str, name: str, operation: str, request: dict[str, Any], clock: Clock) -> Answer:
+def _carried_out(path: str, name: str, operation: str, request: dict[str, Any], limit: TimeLimit) -> Answer:
     query, number = request.get("query", ""), request["rows"]
     if operation == "sql":
         from .sql import select
 
-        found = select(path, name, query, number, clock)
+        found = select(path, name, query, number, limit)
         rows = list(found.rows())
         count = f"the first {len(rows):,} rows of more" if found.more else f"{len(rows):,} rows"
         return {
@@ -53,8 +53,8 @@ def _carried_out(path: str, name: str, operation: str, request: dict[str, Any], 
     if operation == "plot":
         from .plot import plot
 
-        return plot(path, name, request, clock)
-    return OPERATIONS[operation](open_table(path, name, query, clock), number, clock)
+        return plot(path, name, request, limit)
+    return OPERATIONS[operation](open_table(path, name, query, limit), number, limit)
 
 
 def main() -> None:

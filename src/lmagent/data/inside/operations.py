@@ -9,7 +9,7 @@ from typing import Any
 
 from .describe import HEADINGS, Column
 from .table import LOOKED_AT, Row, Table
-from .values import Clock, TimeUp, cell, guessed
+from .values import TimeLimit, TimeUp, cell, guessed
 
 Answer = dict[str, Any]
 
@@ -25,19 +25,19 @@ def _answer(table: Table, title: str, rows: Sequence[Row], types: list[str] | No
     }
 
 
-def head(table: Table, number: int, _clock: Clock) -> Answer:
+def head(table: Table, number: int, _limit: TimeLimit) -> Answer:
     types = table.types()
     rows = list(islice(table.rows(), number))
     return _answer(table, "the first rows" if rows else "no rows", rows, types)
 
 
-def tail(table: Table, number: int, _clock: Clock) -> Answer:
+def tail(table: Table, number: int, _limit: TimeLimit) -> Answer:
     types = table.types()
     rows = table.tail(number)
     return _answer(table, "the last rows" if rows else "no rows", rows, types)
 
 
-def shape(table: Table, _number: int, _clock: Clock) -> Answer:
+def shape(table: Table, _number: int, _limit: TimeLimit) -> Answer:
     try:
         rows = f"{table.count():,} rows"
     except TimeUp:
@@ -50,7 +50,7 @@ def shape(table: Table, _number: int, _clock: Clock) -> Answer:
     return {"kind": table.kind, "title": text, "columns": [], "rows": [], "notes": table.remarks()}
 
 
-def columns(table: Table, _number: int, _clock: Clock) -> Answer:
+def columns(table: Table, _number: int, _limit: TimeLimit) -> Answer:
     rows = list(islice(table.rows(), LOOKED_AT))
     types = table.types() if not table.is_guessed else guessed(rows, len(table.names), table.judge)
     found = list[list[str | None]]()
@@ -70,7 +70,7 @@ def columns(table: Table, _number: int, _clock: Clock) -> Answer:
     }
 
 
-def describe(table: Table, _number: int, clock: Clock) -> Answer:
+def describe(table: Table, _number: int, limit: TimeLimit) -> Answer:
     types = table.types()
     found = [Column(name, kind, len(types)) for name, kind in zip(table.names, types)]  # noqa: B905
     adders = [column.add for column in found]
@@ -79,7 +79,7 @@ def describe(table: Table, _number: int, clock: Clock) -> Answer:
         for add, value in zip(adders, row):  # noqa: B905
             add(value)
 
-    rows, partly = _each(table, take, clock)
+    rows, partly = _each(table, take, limit)
     notes = [*table.remarks(), *partly]
     if odd := [f"{column.name} ({column.odd:,})" for column in found if column.odd]:
         notes.append(f"values that are no numbers, in columns of numbers: {', '.join(odd)[:300]}")
@@ -92,7 +92,7 @@ def describe(table: Table, _number: int, clock: Clock) -> Answer:
     }
 
 
-def sample(table: Table, number: int, clock: Clock) -> Answer:
+def sample(table: Table, number: int, limit: TimeLimit) -> Answer:
     """Choose rows at random, each with the same chance; the same file gives the same rows."""
     types = table.types()
     chosen: list[tuple[int, Row]] = []
@@ -107,7 +107,7 @@ def sample(table: Table, number: int, clock: Clock) -> Answer:
         elif (place := chance.randrange(seen)) < number:
             chosen[place] = (seen, row)
 
-    rows, partly = _each(table, take, clock)
+    rows, partly = _each(table, take, limit)
     chosen.sort(key=lambda each: each[0])
     answer = _answer(table, f"{len(chosen):,} rows at random of {rows:,}", [row for _, row in chosen], types)
     answer["columns"] = [["row", ""], *answer["columns"]]
@@ -116,16 +116,16 @@ def sample(table: Table, number: int, clock: Clock) -> Answer:
     return answer
 
 
-def _each(table: Table, take: Callable[[Row], None], clock: Clock) -> tuple[int, list[str]]:
+def _each(table: Table, take: Callable[[Row], None], limit: TimeLimit) -> tuple[int, list[str]]:
     """Call a function with each row; return their number, and a note if the time was up before the end."""
     rows = 0
     try:
         for rows, row in enumerate(table.rows(), 1):
             take(row)
             if not rows & 1023:
-                clock.check()
+                limit.check()
     except TimeUp:
-        return rows, [f"the time was up after {rows:,} rows: this is about them only ({clock.seconds:g} s)"]
+        return rows, [f"the time was up after {rows:,} rows: this is about them only ({limit.seconds:g} s)"]
     return rows, []
 
 

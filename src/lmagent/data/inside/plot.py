@@ -13,7 +13,7 @@ from .binary import needed, one_line
 from .formats import open_table
 from .sql import is_sql, select
 from .table import Row, Table
-from .values import Clock, DataError, TimeUp, is_number
+from .values import DataError, TimeLimit, TimeUp, is_number
 
 KINDS = ("line", "bar", "scatter", "histogram", "box")
 POINTS = 5_000
@@ -28,15 +28,15 @@ RESULT = 100_000
 _SIZE = {"width": 720, "height": 420}
 
 
-def plot(path: str, name: str, request: dict[str, Any], clock: Clock) -> dict[str, Any]:
+def plot(path: str, name: str, request: dict[str, Any], limit: TimeLimit) -> dict[str, Any]:
     """Return the picture as base64, and what it shows. Raises DataError."""
     query = request.get("query", "")
     vega = needed("vl_convert", "plot")
-    table = select(path, name, query, RESULT, clock) if is_sql(query) else open_table(path, name, query, clock)
+    table = select(path, name, query, RESULT, limit) if is_sql(query) else open_table(path, name, query, limit)
     types = dict(zip(table.names, table.types()))  # noqa: B905  one type a column
     x, ys, kind = _chosen(table, types, request)
     notes = list[str]()
-    records = _records(table, types, [column for column in (x, *ys) if column], kind, notes, clock)
+    records = _records(table, types, [column for column in (x, *ys) if column], kind, notes, limit)
     if not records:
         raise DataError(f"no row has values in {' and '.join(filter(None, (x, *ys)))}, so there is nothing to draw")
     spec = _spec(kind, x, ys, types, name)
@@ -75,7 +75,7 @@ def _packed(picture: bytes) -> bytes:
 
 
 def _chosen(table: Table, types: dict[str, str], request: dict[str, Any]) -> tuple[str, list[str], str]:
-    """Return the columns along and up, and the kind: as they are asked for, or by the types."""
+    """Return the columns along and up, and the kind: those of the request, or by the types."""
     kind = str(request.get("kind") or "").lower()
     kind = {"hist": "histogram", "points": "scatter", "point": "scatter", "column": "bar", "boxplot": "box"}.get(
         kind, kind
@@ -131,13 +131,13 @@ def _listed(types: dict[str, str]) -> str:
 
 
 def _records(
-    table: Table, types: dict[str, str], columns: list[str], kind: str, notes: list[str], clock: Clock
+    table: Table, types: dict[str, str], columns: list[str], kind: str, notes: list[str], limit: TimeLimit
 ) -> list[dict[str, Any]]:
     """Return the points, in fields `x`, `y` and `series`."""
     places = [table.names.index(name) for name in columns]
     numeric = [is_number(types[name]) for name in columns]
     has_x = kind not in ("histogram",) and not (kind == "box" and len(columns) == 1)
-    rows, seen = (_grouped if kind == "bar" else _thinned)(table, places, numeric, clock, notes)
+    rows, seen = (_grouped if kind == "bar" else _thinned)(table, places, numeric, limit, notes)
     records = list[dict[str, Any]]()
     for row in rows:
         x = row[0] if has_x else None
@@ -171,7 +171,7 @@ def _values(row: Row, places: Sequence[int], numeric: Sequence[bool]) -> list[An
 
 
 def _thinned(
-    table: Table, places: Sequence[int], numeric: Sequence[bool], clock: Clock, notes: list[str]
+    table: Table, places: Sequence[int], numeric: Sequence[bool], limit: TimeLimit, notes: list[str]
 ) -> tuple[list[list[Any]], int]:
     """Return a random part of the rows, in their order, and the number of all."""
     chance, kept, seen = random.Random(0), list[tuple[int, Row]](), 0
@@ -182,7 +182,7 @@ def _thinned(
             elif (place := chance.randrange(seen)) < POINTS:
                 kept[place] = (seen, row)
             if not seen & 1023:
-                clock.check()
+                limit.check()
     except TimeUp:
         notes.append(f"the time was up after {seen:,} rows: the others are not drawn")
     kept.sort(key=lambda each: each[0])
@@ -190,7 +190,7 @@ def _thinned(
 
 
 def _grouped(
-    table: Table, places: Sequence[int], numeric: Sequence[bool], clock: Clock, notes: list[str]
+    table: Table, places: Sequence[int], numeric: Sequence[bool], limit: TimeLimit, notes: list[str]
 ) -> tuple[list[list[Any]], int]:
     """Return the sums of each x, or the number of its rows; the largest ones if they are many."""
     sums: dict[Any, list[float]] = {}
@@ -203,7 +203,7 @@ def _grouped(
                 for at, value in enumerate(values or (1.0,)):
                     found[at] += value or 0.0
             if not order & 1023:
-                clock.check()
+                limit.check()
     except TimeUp:
         notes.append(f"the time was up after {order:,} rows: the others are not drawn")
     if order > len(sums):

@@ -20,7 +20,7 @@ from .binary import ArrowTable, Workbook, duckdb_type, needed, one_line, only_re
 from .csvtext import CsvTable
 from .formats import format_of, open_table
 from .table import LOOKED_AT, Row, Table
-from .values import Clock, DataError, TimeUp, guessed, merged, type_of, unique
+from .values import DataError, TimeLimit, TimeUp, guessed, merged, type_of, unique
 
 MEMORY = "512MB"
 """Memory of a query, inside the limit of the worker."""
@@ -47,7 +47,7 @@ def is_sql(query: str) -> bool:
     return query.lstrip().lower().startswith(_BEGINNINGS) and bool(query.strip()) and " " in query.strip()
 
 
-class Selected(Table):
+class QueryResult(Table):
     """The result of one SELECT, up to a number of rows; `more` is whether it has further ones."""
 
     def __init__(self, kind: str, names: Sequence[str], types: list[str] | None, rows: list[Row], most: int) -> None:
@@ -68,16 +68,16 @@ class Selected(Table):
         return self._types is None
 
 
-def select(path: str, name: str, query: str, most: int, clock: Clock) -> Selected:
+def select(path: str, name: str, query: str, most: int, limit: TimeLimit) -> QueryResult:
     """Return the result of a query. Raises DataError or TimeUp."""
     if not query.strip():
         raise DataError("the operation sql needs a query, such as SELECT * FROM data LIMIT 5")
     found = format_of(path, name)
     if found == "sqlite":
-        return _in_sqlite(path, query, most, clock)
+        return _in_sqlite(path, query, most, limit)
     duckdb = needed("duckdb", "sql")
-    with closing(_connect(duckdb, clock)) as connection:
-        kind, opened = _fill(connection, path, name, found, clock)
+    with closing(_connect(duckdb, limit)) as connection:
+        kind, opened = _fill(connection, path, name, found, limit)
         _close_off(connection, opened)
         try:
             statements = connection.extract_statements(query)
@@ -91,18 +91,18 @@ def select(path: str, name: str, query: str, most: int, clock: Clock) -> Selecte
             raise DataError(one_line(error)) from None
         names = [column[0] for column in cursor.description]
         types = [duckdb_type(str(column[1])) for column in cursor.description]
-        return Selected(kind, names, types, rows, most)
+        return QueryResult(kind, names, types, rows, most)
 
 
-def parquet(path: str, clock: Clock) -> Any:
+def parquet(path: str, limit: TimeLimit) -> Any:
     """Return a connection in which `data` is a Parquet file."""
-    connection = _connect(needed("duckdb", "Parquet"), clock)
+    connection = _connect(needed("duckdb", "Parquet"), limit)
     _view(connection, "data", f"read_parquet({_quoted(path)})")
     _close_off(connection, [path])
     return connection
 
 
-def _connect(duckdb: Any, clock: Clock) -> Any:
+def _connect(duckdb: Any, limit: TimeLimit) -> Any:
     connection = duckdb.connect(
         config={
             "memory_limit": MEMORY,
@@ -117,7 +117,7 @@ def _connect(duckdb: Any, clock: Clock) -> Any:
         with suppress(Exception):  # it is closed
             connection.interrupt()
 
-    timer = threading.Timer(clock.seconds, interrupt)
+    timer = threading.Timer(limit.seconds, interrupt)
     timer.daemon = True
     timer.start()
     return connection
@@ -130,7 +130,7 @@ def _close_off(connection: Any, opened: Sequence[str]) -> None:
     connection.execute("SET lock_configuration=true")
 
 
-def _fill(connection: Any, path: str, name: str, found: str, clock: Clock) -> tuple[str, list[str]]:
+def _fill(connection: Any, path: str, name: str, found: str, limit: TimeLimit) -> tuple[str, list[str]]:
     """Make the tables of a file; return its kind, and the files that the query may open."""
     if found == "excel":
         book = Workbook(path)
@@ -149,7 +149,7 @@ def _fill(connection: Any, path: str, name: str, found: str, clock: Clock) -> tu
     if found == "parquet":
         _view(connection, "data", f"read_parquet({_quoted(path)})")
         return "Parquet", [path]
-    table = open_table(path, name, "", clock)
+    table = open_table(path, name, "", limit)
     if isinstance(table, ArrowTable):
         connection.register("data", table.open().read_all())
         return table.kind, []
@@ -236,8 +236,8 @@ def _stored(value: Any) -> str:
     return str(value)
 
 
-def _in_sqlite(path: str, query: str, most: int, clock: Clock) -> Selected:
-    with closing(open_sqlite(path, clock)) as connection:
+def _in_sqlite(path: str, query: str, most: int, limit: TimeLimit) -> QueryResult:
+    with closing(open_sqlite(path, limit)) as connection:
         try:
             tables = sqlite_tables(connection)
             if len(tables) == 1 and tables[0].lower() != "data":
@@ -258,7 +258,7 @@ def _in_sqlite(path: str, query: str, most: int, clock: Clock) -> Selected:
             raise DataError(one_line(error)) from None
         if cursor.description is None:
             raise DataError("only one SELECT is run: the file is only looked at")
-        return Selected("SQLite", [column[0] for column in cursor.description], None, rows, most)
+        return QueryResult("SQLite", [column[0] for column in cursor.description], None, rows, most)
 
 
 def _quoted(text: str) -> str:

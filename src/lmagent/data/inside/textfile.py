@@ -6,7 +6,7 @@ import codecs
 import io
 from collections.abc import Iterator
 
-from .values import Clock, DataError
+from .values import DataError, TimeLimit
 
 BLOCK = 1 << 20
 """Bytes that are read at once."""
@@ -27,7 +27,7 @@ _MARKS = (
 
 
 class TextFile:
-    """A text file; raises DataError if it is none.
+    """A text file; raises DataError for other files.
 
     Attributes:
         codec: of the encoding; `encoding` is its usual name.
@@ -36,9 +36,9 @@ class TextFile:
         undecodable: bytes that were no text, up to now.
     """
 
-    def __init__(self, path: str, clock: Clock) -> None:
+    def __init__(self, path: str, limit: TimeLimit) -> None:
         self.path = path
-        self.clock = clock
+        self.limit = limit
         with open(path, "rb") as file:
             head = file.read(SAMPLE)
             self.is_whole = len(head) < SAMPLE
@@ -62,7 +62,7 @@ class TextFile:
         with open(self.path, "rb", buffering=0) as file:
             file.seek(self.mark)
             while True:
-                self.clock.check()
+                self.limit.check()
                 data = file.read(BLOCK)
                 text = decoder.decode(data, not data)
                 if self.is_old_mac:

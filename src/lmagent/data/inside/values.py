@@ -32,7 +32,7 @@ class TimeUp(Exception):
     """The time for a pass over the file is over."""
 
 
-class Clock:
+class TimeLimit:
     """The time that a pass over the file may take."""
 
     def __init__(self, seconds: float) -> None:
