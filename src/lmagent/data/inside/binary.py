@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
@@ -82,6 +82,15 @@ def only_reads(action: int, *_: Any) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
+@contextmanager
+def sqlite_errors() -> Generator[None]:
+    """Turn SQLite's errors into those of this package."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise TimeUp if "interrupted" in str(error) else DataError(f"it cannot be read as SQLite: {error}") from None
+
+
 def sqlite_tables(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute(
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY 1"
@@ -95,7 +104,7 @@ class SqliteTable(Table):
     def __init__(self, path: str, wanted: str, limit: TimeLimit) -> None:
         super().__init__()
         self._path, self._limit = path, limit
-        with self._open() as connection:
+        with sqlite_errors(), self._open() as connection:
             self.name = choose("table", sqlite_tables(connection), wanted)
             self._from = '"' + self.name.replace('"', '""') + '"'
             cursor = connection.execute(f"SELECT * FROM {self._from} LIMIT 0")
@@ -106,14 +115,14 @@ class SqliteTable(Table):
         yield from self._select("")
 
     def count(self) -> int:
-        with self._open() as connection:
+        with sqlite_errors(), self._open() as connection:
             return connection.execute(f"SELECT count(*) FROM {self._from}").fetchone()[0]
 
     def tail(self, number: int) -> list[Row]:
         return list(self._select(f" LIMIT {number} OFFSET {max(0, self.count() - number)}"))
 
     def _select(self, rest: str) -> Iterator[Row]:
-        with self._open() as connection:
+        with sqlite_errors(), self._open() as connection:
             yield from map(list, connection.execute(f"SELECT * FROM {self._from}{rest}"))
 
     def _open(self) -> Any:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import zipfile
 
-from .binary import ArrowTable, QueryTable, SqliteTable, Workbook, choose
-from .csvtext import CsvTable
-from .jsontext import JsonLines, read_document
 from .table import Table
 from .textfile import TextFile
 from .values import DataError, TimeLimit
@@ -70,35 +66,53 @@ def _text_format(head: bytes, name: str) -> str:
 
 
 def open_table(path: str, name: str, wanted: str, limit: TimeLimit) -> Table:
-    """Return the table in a file; `wanted` names a table or sheet. Raises DataError."""
+    """Return the table in a file; `wanted` names a table or sheet. Raises DataError.
+
+    Each format is imported when a file has it: the worker starts for every call.
+    """
     found = format_of(path, name)
-    if found == "sqlite":
-        return SqliteTable(path, wanted, limit)
-    if found == "excel":
+    if found in ("sqlite", "excel"):
+        from .binary import SqliteTable, Workbook, choose
+
+        if found == "sqlite":
+            return SqliteTable(path, wanted, limit)
         book = Workbook(path)
         return book.sheet(choose("sheet", book.sheets, wanted))
     if wanted:
         raise DataError("it holds one table, so query has no meaning but for the operation sql. Leave it out")
     if found == "parquet":
+        from .binary import QueryTable
         from .sql import parquet
 
         return QueryTable("Parquet", lambda: parquet(path, limit), "SELECT * FROM data")
     if found in ("arrow", "arrow stream"):
+        from .binary import ArrowTable
+
         return ArrowTable(path, stream=found != "arrow")
     file = TextFile(path, limit)
-    if found == "json lines":
+    if found == "csv":
+        from .csvtext import CsvTable
+
+        return CsvTable(file, name)
+    return _json(file, lines=found == "json lines")
+
+
+def _json(file: TextFile, *, lines: bool) -> Table:
+    from .jsontext import JsonLines, read_document
+
+    if lines:
         return JsonLines(file)
-    if found == "json":
-        try:
-            return read_document(file)
-        except DataError as refusal:
-            if "Extra data" in str(refusal):  # JSON lines by another name
-                return JsonLines(file)
-            raise
-    return CsvTable(file, name)
+    try:
+        return read_document(file)
+    except DataError as refusal:
+        if "Extra data" in str(refusal):  # JSON lines by another name
+            return JsonLines(file)
+        raise
 
 
 def _is_workbook(path: str) -> bool:
+    import zipfile
+
     try:
         with zipfile.ZipFile(path) as archive:
             return "[Content_Types].xml" in archive.namelist() and any(

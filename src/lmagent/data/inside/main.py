@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import sqlite3
 import sys
 from typing import Any
 
@@ -26,10 +25,6 @@ def answer(request: dict[str, Any]) -> Answer:
         return {"file": identity, "error": str(refusal)}
     except TimeUp:
         why = f"it took longer than {limit.seconds:g} s. Ask for less: head, or a smaller file"
-        return {"file": identity, "error": why}
-    except sqlite3.Error as error:
-        late = "interrupted" in str(error)
-        why = f"it took longer than {limit.seconds:g} s" if late else f"it cannot be read as SQLite: {error}"
         return {"file": identity, "error": why}
     except MemoryError:
         return {"file": identity, "error": "it needs more memory than a look at a file may take"}

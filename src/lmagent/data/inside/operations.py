@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from .describe import HEADINGS, Column
 from .table import LOOKED_AT, Row, Table
 from .values import TimeLimit, TimeUp, cell, guessed
 
@@ -71,6 +69,8 @@ def columns(table: Table, _number: int, _limit: TimeLimit) -> Answer:
 
 
 def describe(table: Table, _number: int, limit: TimeLimit) -> Answer:
+    from .describe import HEADINGS, Column
+
     types = table.types()
     found = [Column(name, kind, len(types)) for name, kind in zip(table.names, types)]  # noqa: B905
     adders = [column.add for column in found]
@@ -94,6 +94,8 @@ def describe(table: Table, _number: int, limit: TimeLimit) -> Answer:
 
 def sample(table: Table, number: int, limit: TimeLimit) -> Answer:
     """Choose rows at random, each with the same chance; the same file gives the same rows."""
+    import random
+
     types = table.types()
     chosen: list[tuple[int, Row]] = []
     chance = random.Random(0)

@@ -16,7 +16,17 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
-from .binary import ArrowTable, Workbook, duckdb_type, needed, one_line, only_reads, open_sqlite, sqlite_tables
+from .binary import (
+    ArrowTable,
+    Workbook,
+    duckdb_type,
+    needed,
+    one_line,
+    only_reads,
+    open_sqlite,
+    sqlite_errors,
+    sqlite_tables,
+)
 from .csvtext import CsvTable
 from .formats import format_of, open_table
 from .table import LOOKED_AT, Row, Table
@@ -237,7 +247,7 @@ def _stored(value: Any) -> str:
 
 
 def _in_sqlite(path: str, query: str, most: int, limit: TimeLimit) -> QueryResult:
-    with closing(open_sqlite(path, limit)) as connection:
+    with sqlite_errors(), closing(open_sqlite(path, limit)) as connection:
         try:
             tables = sqlite_tables(connection)
             if len(tables) == 1 and tables[0].lower() != "data":
