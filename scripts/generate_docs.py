@@ -101,6 +101,8 @@ def tools() -> str:
 
     lines = ["# Tools\n", "What the agent can ask for. Aliases are accepted and not advertised.\n"]
     for tool in open_toolbox(ROOT):
+        if tool.name == "web_fetch_js":  # only on machines with a browser: docs/fetching.md
+            continue
         schema = tool.spec.parameters
         lines += [f"## {tool.name}\n", f"{tool.description}\n", f"Effect: {tool.effect}."]
         if tool.aliases:
@@ -192,7 +194,8 @@ OWN_COMMANDS = """
 
 A Markdown file is a command. `commands/NAME.md` in your configuration folder (`~/.config/lmagent` on Linux), and
 `.lmagent/commands/NAME.md` and `.claude/commands/NAME.md` of the workspace, add `/NAME`; `git/pr.md` is `/git:pr`.
-Of two with one name, the first of these counts; none replaces a command above. The text is sent as your message:
+Of two with one name, the first of these counts; none replaces a command above, and a workspace's file has none of the
+names of other programs either. A place has 200 commands and folders at most. The text is sent as your message:
 
 ```text
 ---
@@ -208,7 +211,7 @@ Follow @CONTRIBUTING.md. $2
 | `$ARGUMENTS` | all that you typed after the command; it comes last if the text has no place for arguments |
 | `$1` … `$9` | one word of it, or several in quotation marks; `\\$1` stays `$1` |
 | `` !`command` `` | the output of the command |
-| `@path` | the text of a file of the workspace, at most 50,000 bytes |
+| `@path` | the text of a file of the workspace, once: at most 50,000 bytes, and 100,000 of all files |
 
 A command runs in the sandbox; your permission rules and the mode decide as for a call of the model. If it is denied,
 nothing is sent. Arguments in it are quoted for the shell, so write no quotes around `$1`. A workspace's file with

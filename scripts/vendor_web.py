@@ -6,7 +6,7 @@
 Whatever registry npm is set to is used, and none is named. The highlighter is the package's own build for browsers,
 to the byte. The others are bundled by esbuild (of `tools/web`) into one file each of what the page uses: several small
 files would not share what compresses well. Of marked the page takes the lexer alone, from the sources that the
-package's source map holds, without what the page's options never use. Each library's licence is kept beside it.
+package's source map holds. What the page never uses is left out (`UNUSED`). Each library's licence is kept beside it.
 `lock.json` has name, version, integrity (of the package as npm gives it), licence, and sha256 of each file in this
 folder; `tests/gateway/test_web_vendor.py` and `tests/web/test_accessibility.py` check them.
 """
@@ -64,16 +64,46 @@ BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
 SOURCES = {"marked": "lib/marked.esm.js.map"}
 """Packages of which the sources are needed, and the source map that holds them."""
 
+MODULES = {"preact": "dist/preact.mjs", "@preact/signals": "dist/signals.module.js"}
+"""Packages of which a part is left out, and the module that is bundled."""
+
 UNUSED: dict[str, tuple[tuple[str, str], ...]] = {
+    "preact": (
+        (
+            r"\b(?!this\b)\w+\.(?:getDerivedStateFromProps|getSnapshotBeforeUpdate|getChildContext|contextType|then"
+            r"|component(?:WillReceiveProps|WillUpdate|WillMount|DidMount|DidUpdate))\b",
+            "(void 0)",
+        ),
+        (r"\b(?:\w+\.props|M)\.__P\b|\b\w+(?:\.__c)?\.__z\b(?!=)", "(void 0)"),
+        (r"\b(?:32|128)&\w+\.__u\b", "0"),
+        (r'"style"==\w\b', "!1"),
+    ),
+    "@preact/signals": (
+        (r"function \w+\(\w\)\{var \w=this,\w=\w\.data,.*?__b:\{configurable:!0,value:1\}\}\);", ""),
+        (r'if\("string"==typeof n\.type\)\{var r,t=n\.props;.*?(?=i\(n\)\}\);b\("__r")', ""),
+        (r'var r;if\("string"==typeof n\.type&&\(r=n\.__e\)\)\{.*?(?=i\(n\)\}\);function k\()', ""),
+        (r'function k\(i,n,r,t\)\{.*?(?=b\("unmount")', ""),
+        (r'if\("string"==typeof n\.type\)\{var r=n\.__e;.*?\}else\{', 'if("string"!=typeof n.type){'),
+    ),
     "marked": (
-        (r"this\.options\.(?:pedantic|breaks|hooks)\b", "undefined"),
+        (r"this\.options\.(?:pedantic|breaks|hooks|silent)\b", "undefined"),
         (r"this\.options\.gfm\b", "true"),
-        (r"(?m)^  (?:pedantic|breaks): \w+,\n", ""),
+        (r"options \|\| _defaults\b", "options!"),
+        (r"\b(block|inline)\.normal\b", r"\1.gfm"),
+        (r"(?ms)^  static .*?^  \}\n", ""),
+        (r"(?m)^  (?:normal|pedantic|breaks): \w+,\n", ""),
         (r"(?ms)^const (?:blockPedantic|inlinePedantic|inlineBreaks)\b.*?^\};\n", ""),
         (r"(?ms)^const \w+Pedantic = edit\(.*?;\n", ""),
+        (r"(?m)^  (?:\w+: (?:noopTest|inlineText)|lheading|paragraph|emStrongLDelim|emStrongRDelimAst),.*\n", ""),
+        (r"(?ms)^const (?:noopTest|lheading|paragraph|emStrongLDelim|emStrongRDelimAst|inlineText)\b.*?;\n", ""),
+        (r"(?ms)^const supportsLookbehind = .*?^\}\)\(\);\n", "const supportsLookbehind = true;\n"),
+        (r"(?m)^  (?:escape(?:Test|Replace)\w*|percentDecode): .*\n", ""),
+        (r"(?m)^  (?:pedantic\w+|outputLinkReplace|notSpaceStart|endingNewline): .*\n", ""),
     ),
 }
-"""What is replaced in the sources of a package: options that the page never sets, and the rules that only they use."""
+"""What is replaced in a package: options that the page never sets, the rules that only they use, the parts for other
+programs; of Preact classes, portals (`__P`), suspense and pages made by a server (`__u`, `__z`); and signals as
+attributes or text: the page reads their values."""
 
 SHORTENED = {"marked.js": ("marked/rules.ts", r"(?s)export const other = \{\n(.*?)\n\};")}
 """Objects whose property names are shortened in a bundle: nothing outside of it sees them."""
@@ -102,28 +132,36 @@ def integrity(data: bytes) -> str:
 
 
 def unpack(name: str, data: bytes, scratch: Path) -> Path:
-    """Put a package where imports of it are looked for; returns its folder.
-
-    Raises:
-        ValueError: nothing matches a pattern of `UNUSED`.
-    """
+    """Put a package where imports of it are looked for; returns its folder."""
     folder = scratch / "node_modules" / name
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(folder.parent / "packed", filter="data")
     folder.parent.mkdir(parents=True, exist_ok=True)
     (folder.parent / "packed/package").rename(folder)
     if name in SOURCES:
-        sources = json.loads((folder / SOURCES[name]).read_text())
         (scratch / name).mkdir()
+        sources = json.loads((folder / SOURCES[name]).read_text())
         found = dict(zip(sources["sources"], sources["sourcesContent"], strict=True))
-        for pattern, replacement in UNUSED.get(name, ()):
-            counted = {path: re.subn(pattern, replacement, content) for path, content in found.items()}
-            if not sum(count for _, count in counted.values()):
-                raise ValueError(f"{name} has nothing like {pattern!r} any more: look what has become of it")
-            found = {path: content for path, (content, _) in counted.items()}
-        for path, content in found.items():
+        for path, content in without_unused(name, found).items():
             (scratch / name / Path(path).name).write_text(content)
+    elif name in MODULES:
+        path = folder / MODULES[name]
+        path.write_text(without_unused(name, {"": path.read_text()})[""])
     return folder
+
+
+def without_unused(name: str, found: dict[str, str]) -> dict[str, str]:
+    """Return files of a package without what the page does not use.
+
+    Raises:
+        ValueError: nothing matches a pattern of `UNUSED`.
+    """
+    for pattern, replacement in UNUSED[name]:
+        counted = {path: re.subn(pattern, replacement, content) for path, content in found.items()}
+        if not sum(count for _, count in counted.values()):
+            raise ValueError(f"{name} has nothing like {pattern!r} any more: look what has become of it")
+        found = {path: content for path, (content, _) in counted.items()}
+    return found
 
 
 def bundle(file: str, scratch: Path) -> None:

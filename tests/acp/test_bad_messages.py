@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from acp import RequestError
 from acp_kit import LIMIT, Program, begun, text
 
-from lmagent.testing import hang, say, status
+from lmagent.testing import call, hang, say, status
 
 
 async def exchanged(program: Program, *lines: str) -> list[dict]:
@@ -54,6 +55,8 @@ def test_folders_that_cannot_be_a_workspace_are_refused_in_words(served):
         str(home): "could change everything",
         f"{home}/none": "does not exist",
         f"{home}/file": "no folder",
+        f"{home}/\0": "cannot be the path",
+        f"{home}/\ud800": "cannot be the path",
     }
 
     async def scenario():
@@ -87,6 +90,73 @@ def test_unknown_sessions_and_a_second_prompt_are_refused(served):
                 await agent.set_session_mode(session_id=new.session_id, mode_id="yolo")
             await agent.cancel(session_id=new.session_id)
             assert (await asyncio.wait_for(running, LIMIT)).stop_reason == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_are_none_deny_the_call_and_the_connection_stays(served):
+    program = served([call("write", path="b.txt", content="x"), say("Not written.")])
+
+    async def scenario():
+        async with program.editor() as (editor, agent):
+            new = await agent.new_session(cwd=str(program.workspace))
+
+            async def choose(call, options):
+                id = next(m["id"] for _, m in editor.messages if m.get("method") == "session/request_permission")
+                lines = [{"id": [1], "result": 1}, {"id": {}, "error": 5}, {"id": False, "result": 1}]
+                for line in (*lines, {"id": id, "error": 5}):
+                    editor.process.stdin.write(json.dumps(line).encode() + b"\n")
+                return "once"
+
+            editor.choose = choose
+            done = await agent.prompt(session_id=new.session_id, prompt=text("write b.txt"))
+            assert done.stop_reason == "end_turn"
+            assert not (program.workspace / "b.txt").exists()
+
+    asyncio.run(scenario())
+
+
+def test_requests_for_one_session_at_once_leave_it_usable(served, tmp_path):
+    program = served([say("Hello.")])
+    other = tmp_path / "other"
+    other.mkdir()
+
+    async def scenario():
+        async with program.editor() as (editor, agent):
+            cwd = str(program.workspace)
+            session = (await agent.new_session(cwd=cwd)).session_id
+            with pytest.raises(RequestError, match="there is no session"):
+                await agent.load_session(cwd=str(other), session_id=session)
+            for load in [begun(agent.load_session(cwd=cwd, session_id=session)) for _ in range(3)]:
+                await load
+            await agent.prompt(session_id=session, prompt=text("hi"))
+            assert editor.text() == "Hello."
+            await agent.cancel(session_id="not open")
+            closed = [begun(agent.close_session(session_id=session)) for _ in range(2)]
+            await closed[0]
+            with pytest.raises(RequestError, match="not open here"):
+                await closed[1]
+
+    asyncio.run(scenario())
+
+
+def test_a_workspace_that_vanishes_while_a_question_waits_ends_the_prompt_with_an_error(served):
+    program = served([call("write", path="b.txt", content="x")])
+
+    async def scenario():
+        async with program.editor() as (editor, agent):
+            new = await agent.new_session(cwd=str(program.workspace))
+
+            async def choose(call, options):
+                shutil.rmtree(program.workspace)
+                return "once"
+
+            editor.choose = choose
+            with pytest.raises(RequestError, match="log was deleted"):
+                await asyncio.wait_for(agent.prompt(session_id=new.session_id, prompt=text("write")), LIMIT)
+            with pytest.raises(RequestError, match="does not exist"):
+                await agent.new_session(cwd=str(program.workspace))
+            assert not program.workspace.exists()
 
     asyncio.run(scenario())
 

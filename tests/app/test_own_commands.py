@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.app.owncommands.files import LONGEST
+from lmagent.app.owncommands.files import LONGEST, MOST
 from lmagent.app.slash import SlashResult, dispatch, is_command, user_commands
+from lmagent.config.paths import config_dir
 from lmagent.core.errors import ConfigError
 
 
@@ -78,6 +79,34 @@ def test_a_slash_and_a_word_is_a_command(text: str) -> None:
 @pytest.mark.parametrize("text", ["/etc/hosts is wrong", "/usr/", " /help", "help", "", "//", "/a.txt is gone"])
 def test_a_path_and_a_slash_behind_a_space_are_none(text: str) -> None:
     assert not is_command(text)
+
+
+def test_a_place_has_a_limited_number_of_commands_however_they_lie(folder: Path) -> None:
+    for n in range(MOST):
+        below = folder / f"f{n}"
+        below.mkdir()
+        for name in "abc":
+            (below / f"{name}.md").write_text("x")
+    assert 0 < len(user_commands(folder.parent.parent)) < MOST
+
+
+def test_a_workspace_takes_no_name_of_a_command_and_the_user_takes_those_of_other_programs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    own = config_dir(os.environ) / "commands"
+    own.mkdir(parents=True)
+    for name in ("exit", "clear", "mine"):
+        (folder / f"{name}.md").write_text("of the workspace")
+    (own / "ask.md").write_text("of the user")
+    assert {*user_commands(folder.parent.parent)} == {"mine", "ask"}
+
+
+def test_a_binary_file_is_no_command(folder: Path) -> None:
+    (folder / "bin.md").write_bytes(b"\x7fELF\0\0")
+    with pytest.raises(ConfigError, match="is no text"):
+        give(folder, "/bin")
 
 
 def test_a_text_that_is_too_long_is_refused_and_not_cut(folder: Path) -> None:

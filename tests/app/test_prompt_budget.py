@@ -52,7 +52,7 @@ def size(body: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("window", "most"), [(4096, 4500), (8192, 4500), (16_384, 6700), (32_768, 6700), (262_144, 6700)]
+    ("window", "most"), [(4096, 4500), (8192, 4500), (16_384, 6900), (32_768, 6900), (262_144, 6900)]
 )
 def test_what_comes_before_the_task_stays_within_its_budget(workspace: Path, window: int, most: int) -> None:
     (body,) = prompts(workspace, window)

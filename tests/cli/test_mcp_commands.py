@@ -24,6 +24,7 @@ def test_a_server_is_added_started_once_listed_read_and_removed(program):
     ran = added(program, "tiny", "--env", "MOOD=fine")
     assert ran.returncode == 0, ran.stderr
     assert "echo(message: string, times?: integer, tone?)" in ran.stdout
+    assert "uses it from its next start on" in ran.stderr
     assert "with 1 tool, 1 resource, 1 prompt; may do: sandbox" in ran.stdout
     entry = json.loads(users_file(program).read_text())["mcpServers"]["tiny"]
     assert entry["env"] == {"MOOD": "fine"}

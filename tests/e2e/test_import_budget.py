@@ -34,6 +34,7 @@ main(sys.argv[1:])
 NEVER = {
     *("httpx", "starlette", "rich", "prompt_toolkit", "openai", "pydantic", "requests"),
     *("mcp", "mcp_types", "httpx2", "acp"),
+    *("duckdb", "arro3", "python_calamine", "vl_convert"),
 }
 
 LATER = {
@@ -49,6 +50,7 @@ LATER = {
     # what some turns need
     *("lmagent.engine.context.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
     *("lmagent.tools.git.calls", "lmagent.tools.vision"),
+    *("lmagent.data.worker", "lmagent.data.text", "lmagent.data.inside"),
     *("dotenv", "tomlkit", "lmagent.config.compat", "lmagent.store.fork", "lmagent.store.follow"),
     # slow ones of the standard library
     *("json", "hashlib", "hmac", "secrets", "difflib", "sqlite3", "importlib.metadata"),
@@ -56,6 +58,7 @@ LATER = {
 """Modules that the first request does not wait for."""
 
 OF_FEATURES = {
+    *("lmagent.data", "lmagent.data.feature"),
     *("lmagent.agents", "lmagent.agents.feature"),
     *("lmagent.planning", "lmagent.planning.feature", "lmagent.planning.notes", "lmagent.planning.proposing"),
     "lmagent.planning.tools",
@@ -81,7 +84,7 @@ FEATURES = (
 )
 """Packages that bring features."""
 
-MOST = 157
+MOST = 159
 """Modules of our own before the first request. Each costs 0.1 ms to find and read, and what it does on top."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,17 @@ from hook_kit import SAVE, HookWorld, hook
 from lmagent.core import events as ev
 from lmagent.core.outside import framed
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.hooks.answers import HookRun, answer_of
+from lmagent.hooks.config import Hook
 from lmagent.testing.script import call, calls, tool
 
 
 def printing(document: dict[str, object]) -> str:
-    return f"cat >/dev/null; cat <<'END'\n{json.dumps(document)}\nEND"
+    return printing_text(json.dumps(document))
+
+
+def printing_text(text: str) -> str:
+    return f"cat >/dev/null; cat <<'END'\n{text}\nEND"
 
 
 def deciding(decision: str, reason: str = "", **more: object) -> str:
@@ -68,7 +75,7 @@ def test_exit_code_2_denies_a_call_and_the_model_gets_the_reason_as_outside_data
     assert not ran.of(ev.ToolStarted)
 
 
-@pytest.mark.parametrize("code", ["exit 1", "kill -SEGV $$", "exit 77"])
+@pytest.mark.parametrize("code", ["exit 1", "exit 77", "exit 255"])
 def test_another_exit_code_is_a_warning_once_and_the_call_runs(world: HookWorld, code: str):
     world.workspaces(hook("PreToolUse", f"echo broken >&2; {code}", "Write"))
     ran = world.run(call("write", path="a.txt", content="x"), call("write", path="b.txt", content="x"))
@@ -77,7 +84,10 @@ def test_another_exit_code_is_a_warning_once_and_the_call_runs(world: HookWorld,
     assert "broken" in ran.notices
 
 
-@pytest.mark.parametrize("how", ["sleep 60", "no-such-program", "echo '{\"decision\": '", "printf '{%0200000d' 1"])
+@pytest.mark.parametrize(
+    "how",
+    ["sleep 60", "no-such-program", "echo '{\"decision\": '", "printf '{%0200000d' 1", "kill -SEGV $$"],
+)
 def test_a_guard_that_gives_no_answer_leaves_the_decision_to_the_user(world: HookWorld, how: str):
     world.workspaces(hook("PreToolUse", how, "Write", timeout=0.5))
     ran = world.run(call("write", path="a.txt", content="x"), answer=False)
@@ -191,7 +201,7 @@ open(path, "w").write(text.upper())'"""
     assert change.call_id == ran.results[0].call_id
 
 
-def test_an_objection_after_a_call_comes_to_the_model_after_all_results_of_the_round(world: HookWorld):
+def test_an_objection_after_a_call_is_recorded_with_its_result(world: HookWorld):
     (world.workspace / "a.txt").write_text("1")
     (world.workspace / "b.txt").write_text("2")
     world.workspaces(
@@ -200,9 +210,52 @@ def test_an_objection_after_a_call_comes_to_the_model_after_all_results_of_the_r
     )
     ran = world.run(calls(tool("read", path="a.txt"), tool("read", path="b.txt")))
     roles = [message["role"] for message in ran.chats[-1]]
-    assert roles[-4:] == ["assistant", "tool", "tool", "user"]
-    assert ran.prompt[-1].count("think again") == 2
-    assert f"lint: {world.workspace}/a.txt" in ran.prompt[-1]
+    assert roles[-3:] == ["assistant", "tool", "tool"]
+    for result in ran.results:
+        assert framed("hook PostToolUse in settings.json", "think again") in result.content
+        assert f"lint: {world.workspace}/{result.data['path']}" in result.content
+    assert sorted(ran.prompt[-2:]) == sorted(result.content for result in ran.results)
+
+
+def test_a_hooks_text_about_a_long_result_is_not_cut_with_it(world: HookWorld):
+    (world.workspace / "a.txt").write_text("x" * 80 + "\n")
+    world.workspaces(hook("PostToolUse", "echo 'look at it again' >&2; exit 2", "Bash"))
+    ran = world.run(call("shell", command="for i in $(seq 20000); do cat a.txt; done"))
+    assert ran.results[0].artifact
+    assert ran.results[0].content.endswith(framed("hook PostToolUse in settings.json", "look at it again"))
+
+
+NO_ANSWERS = {
+    "a lone surrogate": '{"hookSpecificOutput": {"updatedInput": {"content": "\\ud800"}}}',
+    "a name that is one": '{"hookSpecificOutput": {"updatedInput": {"\\ud800": 1}}}',
+    "no number": '{"hookSpecificOutput": {"updatedInput": {"timeout": NaN}}}',
+    "an endless number": '{"hookSpecificOutput": {"updatedInput": {"timeout": 1e999}}}',
+    "a list of arguments": '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": ["ls"]}}',
+    "a list": '{"hookSpecificOutput": ["deny"]}',
+    "text for a boolean": '{"continue": "false"}',
+    "an object for a decision": '{"decision": {"value": "block"}}',
+    "two documents": '{"decision": "approve"}\n{"decision": "block"}',
+    "no end": '{"a":' * 15_000,
+}
+
+
+@pytest.mark.parametrize("how", NO_ANSWERS)
+def test_an_answer_of_another_shape_is_none(how: str):
+    entry = Hook("PreToolUse", "x", Path("hooks.json"), "user")
+    answer = answer_of(HookRun(entry, out=NO_ANSWERS[how]))
+    assert answer.silent
+    assert (answer.decision, answer.updated) == ("", None)
+    assert "hook `x`" in answer.warning
+
+
+@pytest.mark.parametrize("how", ["a lone surrogate", "a list of arguments"])
+def test_json_of_another_shape_is_no_answer_and_runs_nothing_unasked(world: HookWorld, how: str):
+    world.users(hook("PreToolUse", printing_text(NO_ANSWERS[how]), "Bash"))
+    ran = world.run(call("shell", command="touch made.txt"), answer=False)
+    assert len(ran.of(ev.ApprovalRequested)) == 1
+    assert "hook" in ran.of(ev.ApprovalRequested)[0].reason
+    assert not (world.workspace / "made.txt").exists()
+    assert ran.end.outcome == "done"
 
 
 def test_a_hook_can_stop_the_turn(world: HookWorld):

@@ -85,6 +85,8 @@ def test_hooks_of_another_programs_user_settings_run_only_on_demand(world: HookW
         ('{"hooks": {\n\n"Stop": [{"matcher": "*"}]}}', "line 3: an entry of `Stop`"),
         ('{"hooks": {"Stop": [{"hooks": [{"type": "command"}]}]}}', "line 1: a hook of `Stop` needs a `command`"),
         ('{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}', "line 1: the matcher '(' is no valid pattern"),
+        ('{"hooks": {"Stop": [{"matcher": "((a)+.)+B", "hooks": []}]}}', "repeats a group"),
+        ('{"hooks": {"Stop": [{"matcher": "a?a?a?a?a?aaaaa", "hooks": []}]}}', "more than 4 characters"),
         ('{"hooks": {"Stop": [{"hooks": [{"command": "x", "timeout": "1"}]}]}}', "`timeout`"),
         ('["hooks"]', "line 1: it must hold a JSON object"),
         ("hooks \udcff", "hooks.json"),
@@ -137,6 +139,9 @@ def test_the_same_command_of_two_groups_runs_once(world: HookWorld):
         ("W.*e", True),
         ("^Edit$", False),
         ("Notebook.*", False),
+        ("(Edit|W.*e)", True),
+        ("^(?!mcp__).*$", True),
+        ("mcp__.*__w.*", False),
     ],
 )
 def test_a_matcher_is_a_name_a_choice_or_a_pattern(matcher: str, expected: bool):

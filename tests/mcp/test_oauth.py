@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 from mcp_kit import Opened, Watcher, run
-from oauth_kit import AuthServer, auth_server, query, redirect_of, visit
+from testkit.authserver import AuthServer, auth_server, query, redirect_of, visit
 
 from lmagent.core.errors import LmagentError, ToolError
 from lmagent.mcp.login import flow, kept

@@ -13,6 +13,7 @@ import pytest
 from toolskit import TEXT, manifest, talk, until, used
 
 from lmagent.core.errors import ToolError
+from lmagent.mcp.results import FILES, text_of
 from lmagent.mcp.spec import CallHandler, McpManifest, McpResource, McpResult, McpTool, Needs, Part, ServerSpec
 from lmagent.testing.fakes import FakeServer, FakeServers
 from lmagent.testing.script import call, say
@@ -160,10 +161,10 @@ async def test_normal_mode_asks_and_the_answer_holds_for_the_tool(empty_workspac
 
 @pytest.mark.anyio
 async def test_a_server_with_network_counts_as_net(empty_workspace: Path) -> None:
-    spec = ServerSpec("web", ("web",), needs=Needs(network=("example.org:443",)))
-    servers = FakeServers({"web": FakeServer(manifest("get"), spec=spec), "calc": FakeServer(manifest("add"))})
+    spec = ServerSpec("site", ("site",), needs=Needs(network=("example.org:443",)))
+    servers = FakeServers({"site": FakeServer(manifest("get"), spec=spec), "calc": FakeServer(manifest("add"))})
     async with talk(empty_workspace, servers, [say("Done.")]) as one:
-        get, add = one.host.toolbox.get("web_get"), one.host.toolbox.get("calc_add")
+        get, add = one.host.toolbox.get("site_get"), one.host.toolbox.get("calc_add")
         assert get is not None
         assert get.effect == "net"
         assert add is not None
@@ -324,3 +325,11 @@ async def test_a_key_of_a_server_that_it_sends_back_reaches_no_log_and_no_prompt
         await one.say("echo")
         assert "you sent [redacted] and application/json" in one.results[0].content
         assert "abcd-1234-efgh" not in str(one.prompts())
+
+
+def test_a_result_saves_a_few_files_and_keeps_its_text(empty_workspace: Path) -> None:
+    parts = [Part("audio", data=bytes([each]), mime="audio/wav") for each in range(50)]
+    text = text_of("calc", (*parts, Part("text", "the end")), empty_workspace)
+    assert len(list((empty_workspace / "mcp-files").iterdir())) == FILES
+    assert "the end" in text
+    assert "[30 more images and files: not saved, 20 of a result are]" in text

@@ -77,7 +77,7 @@ def test_a_session_that_no_task_began_is_refused(client, model):
     for session in (own, "20200101_000000_abcdef", "../../etc"):
         result = client.call("delegate", task="x", session=session)
         assert result.is_error
-        assert "no task that delegate began" in text(result)
+        assert "no task of this connection" in text(result)
 
 
 def test_an_empty_task_is_refused_with_the_schema(client):
@@ -107,7 +107,7 @@ def test_a_client_that_cancels_interrupts_the_turn_and_keeps_its_work(client, mo
     assert again["answer"] == "I continue after the listing."
 
 
-def test_a_client_that_leaves_loses_no_session(tmp_path):
+def test_a_client_that_leaves_loses_no_session_and_no_other_client_gets_it(tmp_path):
     with Rescripted() as model:
         model.follow([call("ls"), hang(say("never said"), chunks=0)])
         with served(tmp_path, model=model) as client:
@@ -115,7 +115,8 @@ def test_a_client_that_leaves_loses_no_session(tmp_path):
         (ended,) = client.recorded("turn.finished")
         assert ended["outcome"] == "interrupted"
         session = client.recorded("session.created")[0]["session"]
-        model.follow([say("Here I am again.")])
-        with served(tmp_path, model=model) as again:
-            outcome = again.call("delegate", task="are you there?", session=session).structured_content
-        assert outcome["answer"] == "Here I am again."
+        with served(tmp_path, model=model) as another:
+            refused = another.call("delegate", task="are you there?", session=session)
+        assert refused.is_error
+        assert "no task of this connection" in text(refused)
+        assert len(client.recorded("turn.started")) == 1

@@ -14,6 +14,9 @@ import pytest
 from gateway_kit import until
 from serve_kit import Place, served, text
 
+from lmagent.core.errors import ConfigError
+from lmagent.mcpserver.service import chosen
+
 HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
@@ -140,13 +143,31 @@ def test_only_the_chosen_tools_are_offered_and_a_mode_can_be_given(tmp_path):
     assert (client.place.workspace / "made.txt").read_text() == "x"
 
 
-def test_a_tool_that_is_not_offered_cannot_be_chosen(tmp_path):
-    place = Place(tmp_path, ["--tools", "ls,todo_add"])
+def test_a_client_that_closes_our_output_first_is_one_that_left(raw):
+    raw.hello()
+    raw.process.stdout.close()
+    for id in range(20, 30):
+        raw.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "ping"}))
+    raw.process.stdin.close()
+    assert raw.process.wait(timeout=60) == 0
+    with raw.process.stderr as errors:
+        assert errors.read() == ""
+
+
+def test_a_tool_that_is_not_offered_cannot_be_chosen():
+    with pytest.raises(ConfigError, match="no tool named 'todo_add' is offered"):
+        chosen("ls,todo_add")
+    with pytest.raises(ConfigError, match="names no tool"):
+        chosen(" , ")
+
+
+def test_an_empty_list_of_tools_does_not_offer_all(tmp_path):
+    place = Place(tmp_path, ["--tools", ""])
     run = subprocess.run(
         [sys.executable, *place.arguments], env=place.env, cwd=place.workspace, capture_output=True, text=True,
         timeout=60, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert run.returncode == 1
     assert run.stdout == ""
-    assert "no tool named 'todo_add' is offered" in run.stderr
+    assert "--tools names no tool" in run.stderr
     assert "choose among read, write" in run.stderr

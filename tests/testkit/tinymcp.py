@@ -1,6 +1,7 @@
 """An MCP server without the SDK, for tests of what users see: `configure` writes it into a folder, with its entry.
 
-Its tool `echo` is described by the file `about.txt` next to it, so that a test can change it.
+Its tool `echo` is described by the file `about.txt` next to it, so that a test can change it. `more.json` there, if it
+exists, has more of what it offers: `tools`, `resources`, `templates`, and the `contents` of resources.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 NAME = "tinymcp.py"
 ABOUT = "about.txt"
+MORE = "more.json"
 
 SCHEMA = {
     "type": "object",
@@ -51,19 +53,40 @@ def configure_folders(folder: Path) -> None:
     configure(folder / "workspace", folder / "home")
 
 
+def more(kind: str) -> list[dict[str, Any]]:
+    return json.loads(Path(MORE).read_text()).get(kind, []) if Path(MORE).exists() else []
+
+
+def content(uri: str) -> dict[str, Any]:
+    usual = {"uri": uri, "mimeType": "text/plain", "text": f"Buy milk, says {uri}."}
+    return {each["uri"]: each for each in more("contents")}.get(uri, usual)
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         info = {"name": "tiny", "version": "1.0"}
         offered: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
         return {"protocolVersion": "2025-06-18", "serverInfo": info, "capabilities": offered}
     if method == "tools/list":
-        return {"tools": [{"name": "echo", "description": Path(ABOUT).read_text(), "inputSchema": SCHEMA}]}
+        return {
+            "tools": [{"name": "echo", "description": Path(ABOUT).read_text(), "inputSchema": SCHEMA}, *more("tools")]
+        }
     if method == "resources/list":
-        return {"resources": [{"uri": "notes://today", "name": "today", "description": "Today's notes."}]}
+        return {
+            "resources": [
+                {"uri": "notes://today", "name": "today", "description": "Today's notes."},
+                *more("resources"),
+            ]
+        }
     if method == "resources/templates/list":
-        return {"resourceTemplates": []}
+        return {"resourceTemplates": more("templates")}
+    if method == "resources/read":
+        return {"contents": [content(params["uri"])]}
     if method == "prompts/list":
         return {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
+    if method == "prompts/get":
+        text = f"Greet {params['arguments']['who']}."
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
     if method == "tools/call":
         given = params["arguments"]
         print(f"echoing {given['message']}", file=sys.stderr, flush=True)

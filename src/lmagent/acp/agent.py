@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import anyio.abc
 import anyio.to_thread
 
@@ -42,6 +43,7 @@ class EditorAgent:
         self.folders.opened = self._opened
         self._tasks = tasks
         self._conversations: dict[str, Conversation] = {}
+        self._changing = anyio.Lock()  # editors may send two requests for one session at once
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -83,12 +85,15 @@ class EditorAgent:
     async def _open(self, cwd: str, session: str, mcp_servers: Any, *, show: bool) -> Object:
         servers = specs_of(mcp_servers or ())
         folder = await self.folders.open(cwd, servers)
-        if (conversation := self._conversations.get(session)) is not None:
-            conversation.require_idle()
-            conversation.leave()
-        folder.runner.require(session)
-        known = await folder.runner.open(session)
-        conversation = await self._begun(folder, known, show=show)
+        async with self._changing:
+            before = self._conversations.get(session)
+            if before is not None:
+                before.require_idle()
+            folder.runner.require(session)
+            known = await folder.runner.open(session)
+            if before is not None:
+                before.leave()
+            conversation = await self._begun(folder, known, show=show)
         cut = CUT_OFF.format(session) if known.session.state.turn_open else ""
         self._tasks.start_soon(conversation.introduce, cut, _unused(servers, folder))
         return _choices(conversation)
@@ -124,11 +129,12 @@ class EditorAgent:
 
     @answering
     async def close_session(self, session_id: str, **_: Any) -> Object:
-        conversation = self._known(session_id)
-        await conversation.cancel()
-        await conversation.folder.runner.release(session_id)
-        conversation.leave()
-        del self._conversations[session_id]
+        async with self._changing:
+            conversation = self._known(session_id)
+            await conversation.cancel()
+            await conversation.folder.runner.release(session_id)
+            conversation.leave()
+            del self._conversations[session_id]
         return {}
 
     # --- turns and choices ------------------------------------------------------------------------------------------
@@ -139,7 +145,8 @@ class EditorAgent:
 
     @answering
     async def cancel(self, session_id: str, **_: Any) -> None:
-        await self._known(session_id).cancel()
+        if session_id in self._conversations:  # a notification has no answer
+            await self._conversations[session_id].cancel()
 
     @answering
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Object:

@@ -22,7 +22,7 @@ from lmagent.app.open_session import OpenSession
 from lmagent.app.slash import SlashContext, all_commands, dispatch, find_command, is_command
 from lmagent.core import events as ev
 from lmagent.core.commands import Command, DecidePlan, Submit
-from lmagent.core.errors import ConfigError, LmagentError, SessionBusy
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.messages import user
 from lmagent.core.view import View
 from lmagent.engine.session import Session, holder
@@ -53,6 +53,7 @@ class Conversation:
         self._scope: anyio.CancelScope | None = None  # of the prompt that is worked on
         self._is_cancelled = False
         self._ended: ev.TurnFinished | None = None  # of the prompt that is worked on
+        self._failure: StoreError | None = None  # the log took no more events
         self._models: tuple[str, ...] = ()
         self._stop_listening = known.session.listen(self._send.send_nowait)
 
@@ -192,6 +193,8 @@ class Conversation:
             self._asked.pop(question.id, None)
             try:
                 await self.send(question.answer(chosen))
+            except StoreError as failure:
+                await self._give_up(failure)
             except LmagentError as failure:
                 self.folder.runner.say(f"lmagent: {failure}")
         if question.call.startswith("approval-"):
@@ -231,7 +234,7 @@ class Conversation:
     @asynccontextmanager
     async def _working(self) -> AsyncGenerator[None]:
         self.require_idle()
-        self._is_cancelled, self._ended = False, None
+        self._is_cancelled, self._ended, self._failure = False, None, None
         with anyio.CancelScope() as self._scope:
             try:
                 yield
@@ -244,9 +247,15 @@ class Conversation:
             await self.folder.runner.stop(self.id, SURFACE)
         await known.until_idle()
         await self._all_shown()
-        if known.failure is not None:
-            raise known.failure
+        if (failure := self._failure or known.failure) is not None:
+            raise failure
         return self._ended
+
+    async def _give_up(self, failure: StoreError) -> None:
+        """Stop working: a turn that waits for an answer would wait for ever if its log takes none."""
+        self._failure = failure
+        if (known := self.folder.runner.usable(self.id)) is not None:
+            await known.stop()
 
     async def _approves(self, proposal: ev.PlanProposed) -> bool:
         call, options = plan_question(proposal)
@@ -276,7 +285,10 @@ class Conversation:
         self._is_cancelled = True
         known = self.folder.runner.usable(self.id)
         if known is not None and known.is_working:
-            await self.folder.runner.stop(self.id, SURFACE)
+            try:
+                await self.folder.runner.stop(self.id, SURFACE)
+            except StoreError as failure:
+                await self._give_up(failure)
         elif known is None or not known.session.state.inputs:
             self._scope.cancel()  # a slash command, or a question about a plan
 

@@ -106,12 +106,19 @@ def _checked(cwd: str) -> Path:
     """
     if not os.path.isabs(cwd):
         raise WorkspaceError(f"the folder of a session must be an absolute path, not {cwd[:200]!r}")
-    path = Path(os.path.realpath(cwd))
+    try:
+        cwd.encode()
+        path = Path(os.path.realpath(cwd))
+    except ValueError:  # a NUL, or half of a character
+        raise WorkspaceError(f"{cwd[:200]!r} cannot be the path of a folder") from None
     if path in (Path(os.path.realpath(Path.home())), Path(path.anchor)):
         raise WorkspaceError(
             f"the editor names {path} as the workspace, and the agent could change everything in it",
             fix="open a project's folder in the editor",
         )
+    if not os.path.isdir(path):  # it may be gone since its first session
+        fix = "open another folder in the editor"
+        raise WorkspaceError(f"the folder {path} does not exist, or is no folder that can be reached", fix=fix)
     return path
 
 

@@ -72,7 +72,10 @@ async def _image(data: str, host: Host, session: Session) -> Image:
 
 def _name(uri: str, workspace: Path, name: str = "") -> str:
     """Return how the model can name a resource: its path in the workspace, if it is there, with its lines."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # it is no address
+        return one_line(uri, 300)
     if parts.scheme != "file":
         return one_line(uri or name, 300)
     path = Path(unquote(parts.path))

@@ -126,7 +126,9 @@ class _Lines:
                 await self._refuse(PARSE, "the line is not JSON")
                 continue
             fields = cast("Object", message) if isinstance(message, dict) else {}
-            if isinstance(fields.get("method"), str) or ("id" in fields and "method" not in fields):
+            if not isinstance(fields.get("error", {}), dict):
+                fields["error"] = {}  # an error all the same; the library needs its fields
+            if _is_message(fields):
                 return fields
             await self._refuse(INVALID, "the line is not a JSON-RPC message: an object with a method")
 
@@ -135,6 +137,14 @@ class _Lines:
 
     async def _refuse(self, code: int, words: str) -> None:
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": words}})
+
+
+def _is_message(fields: Object) -> bool:
+    """Return whether the library can take a message. An id of another type would end its loop."""
+    id = fields.get("id")
+    if isinstance(id, bool) or not isinstance(id, int | str | None):
+        return False
+    return isinstance(fields["method"], str) if "method" in fields else "id" in fields
 
 
 def answering(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:

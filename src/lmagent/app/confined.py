@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
+from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Sandbox, SandboxReport
 from lmagent.sandbox.environment import SandboxRequest
 
@@ -54,6 +56,17 @@ class Confined:
                 scratch = scratch_root(data, self._workspace) if data.is_absolute() else None
                 self._sandbox, self.report = await choose(self._workspace, replace(wanted, scratch=scratch))
             return self._sandbox
+
+    async def beside(self, folder: Path, read: Sequence[Path] = ()) -> Sandbox:
+        """Return a sandbox with a proxy for an empty folder, with others to read. Raise SandboxError."""
+        await self.get()
+        from lmagent.sandbox.choose import alike
+
+        backend = self.report.backend if self.report else ""
+        if backend != "bubblewrap":
+            raise SandboxError(f"this needs bubblewrap, and the sandbox here is {backend}", fix="SANDBOX=bubblewrap")
+        wanted = request(self._settings, self._workspace)
+        return alike(folder, replace(wanted, read=(*wanted.read, *read), own=(), scratch=None), backend)
 
     async def aclose(self) -> None:
         if self._sandbox is not None:

@@ -12,7 +12,7 @@ from lmagent.core.errors import ConfigError
 from lmagent.core.events import Event, StepStarted
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import USE_TOOL
-from lmagent.mcp.catalogue import Catalogue
+from lmagent.mcp.catalogue import Catalogue, ServerRow
 from lmagent.mcp.listing import note
 from lmagent.mcp.names import server_parts, tool_names
 from lmagent.mcp.spec import McpPrompt, Servers
@@ -54,7 +54,7 @@ def use_servers(registry: Registry, servers: Servers) -> None:
     for tool in own:
         registry.tool(tool)
     registry.hides.append(lambda _: {tool.name for tool in own})  # the note names them
-    registry.mcp, registry.outside = servers, tools
+    registry.mcp, registry.catalogue, registry.outside = servers, catalogue, tools
     states = servers.states()
     registry.secrets += [secret for state in states for secret in state.spec.secrets]
     registry.tail_notes.append(lambda: note(catalogue.rows, registry.profile.name))
@@ -88,9 +88,15 @@ def _start_later(registry: Registry, servers: Servers) -> None:
 def _prompts(servers: Servers, catalogue: Catalogue) -> Iterator[SlashCommand]:
     for row in catalogue.rows:
         prompts = {prompt.name: prompt for prompt in (row.manifest.prompts if row.manifest is not None else ())}
-        for real, name in sorted(tool_names(row.part, prompts).items()):
-            plain = f"{row.part}:{name.removeprefix(f'{row.part}_')}"
-            yield _command(servers, row.name, plain, prompts[real])
+        for real, name in sorted(prompt_commands(row).items()):
+            yield _command(servers, row.name, name, prompts[real])
+
+
+def prompt_commands(row: ServerRow) -> dict[str, str]:
+    """Return the slash commands of a server's prompts, without the slash, by the prompts' names."""
+    prompts = row.manifest.prompts if row.manifest is not None else ()
+    names = tool_names(row.part, (prompt.name for prompt in prompts))
+    return {real: f"{row.part}:{name.removeprefix(f'{row.part}_')}" for real, name in names.items()}
 
 
 def _command(servers: Servers, server: str, name: str, prompt: McpPrompt) -> SlashCommand:

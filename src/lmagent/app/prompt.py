@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CORE = ("read", "write", "edit", "grep", "ls", "shell")
 # Tools that do the same as a well-known command. Only `git_commit` does more: it has an author.
 _IN_SHELL = frozenset({"mkdir", "get_time", "git_status", "git_diff", "git_add", "git_branch"})
-_RARE = _IN_SHELL | {"git_commit", "delegate", "decompose", "promote_skill"}
+_RARE = _IN_SHELL | {"git_commit", "delegate", "decompose", "promote_skill", "data_view", "data_plot"}
 
 
 class Profile(Struct, frozen=True):

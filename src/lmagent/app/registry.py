@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.slash import SlashContext, SlashResult
     from lmagent.hooks.feature import HookFeature
+    from lmagent.mcp.catalogue import Catalogue
     from lmagent.mcp.spec import Servers
     from lmagent.providers.dialects.base import Dialect
     from lmagent.skills.feature import Skills
@@ -52,7 +53,7 @@ SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_shell": ("shell", "jobs"),
     "enable_files": ("read", "write", "edit", "glob", "grep", "ls", "mkdir", "vision"),
     "enable_fetch": ("web_fetch", "web_fetch_js", "web_fetch_stealth", "web_search"),
-    "enable_data_view": ("data_view",),
+    "enable_data_view": ("data_view", "data_plot"),
     "enable_python": ("python",),
     "enable_memory": ("memory", "memory_search"),
 }
@@ -84,6 +85,7 @@ class Registry(Struct):
         hooks: the user's and the workspace's hooks; None if no file has any.
         skills: those of the workspace; None without the feature.
         mcp: the MCP servers of the workspace; None if none is configured.
+        catalogue: what those servers offer, under the names that it has here; None if no server is configured.
         outside: the tools of those servers.
         tail_notes: like notes, after all others: a change of theirs re-reads nothing else.
         secrets: values of features that no log and no prompt may hold.
@@ -122,6 +124,7 @@ class Registry(Struct):
     hooks: HookFeature | None = None
     skills: Skills | None = None
     mcp: Servers | None = None
+    catalogue: Catalogue | None = None
     outside: Outside | None = None
     tail_notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     secrets: list[str] = field(default_factory=list[str])

@@ -106,7 +106,8 @@ def user_commands(workspace: Path) -> dict[str, SlashCommand]:
     from lmagent.app.owncommands.expand import command_of  # a one-shot has no slash commands
     from lmagent.app.owncommands.files import command_files
 
-    return {name: command_of(file) for name, file in command_files(workspace).items()}
+    files = command_files(workspace).items()
+    return {name: command_of(file) for name, file in files if file.own or name not in SYNONYMS}
 
 
 # Names in other agents and model runners for commands of ours that do the same.

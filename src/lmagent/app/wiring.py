@@ -48,7 +48,8 @@ from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
 from lmagent.planning.feature import Choices, Planning
-from lmagent.policy.gate import Rules, check_rule
+from lmagent.policy.gate import Request, Rules, check_rule, judge
+from lmagent.policy.paths import located
 from lmagent.projects.feature import Projects
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
@@ -65,7 +66,7 @@ from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
-from lmagent.web.tools import WebTools, search_tool
+from lmagent.web.tools import Browser, WebTools, find_browser, search_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -157,6 +158,7 @@ def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[Se
     project_planner(registry)
     children.register(registry)
     web_pages(registry)
+    data_files(registry)
     mcp_servers(registry, say, editors)
     registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
@@ -248,8 +250,19 @@ def web_pages(registry: Registry) -> None:
         tools = WebTools(registry.confined.hosts, registry.clock, stealth=stealth)
         registry.tool(tools.fetch())
         registry.enders.append(tools.end)
+        if not stealth and (browser := own_browser(registry)):
+            registry.tool(tools.fetch_js(browser))
     if settings.search_endpoint:
         registry.tool(search_tool(settings.search_endpoint))
+
+
+def own_browser(registry: Registry) -> Browser | None:
+    """Return the machine's browser, if it can be run in a sandbox with a proxy."""
+    settings, confined = registry.settings, registry.confined
+    if settings.sandbox not in ("auto", "bubblewrap"):
+        return None
+    program = find_browser(settings.browser, os.environ, registry.workspace)
+    return Browser(program, confined.beside, confined.hosts) if program else None
 
 
 def project_planner(registry: Registry) -> None:
@@ -261,6 +274,28 @@ def project_planner(registry: Registry) -> None:
     registry.session_notes += [feature.note, feature.tool_note]
     registry.openers.append(feature.opened)
     registry.command_modules.append("lmagent.app.commands.project")
+
+
+def data_files(registry: Registry) -> None:
+    """Register the tools that look into tables and draw them."""
+    from lmagent.app.confined import request
+    from lmagent.data.feature import DataPlace, plot_tool, view_tool
+
+    settings, workspace, confined = registry.settings, registry.workspace, registry.confined
+    place = DataPlace(workspace, confined.get, lambda: confined.name, lambda: request(settings, workspace))
+    registry.tool(view_tool(place))
+    registry.tool(plot_tool(place, partial(_why_hidden, registry)))
+    registry.hides.append(lambda _: {"data_plot"})  # the line of data_view names it
+
+
+def _why_hidden(registry: Registry, session: str, path: str) -> str:
+    """Return which rule keeps a session from looking into a file; empty if no rule does."""
+    settings, open_session = registry.settings, registry.sessions.get(session)
+    own = Rules(settings.permission_allow, settings.permission_ask, settings.permission_deny, str(registry.workspace))
+    rules, grants = (open_session.wiring.rules, open_session.state.grants) if open_session else (own, ())
+    asked = Request("data_view", "read", located(str(registry.workspace), (path,)))
+    verdict = judge(asked, "auto", rules, grants)
+    return "" if verdict.decision == "allow" else verdict.reason
 
 
 def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> None:

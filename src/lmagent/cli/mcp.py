@@ -86,7 +86,9 @@ def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope
     if scope == "workspace":
         shared.say("  → lmagent config trust: a workspace's servers run once you trust the folder and its files")
         return 0
-    return _tested(_registry(workspace), name)
+    code = _tested(_registry(workspace), name)
+    shared.say("  → a conversation or an `lmagent web` that runs already uses it from its next start on")
+    return code
 
 
 def _spec(name: str, target: tuple[str, ...], given: dict[str, Any]) -> ServerSpec:
@@ -168,7 +170,8 @@ def _tested(registry: Registry, name: str, *, as_json: bool = False) -> int:
         row = {**_row(state, manifest), "seconds": round(seconds, 3), "error": why}
         shared.print_json({**row, "manifest": to_builtins(manifest)} if manifest else row)
     elif manifest is None:
-        shared.say(f"lmagent: {why}")
+        known = f"{name}: {state.reason}\n  → {state.fix}" if state.reason and state.fix else why
+        shared.say(f"lmagent: {known}")
     else:
         shared.echo(*show.manifest_lines(manifest))
         shared.echo(f"{name} answered in {seconds:.1f} s with {show.offered(manifest)}; may do: {state.confinement}")
@@ -242,17 +245,9 @@ def logout(workspace: Path | None, name: str) -> None:
 
 
 def _address(workspace: Path | None, name: str) -> tuple[Settings, ServerSpec]:
-    """Return a configured server that has an address. Raises ConfigError."""
+    """Return a configured server to which the user can log in. Raises ConfigError."""
     registry = _registry(workspace)
-    state = show.find_server(registry, name)[1]
-    if state.status in ("untrusted", "disabled"):
-        raise ConfigError(f"{name} cannot be used: {state.reason or state.status}", fix=state.fix)
-    if not state.spec.url:
-        raise ConfigError(f"{name} is a program; only servers at an address have a login", fix="give it a key with env")
-    if any(header.lower() == "authorization" for header in state.spec.headers):
-        fix = "delete the header to log in instead"
-        raise ConfigError(f"{name} has an Authorization header, which is used instead of a login", fix=fix)
-    return registry.settings, state.spec
+    return registry.settings, show.login_spec(registry, name)
 
 
 def _has_browser() -> bool:

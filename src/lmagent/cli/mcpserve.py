@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--tools", default="", metavar="NAMES", help="Offer only these, separated by commas: read,grep,delegate.")
+@click.option("--tools", metavar="NAMES", help="Offer only these, separated by commas: read,grep,delegate.")
 @workspace_option
 @model_options
 @click.pass_obj
-def serve(of_group: Path | None, workspace: Path | None, tools: str, **given: Any) -> int:
+def serve(of_group: Path | None, workspace: Path | None, tools: str | None, **given: Any) -> int:
     """Offer the tools of a workspace, and the agent itself, to another program on standard input and output.
 
     The other program starts this command; docs/mcp-server.md has the settings of several. Its calls pass the same gate
@@ -27,7 +27,7 @@ def serve(of_group: Path | None, workspace: Path | None, tools: str, **given: An
     """
     from lmagent.mcpserver.service import chosen
 
-    names = chosen(tools)
+    names = chosen(tools) if tools is not None else ()
 
     async def run(host: Host) -> None:
         from lmagent.mcpserver.stdio import serve as serve_stdio

@@ -53,7 +53,7 @@ class PageCard(Struct, frozen=True):
 
 
 class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
-    """A call: one line, and its result when it is there."""
+    """A call: one line, and its result when it is there; `picture` is the path of one that it drew."""
 
     call_id: str
     tool: str
@@ -63,6 +63,7 @@ class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
     diff: str = ""
     duration: float = 0.0
     page: PageCard | None = None
+    picture: str = ""
 
 
 class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
@@ -301,6 +302,7 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
             blocks[position] = ToolBlock(block.call_id, event.tool, event.summary or event.tool, "running")
         else:
             diff, asked = event.data.get("diff", ""), event.data.get("summary", "")
+            picture = event.data.get("picture", "")
             blocks[position] = ToolBlock(
                 block.call_id,
                 event.tool,
@@ -310,6 +312,7 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 diff if isinstance(diff, str) else "",
                 event.duration,
                 _page(event.data.get("page")),
+                picture if isinstance(picture, str) else "",
             )
         return _with(view, blocks=tuple(blocks), state=_state(view, event, "running"))
     if isinstance(event, ev.ToolStarted) and event.call_id.startswith(ev.OWN_CALL):

@@ -56,7 +56,13 @@ HANDLE = 120
 
 
 class Result(Struct, frozen=True):
-    """The result of a call: `durable` if it must be on disk before the next step; `kept` is a text for a blob."""
+    """The result of a call.
+
+    Attributes:
+        durable: it must be on disk before the next step.
+        kept: a text for a blob.
+        added: framed text of hooks, which follows the output whole.
+    """
 
     tool: str
     status: ToolStatus
@@ -64,6 +70,7 @@ class Result(Struct, frozen=True):
     duration: float = 0.0
     durable: bool = False
     kept: str | None = None
+    added: str = ""
 
 
 async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[str], guard: LoopGuard) -> Alarm | None:
@@ -169,9 +176,11 @@ async def _attempt(
                 invocation = _changed(invocation, ruling)
                 request = _request(session, invocation)
         denial = await _permit(session, invocation, request, mode, ruling)
+        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
     except ToolError as refusal:
-        return _refused(name, refusal)
-    return Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
+        result = _refused(name, refusal)
+    texts = (ruling.text if ruling is not None else "", result.added)
+    return replace(result, added="\n".join(filter(None, texts)))
 
 
 def _is_denied(session: Session, invocation: Invocation, request: gate.Request, mode: PermissionMode | None) -> bool:
@@ -278,12 +287,13 @@ async def _run(session: Session, invocation: Invocation, request: gate.Request) 
     begun = clock.monotonic()
     status: ToolStatus = "error"
     kept: str | None = None
+    added = ""
     try:
         output = await tool.run(invocation.arguments, _context(session, call, request))
         status = "ok"
         output = _with_shown(session, tool, call, output)
         if session.wiring.hooks is not None:  # before the changes are recorded, since a hook may format the file
-            await session.wiring.hooks.after_call(session, invocation, output)
+            added = await session.wiring.hooks.after_call(session, invocation, output)
     except ToolError as refusal:
         output, kept = ToolOutput(refusal.message, refusal.data), refusal.kept
     except StoreError:
@@ -300,7 +310,7 @@ async def _run(session: Session, invocation: Invocation, request: gate.Request) 
     duration = round(clock.monotonic() - begun, 4)
     if durable:
         await record_changes(session, watch)
-    return Result(tool.name, status, output, duration, durable, kept)
+    return Result(tool.name, status, output, duration, durable, kept, added)
 
 
 def _with_shown(session: Session, tool: Tool, call: ToolCall, output: ToolOutput) -> ToolOutput:
@@ -320,7 +330,7 @@ def _crashed(tool: str, bug: Exception) -> ToolOutput:
 async def _record(session: Session, call: ToolCall, result: Result, guard: LoopGuard, size: int) -> None:
     output = _fitted(result.output, size)
     content, artifact = await _take_in(session, output, size)
-    content = escaped(content)
+    content = "\n".join(filter(None, (escaped(content), result.added)))
     if output.data.get("code") not in ("loop", "denied"):
         guard.after(call, result.status, output.content, output.data, session.state.changes)
     tool = session.wiring.toolbox.get(result.tool)

@@ -22,11 +22,13 @@ class CallRuling(Struct, frozen=True):
     Attributes:
         reason: for the model if the call is denied, for the user if it is asked about.
         arguments: changed arguments of the call, under the tool's own names; None if they stay.
+        text: for the model, after the call's result.
     """
 
     decision: Literal["", "allow", "ask", "deny"] = ""
     reason: str = ""
     arguments: dict[str, Any] | None = None
+    text: str = ""
 
 
 class Hooks(Protocol):
@@ -34,8 +36,11 @@ class Hooks(Protocol):
         """Return the decision on a call that the gate does not deny."""
         ...
 
-    async def after_call(self, session: Session, invocation: Invocation, output: ToolOutput) -> None:
-        """Show hooks a call that has succeeded; their changes of files count as the call's."""
+    async def after_call(self, session: Session, invocation: Invocation, output: ToolOutput) -> str:
+        """Show hooks a call that has succeeded; return their text for the model, which follows the call's result.
+
+        Their changes of files count as the call's.
+        """
         ...
 
     async def on_input(self, session: Session, received: InputReceived) -> str:

@@ -20,6 +20,7 @@ from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
+from lmagent.gateway.logins import McpLogins
 from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.follow import LogTail, last_seq
 from lmagent.store.index import SessionIndex
@@ -40,6 +41,7 @@ class Gateway:
         self.uploads = host.settings.agent_data_dir / "web" / "uploads"  # the images that wait for a message
         self.views = Views(host.store.root)
         self.downloads = Downloads(host)
+        self.logins = McpLogins(host.settings.agent_data_dir)
         self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event
         self.counters: Counter[str] = Counter()  # of the metrics
         self.accepting = anyio.Lock()  # held while a chat completion finds its session and is recorded
@@ -52,6 +54,7 @@ class Gateway:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.broadcast.run)
                 tasks.start_soon(self.downloads.run)
+                tasks.start_soon(self.logins.run)
                 await self.runner.run(self._schedule)
                 await anyio.sleep_forever()
         finally:

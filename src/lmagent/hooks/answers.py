@@ -1,17 +1,18 @@
 """Answers: what a hook's exit code and output mean. Pure decisions.
 
 Exit 0 is no objection, or the decision in the JSON that it prints; exit 2 objects, with the reason on standard error;
-any other code is a failure that the user sees, and nothing else. A hook that gave no answer (it could not run, did not
-end in time, printed broken JSON) is `silent`: a call that it guards is asked about.
+any other code is a failure that the user sees, and nothing else. A hook that gave no answer (it could not run, was
+killed, did not end in time, printed broken JSON) is `silent`: a call that it guards is asked about.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal, cast
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
+from lmagent.core.decoding import decode_json
 from lmagent.hooks.config import Hook
 from lmagent.tools.sanitize import one_line
 
@@ -24,6 +25,9 @@ OBJECTING = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentS
 MISSING = (126, 127)
 """Exit codes of a shell that could not run the program."""
 
+SIGNALLED = range(129, 193)
+"""Exit codes of a shell whose program was ended by a signal."""
+
 
 class HookRun(Struct, frozen=True):
     """One run of a hook; `failure` says why it gave no answer."""
@@ -34,6 +38,24 @@ class HookRun(Struct, frozen=True):
     err: str = ""
     seconds: float = 0.0
     failure: str = ""
+
+
+class _Specific(Struct, rename="camel"):
+    permission_decision: str | None = None
+    permission_decision_reason: str | None = None
+    additional_context: str | None = None
+    updated_input: dict[str, Any] | None = None
+
+
+class _Document(Struct, rename="camel"):
+    """The JSON that a hook may print."""
+
+    continues: bool | None = field(default=None, name="continue")
+    stop_reason: str | None = None
+    system_message: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    hook_specific_output: _Specific | None = None
 
 
 class HookAnswer(Struct, frozen=True):
@@ -72,45 +94,45 @@ def answer_of(run: HookRun) -> HookAnswer:
     if run.code in MISSING:
         why = one_line(said, 200) or "its program is missing"
         return HookAnswer(hook, warning=f"the {label(hook)} could not run: {why}", silent=True)
+    if run.code in SIGNALLED or run.code < 0:
+        why = f"the {label(hook)} gave no answer: a signal ended it (exit code {run.code})"
+        return HookAnswer(hook, warning=why, silent=True)
     if run.code == 2 and hook.event in OBJECTING:
         return HookAnswer(hook, "deny", said or "The hook gave no reason.")
     if run.code:
         why = f"the {label(hook)} failed with exit code {run.code}"
         return HookAnswer(hook, warning=f"{why}: {one_line(said, 200)}" if said else why)
-    text = run.out.strip()
+    text = run.out.lstrip("\ufeff").strip()
     if not text.startswith("{"):
         return HookAnswer(hook, context=text if hook.event in ADDING else "")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        return _decided(hook, decode_json(text, _Document))
+    except msgspec.ValidationError as misfit:
+        return HookAnswer(hook, warning=f"the {label(hook)} printed an answer that does not fit: {misfit}", silent=True)
+    except (msgspec.DecodeError, RecursionError):
         if hook.event in ADDING:
             return HookAnswer(hook, context=text)
         return HookAnswer(hook, warning=f"the {label(hook)} printed JSON that is not valid", silent=True)
-    return _decided(hook, document)
 
 
-def _decided(hook: Hook, document: dict[str, Any]) -> HookAnswer:
-    own = document.get("hookSpecificOutput")
-    specific = cast("dict[str, Any]", own) if isinstance(own, dict) else {}
-    given = specific.get("permissionDecision") or document.get("decision") or ""
+def _decided(hook: Hook, document: _Document) -> HookAnswer:
+    own = document.hook_specific_output or _Specific()
+    given = own.permission_decision or document.decision or ""
     known = {"": "", "allow": "allow", "approve": "allow", "ask": "ask", "deny": "deny", "block": "deny"}
-    decision = known.get(given) if isinstance(given, str) else None
-    stops = document.get("continue") is False
-    updated = specific.get("updatedInput")
-    reason = _text(specific, "permissionDecisionReason") or _text(document, "reason")
+    decision = known.get(given)
+    reason = _text(own.permission_decision_reason) or _text(document.reason)
     return HookAnswer(
         hook,
         cast("Any", decision or ""),
         reason or ("The hook gave no reason." if decision == "deny" else ""),
-        _text(specific, "additionalContext"),
-        (_text(document, "stopReason") or "a hook stopped the turn") if stops else None,
-        _text(document, "systemMessage"),
-        cast("dict[str, Any]", updated) if isinstance(updated, dict) else None,
-        "" if decision is not None else f"the {label(hook)} answered with an unknown decision: {str(given)[:40]!r}",
+        _text(own.additional_context),
+        (_text(document.stop_reason) or "a hook stopped the turn") if document.continues is False else None,
+        _text(document.system_message),
+        own.updated_input,
+        "" if decision is not None else f"the {label(hook)} answered with an unknown decision: {given[:40]!r}",
         silent=decision is None,
     )
 
 
-def _text(document: dict[str, Any], key: str) -> str:
-    value = document.get(key)
-    return value.strip() if isinstance(value, str) else ""
+def _text(value: str | None) -> str:
+    return value.strip() if value is not None else ""

@@ -30,6 +30,9 @@ EVENTS = (
 USUAL, LONGEST = 60.0, 600.0
 """Seconds that a hook may take, if its entry names no `timeout`, and at most."""
 
+MOST_REPEATS = 4
+"""Repeated characters of a matcher: a pattern with many, or with repeated groups, can take hours for one name."""
+
 Scope = Literal["user", "workspace"]
 State = Literal["used", "untrusted", "changed", "broken", "off"]
 
@@ -84,11 +87,15 @@ def read_hooks(workspace: Path, data_dir: Path, own: Sequence[Path]) -> tuple[Ho
     return tuple(file for file in found if file is not None)
 
 
+_NAMES = re.compile(r"[\w|-]+")
+_REPEATS = re.compile(r"[*+{]|(?<!\()\?")
+
+
 def matches(matcher: str, names: Sequence[str]) -> bool:
     """Return whether a matcher is for one of the names: all if it is empty, names with `|` between, or a pattern."""
     if matcher in ("", "*"):
         return True
-    if re.fullmatch(r"[\w|-]+", matcher):
+    if _NAMES.fullmatch(matcher):
         return any(name in matcher.split("|") for name in names)
     return any(_pattern(matcher).search(name) is not None for name in names)
 
@@ -145,15 +152,23 @@ def _entries(document: Any, path: Path, scope: Scope, left: list[str]) -> Iterat
             yield from _group(event, group, path, scope, left)
 
 
+def _check(matcher: str, event: str) -> None:
+    """Raise _Fault for a pattern that is not valid, or that may take long: names of tools come from servers too."""
+    try:
+        re.compile(matcher if matcher != "*" else "")
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _Fault(f"the matcher {matcher[:100]!r} is no valid pattern: {error}", event) from None
+    if re.search(r"\)[*+{]", matcher) or len(_REPEATS.findall(matcher)) > MOST_REPEATS:
+        what = f"the matcher {matcher[:100]!r} repeats a group, or more than {MOST_REPEATS} characters"
+        raise _Fault(f"{what}: write it simpler", event)
+
+
 def _group(event: str, group: Any, path: Path, scope: Scope, left: list[str]) -> Iterator[Hook]:
     entry = cast("dict[str, Any]", group) if isinstance(group, dict) else {}
     matcher, commands = entry.get("matcher") or "", entry.get("hooks")
     if not isinstance(commands, list) or not isinstance(matcher, str):
         raise _Fault(f'an entry of `{event}` must be {{"matcher": "…", "hooks": […]}}', event)
-    try:
-        matches(matcher, ("Bash",))
-    except re.error as error:
-        raise _Fault(f"the matcher {matcher!r} is no valid pattern: {error}", event) from None
+    _check(matcher, event)
     for each in cast("list[Any]", commands):
         known = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
         kind, command, timeout = known.get("type", "command"), known.get("command"), known.get("timeout", USUAL)

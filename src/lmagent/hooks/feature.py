@@ -1,7 +1,8 @@
 """Feature: runs the user's and the workspace's hooks at the points of a session's work that `EVENTS` names.
 
 The loop calls it through `lmagent.engine.hooks`; the end of a turn comes through a review, the rest through a listener
-and the registry. Text of a hook for the model is framed as outside data and goes to the tail of the conversation.
+and the registry. Text of a hook for the model is framed as outside data. It follows the result of its call, in the
+same event, so that no crash comes between; text about an input or an end goes to the tail of the conversation.
 """
 
 from __future__ import annotations
@@ -54,13 +55,11 @@ class _Heard(Struct):
     """What a session has heard of hooks.
 
     Attributes:
-        texts: for the tail of the conversation, after the round of calls.
         stop: why the turn must end; empty if it may continue.
         sent_back: the turn that Stop hooks sent back last, and how often.
         late: failures of hooks that ran beside the turn.
     """
 
-    texts: list[str] = field(default_factory=list[str])
     stop: str = ""
     sent_back: tuple[int, int] = (0, 0)
     late: list[HookAnswer] = field(default_factory=list[HookAnswer])
@@ -86,41 +85,42 @@ class HookFeature(Review):
         call = partial(shown_call, invocation, str(self.place.workspace))
         answers = await self._fire(session, "PreToolUse", names_of(invocation.tool), call)
         heard = self._of(session)
-        self._add(session, [answer for answer in answers if answer.decision != "deny"])
+        texts = self._contexts(session, [answer for answer in answers if answer.decision != "deny"])
         arguments: dict[str, Any] | None = None
         for answer in answers:
             if answer.updated is not None:
                 shown = call(str(self.place.workspace))["tool_input"]
                 changed = changes(invocation, shown, answer.updated)
                 arguments = {**(arguments or given(invocation)), **changed}
-                heard.texts.append(self._framed(session, answer.hook, _changed_text(invocation, changed)))
+                texts.append(self._framed(session, answer.hook, _changed_text(invocation, changed)))
+        text = "\n".join(texts)
         if heard.stop or any(answer.decision == "deny" for answer in answers):
             objections = [answer for answer in answers if answer.decision == "deny" and answer.reason]
-            texts = (self._framed(session, answer.hook, answer.reason) for answer in objections)
-            return CallRuling("deny", "\n".join(texts) or "A hook ends the turn.")
+            reasons = (self._framed(session, answer.hook, answer.reason) for answer in objections)
+            return CallRuling("deny", "\n".join(reasons) or "A hook ends the turn.", text=text)
         asking = [answer for answer in answers if answer.decision == "ask" or answer.silent]
         if asking:
-            return CallRuling("ask", "; ".join(map(_question, asking)), arguments)
+            return CallRuling("ask", "; ".join(map(_question, asking)), arguments, text)
         allowed = any(answer.decision == "allow" and answer.hook.scope == "user" for answer in answers)
-        return CallRuling("allow" if allowed else "", "", arguments)
+        return CallRuling("allow" if allowed else "", "", arguments, text)
 
-    async def after_call(self, session: Session, invocation: Invocation, output: ToolOutput) -> None:
+    async def after_call(self, session: Session, invocation: Invocation, output: ToolOutput) -> str:
         def facts(root: str) -> dict[str, Any]:
             call = shown_call(invocation, str(self.place.workspace), root)
             return {**call, "tool_response": shown_result(invocation, output, call["tool_input"])}
 
         answers = await self._fire(session, "PostToolUse", names_of(invocation.tool), facts)
-        self._add(session, answers)
+        texts = self._contexts(session, answers)
+        for answer in answers:
+            if answer.decision == "deny" and answer.reason:
+                texts.append(self._framed(session, answer.hook, answer.reason))
         if answers and (path := self._changed_since(output)):
-            text = f"[A hook changed {path} after your call: read it before you edit it again.]"
-            self._of(session).texts.append(text)
+            texts.append(f"[A hook changed {path} after your call: read it before you edit it again.]")
+        return "\n".join(texts)
 
     async def after_calls(self, session: Session) -> End | None:
-        """Add the hooks' texts to the tail; end the turn if a hook stopped it."""
-        heard = self._of(session)
-        texts, heard.texts = heard.texts, []
-        await self._tell(session, texts)
-        return self._stopped(heard)
+        """End the turn if a hook stopped it."""
+        return self._stopped(self._of(session))
 
     def _changed_since(self, output: ToolOutput) -> str:
         """Return the path that the call wrote, if its content is another now."""
@@ -139,7 +139,7 @@ class HookFeature(Review):
 
     async def on_input(self, session: Session, received: InputReceived) -> str:
         heard = self._of(session)
-        heard.stop, heard.texts = "", []
+        heard.stop = ""
         if session.state.work.parent is not None or received.origin.kind == "wait":
             return ""  # a brief, or a text that only wakes the session: not the user's
         if session.state.session not in self._begun:
@@ -341,12 +341,6 @@ class HookFeature(Review):
     async def _tell(session: Session, texts: Sequence[str]) -> None:
         if texts:
             await session.record(MessageAdded(message=user("\n".join(texts)), origin="note"))
-
-    def _add(self, session: Session, answers: Sequence[HookAnswer]) -> None:
-        """Keep the contexts and objections of hooks for the tail, after the round of calls."""
-        objections = (answer for answer in answers if answer.decision == "deny" and answer.reason)
-        texts = [self._framed(session, answer.hook, answer.reason) for answer in objections]
-        self._of(session).texts += [*self._contexts(session, answers), *texts]
 
     @staticmethod
     def _stopped(heard: _Heard) -> End | None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from lmagent.core.model import ToolSpec
 from lmagent.core.tool import plain
 from lmagent.mcp.names import bare_names, server_parts, tool_names
-from lmagent.mcp.schemas import is_usable, simplified
+from lmagent.mcp.schemas import simplified, unusable
 from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers
 
 ACTIVE = ("idle", "starting", "ready", "failed", "login")
@@ -113,7 +113,7 @@ class Catalogue:
         tools = {tool.name: tool for tool in (manifest.tools if manifest is not None else ())}
         names = tool_names(part, tools)
         found = (ServerTool(names[real], server, tool, real) for real, tool in sorted(tools.items()))
-        return tuple(each for each in found if self._allowed(each.name) and is_usable(tools[each.called].schema))
+        return tuple(each for each in found if self._allowed(each.name) and not unusable(tools[each.called]))
 
     def named(self) -> tuple[Named, ...]:
         """Return the names of all tools, with their aliases."""
@@ -142,15 +142,15 @@ def _indexed(rows: tuple[ServerRow, ...], taken: Collection[str]) -> tuple[dict[
     """Return the tools by all their names, and the names for the reader of calls in text. The first name wins."""
     tools = [found for row in rows for found in row.tools]
     index = {found.name: found for found in tools}
+    for found in tools:  # before any bare name, which may look like a rule's name of another tool
+        index.setdefault(rule_name(found), found)
     unique = bare_names({row.name: {found.called for found in row.tools} for row in rows}, taken)
     stubs = list[Named]()
     for found in tools:
         bare = (found.called,) if unique.get(found.called) == found.server else ()
         names = dict.fromkeys((rule_name(found), plain(found.name), *bare, *map(plain, bare)))
-        names = {name: None for name in names if name.lower() not in taken}
-        for name in names:
-            index.setdefault(name, found)
-        stubs.append(Named(found, tuple(names)))
+        mine = [name for name in names if name.lower() not in taken and index.setdefault(name, found) is found]
+        stubs.append(Named(found, tuple(mine)))
     return index, tuple(stubs)
 
 

@@ -27,6 +27,9 @@ QUOTED = 4000
 TRIES = 3
 """Times that a form is asked: once, and twice more with the fault of the answer."""
 
+ASKED = 20
+"""Questions of a call that the user is asked; the rest are declined."""
+
 LONGEST_REPLY = 4096
 """Tokens that a server may ask for."""
 
@@ -131,6 +134,8 @@ class Consent:
 
     async def _ask(self, *, summary: str, preview: str, reason: str) -> Answer:
         self._asked += 1
+        if self._asked > ASKED:
+            return Answer(False)
         label = f"the server {self._server}"
         return await self._context.ask(Question(f"ask{self._asked}", label, summary, preview, reason))
 

@@ -16,7 +16,7 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 from lmagent.mcp.spec import McpManifest, ServerSpec
 
-_MOST = 16_000_000
+_MOST = 8_000_000
 """Bytes; a larger manifest is not kept."""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lmagent.core.errors import LmagentError
 from lmagent.mcp.login import kept as store
 from lmagent.mcp.login.kept import KeptLogin
@@ -24,6 +26,17 @@ OpenBrowser = Callable[[str], bool]
 
 Pasted = Callable[[], Awaitable[str]]
 """Waits for a line of the user: the address to which the browser was sent."""
+
+
+class LoginStep(Struct, frozen=True):
+    """What the user does to log in: open the address; with `code`, on any device, and enter the code there."""
+
+    address: str
+    code: str = ""
+
+
+Show = Callable[[LoginStep], None]
+"""Shows the step, for a surface that has buttons and no lines."""
 
 
 def auth_of(spec: ServerSpec, data: Path) -> httpx2.Auth | None:
@@ -42,7 +55,12 @@ def auth_of(spec: ServerSpec, data: Path) -> httpx2.Auth | None:
 
 
 async def login(
-    spec: ServerSpec, data: Path, say: Say, open_browser: OpenBrowser | None, pasted: Pasted | None = None
+    spec: ServerSpec,
+    data: Path,
+    say: Say,
+    open_browser: OpenBrowser | None,
+    pasted: Pasted | None = None,
+    show: Show | None = None,
 ) -> None:
     """Log in to a server and keep the result. It takes at most five minutes.
 
@@ -61,7 +79,7 @@ async def login(
         wanted = kept.wanted if kept else ""
     except store.LoginNeeded:
         pass  # it is replaced
-    store.save(data, spec, await Flow(spec, say, open_browser, pasted, wanted).run())
+    store.save(data, spec, await Flow(spec, say, open_browser, pasted, wanted, show).run())
 
 
 def logout(spec: ServerSpec, data: Path) -> bool:

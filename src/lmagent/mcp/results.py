@@ -27,6 +27,9 @@ FOLDER = "mcp-files"
 LARGEST = 20 << 20
 """Bytes of an image or file that is saved."""
 
+FILES = 20
+"""Images and files of a result that are saved."""
+
 _SUFFIXES = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -55,7 +58,14 @@ def outside(server: str, text: str) -> str:
 
 def text_of(server: str, parts: Iterable[Part], workspace: Path) -> str:
     """Return the parts as text; images and files are saved and named."""
-    return "\n".join(filter(None, (_shown(server, part, workspace) for part in parts)))
+    lines, files = list[str](), 0
+    for part in parts:
+        files += bool(part.data)
+        if not part.data or files <= FILES:
+            lines.append(_shown(server, part, workspace))
+    if files > FILES:
+        lines.append(f"[{files - FILES} more images and files: not saved, {FILES} of a result are]")
+    return "\n".join(filter(None, lines))
 
 
 def _shown(server: str, part: Part, workspace: Path) -> str:

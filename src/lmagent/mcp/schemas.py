@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from lmagent.mcp.spec import McpTool
 from lmagent.tools.sanitize import one_line
 
 DEPTH = 6
 """Levels of a schema that are shown; deeper ones accept everything."""
 
 ENUM = 20
-"""Values of an enum that are shown."""
+"""Values of an enum, and alternatives, that are shown."""
 
 DESCRIBED = 200
 """Characters of the description of an argument."""
@@ -25,15 +26,24 @@ PIECES = 600
 _PLAIN = ("const", "format", "minimum", "maximum", "minItems", "maxItems", "pattern")
 
 
-def is_usable(schema: Any) -> bool:
-    """Return whether a call can follow a schema: an object whose properties have schemas of their own."""
+def unusable(tool: McpTool) -> str:
+    """Return why a tool cannot be called; empty if it can."""
+    return tool.fault or fault(tool.schema)
+
+
+def fault(schema: Any) -> str:
+    """Return why no call could follow a schema; empty if one can. Only its outer form is looked at."""
     if not isinstance(schema, dict):
-        return False
+        return "its schema is no JSON object"
     known = cast("dict[str, Any]", schema)
-    properties: Any = known.get("properties", {}) if known.get("type", "object") == "object" else None
-    return isinstance(properties, dict) and all(
-        isinstance(sub, dict | bool) for sub in cast("dict[str, Any]", properties).values()
-    )
+    kind, properties = known.get("type", "object"), known.get("properties", {})
+    if kind != "object":
+        return f"its arguments are {one_line(str(kind), 40)}, not an object"
+    if not isinstance(properties, dict):
+        return "its properties are no JSON object"
+    parts = cast("dict[str, Any]", properties)
+    wrong = next((name for name, sub in parts.items() if not isinstance(sub, dict | bool)), None)
+    return f"its argument {one_line(wrong, 60)} has no schema" if wrong is not None else ""
 
 
 def simplified(schema: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +91,7 @@ class _Simplifier:
         return node
 
     def _choice(self, known: dict[str, Any], options: list[Any], depth: int) -> dict[str, Any]:
-        left = [self.simple(option, depth + 1) for option in options if not _is_null(option)]
+        left = [self.simple(option, depth + 1) for option in options[:ENUM] if not _is_null(option)]
         distinct = [option for at, option in enumerate(left) if option not in left[:at]]
         if len(distinct) == 1:
             return self._described(known, distinct[0])
@@ -91,7 +101,7 @@ class _Simplifier:
 
     def _merged(self, known: dict[str, Any], depth: int) -> dict[str, Any]:
         merged = self._plain(known, depth)
-        for part in (self.simple(option, depth + 1) for option in known["allOf"]):
+        for part in (self.simple(option, depth + 1) for option in known["allOf"][:ENUM]):
             properties = {**merged.get("properties", {}), **part.get("properties", {})}
             required = [*merged.get("required", ()), *part.get("required", ())]
             merged = {**part, **merged}

@@ -94,12 +94,13 @@ class ServerSpec(Struct, frozen=True):
 
 
 class McpTool(Struct, frozen=True):
-    """A tool as its server describes it."""
+    """A tool as its server describes it; `fault` says why it cannot be used, and its schema is then left out."""
 
     name: str
     description: str = ""
     schema: dict[str, Any] = field(default_factory=dict[str, Any])
     title: str = ""
+    fault: str = ""
 
 
 class McpResource(Struct, frozen=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
 from lmagent.mcp.catalogue import Catalogue, Named, ServerRow, ServerTool, rule_name
 from lmagent.mcp.listing import first_sentence, line_of
-from lmagent.mcp.schemas import is_usable, simplified
+from lmagent.mcp.schemas import simplified, unusable
 from lmagent.mcp.spec import McpManifest, McpTool, Servers, ServerSpec
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -104,13 +105,14 @@ class ServerTools:
 
         manifest = await self._servers.ready(found.server)
         tool = _tool_in(manifest, found)
-        if tool is None or not is_usable(tool.schema):
+        if tool is None or unusable(tool):
             raise ToolError(self._gone(found, manifest))
-        await Pins(self._data, self._workspace).check(spec, found.name, tool, context)
+        await Pins(self._data, self._workspace).check(spec, found.name, found.tool, tool, context)
         consent = Consent(found.server, context, self._model())
         result = await self._servers.call(found.server, tool.name, arguments, consent)
         try:
-            output = output_of(found.server, result, context.workspace)
+            # In a thread: making a text of megabytes safe takes seconds, and files are written.
+            output = await to_thread.run_sync(output_of, found.server, result, context.workspace)
         except ToolError as failure:
             failure.data.update(consent.spent)
             raise

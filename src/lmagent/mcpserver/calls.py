@@ -28,10 +28,12 @@ class Calls:
 
     Attributes:
         session: its id; empty before the first call.
+        tasks: the sessions of the client's delegated tasks.
     """
 
     def __init__(self, runner: Runner, name: str, places: AnswerPlaces) -> None:
         self.session = ""
+        self.tasks = set[str]()
         self._runner = runner
         self._name = one_line(name, 60)
         self._places = places

@@ -10,13 +10,10 @@ from msgspec import Meta, Struct
 from lmagent.app.open_session import OpenSession
 from lmagent.app.runner import Runner
 from lmagent.core.commands import Interrupt
-from lmagent.core.errors import SessionBusy, SessionNotFound, ToolError
-from lmagent.core.events import InputReceived
-from lmagent.core.ids import is_session_id
+from lmagent.core.errors import SessionBusy, ToolError
 from lmagent.core.messages import user
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.mcpserver.watch import SURFACE, AnswerPlaces, Client, RequestWatch
-from lmagent.store.jsonl import JsonlStore
 
 DELEGATE = "delegate"
 
@@ -31,7 +28,7 @@ class DelegatedTask(Struct, frozen=True):
 
     task: Annotated[str, Meta(min_length=1, description="What to do, with everything that the agent must know.")]
     context: Annotated[str, Meta(description="Facts, text or errors that belong to the task.")] = ""
-    session: Annotated[str, Meta(description="Id of an earlier task's session, to continue it.")] = ""
+    session: Annotated[str, Meta(description="Id of an earlier task of this connection, to continue it.")] = ""
 
 
 class TaskOutcome(Struct, frozen=True):
@@ -58,12 +55,17 @@ TOOL = Tool(DELEGATE, DESCRIPTION, DelegatedTask, "exec", _never)
 """Describes the arguments; `run_task` does the work."""
 
 
-async def run_task(runner: Runner, task: DelegatedTask, client: Client, places: AnswerPlaces) -> TaskOutcome:
+async def run_task(
+    runner: Runner, task: DelegatedTask, client: Client, places: AnswerPlaces, begun: set[str]
+) -> TaskOutcome:
     """Run a task to the end of its turn. Cancelling it interrupts the turn; the session stays.
+
+    `begun` are the sessions of the tasks of this connection.
 
     Raises LmagentError: it could not begin, or its session failed.
     """
-    known = await (_continued(runner, task.session) if task.session else runner.begin())
+    known = await (_continued(runner, task.session, begun) if task.session else runner.begin())
+    begun.add(known.id)
     watch = RequestWatch(known.session, client, places)
     try:
         async with watch.following():
@@ -84,24 +86,17 @@ async def run_task(runner: Runner, task: DelegatedTask, client: Client, places: 
     return _outcome(known, watch)
 
 
-async def _continued(runner: Runner, session: str) -> OpenSession:
-    """Open the session of an earlier task. Other sessions may have more rights than a client gets."""
-    if not is_session_id(session) or not _is_ours(runner.host.store, session):
+async def _continued(runner: Runner, session: str, begun: set[str]) -> OpenSession:
+    """Open the session of an earlier task. Other sessions are of other clients, or may have more rights."""
+    if session not in begun:
         raise ToolError(
-            f"no task that {DELEGATE} began has the session {session[:80]!r}. Leave it out to begin a new one."
+            f"no task of this connection has the session {session[:80]!r}. Leave it out to begin a new one, with all "
+            "that the agent must know."
         )
     known = await runner.open(session)
     if known.is_working:
         raise SessionBusy(f"session {session} is at work", fix="wait for its end, or leave the session out")
     return known
-
-
-def _is_ours(store: JsonlStore, session: str) -> bool:
-    try:
-        first = next((event for event in store.read(session) if isinstance(event, InputReceived)), None)
-    except SessionNotFound:
-        return False
-    return first is not None and first.by == SURFACE
 
 
 def _text(task: DelegatedTask) -> str:

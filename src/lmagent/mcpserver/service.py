@@ -70,7 +70,7 @@ class ToolService:
             return None
         try:
             if tool is delegate.TOOL:
-                return await self._delegate(arguments, client)
+                return await self._delegate(arguments, calls, client)
             finished = await calls.call(name, arguments, client)
         except ToolError as refusal:
             return ServedAnswer(refusal.message, is_error=True)
@@ -80,16 +80,18 @@ class ToolService:
         facts |= {"session": calls.session, "artifact": finished.artifact} if finished.artifact else {}
         return ServedAnswer(finished.content, finished.status != "ok", facts)
 
-    async def _delegate(self, arguments: Mapping[str, Any], client: Client) -> ServedAnswer:
+    async def _delegate(self, arguments: Mapping[str, Any], calls: Calls, client: Client) -> ServedAnswer:
         task: delegate.DelegatedTask = decode(delegate.TOOL, dict(arguments))
-        outcome = await delegate.run_task(self.runner, task, client, self._places)
+        outcome = await delegate.run_task(self.runner, task, client, self._places, calls.tasks)
         failed = outcome.outcome in ("error", "open")
         return ServedAnswer(delegate.shown(outcome), failed, outcome=msgspec.to_builtins(outcome))
 
 
 def chosen(text: str) -> tuple[str, ...]:
-    """Return the names in a list such as `read,grep`. Raise ConfigError for a name that no offered tool has."""
+    """Return the names in a list such as `read,grep`. Raise ConfigError for an unknown name, or if it has none."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if unknown := [name for name in names if name not in ALL]:
         raise ConfigError(f"no tool named {unknown[0][:80]!r} is offered", fix=f"choose among {', '.join(ALL)}")
+    if not names:  # an empty variable must not offer everything
+        raise ConfigError("--tools names no tool", fix=f"choose among {', '.join(ALL)}, or leave it out to offer all")
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
@@ -25,7 +26,7 @@ async def serve(host: Host, names: tuple[str, ...], say: Callable[[str], None]) 
 
     runner = Runner(host, say, surface=SURFACE, attended=True, resumable=False)
     server = server_of(ToolService(runner, names, elsewhere=False))
-    with ungrouped():
+    with suppress(BrokenPipeError), ungrouped():  # a client may close our output first
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_on_signal, host, runner)
             async with runner.running(), stdio_server() as (reader, writer):

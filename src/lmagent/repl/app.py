@@ -62,6 +62,7 @@ async def run_repl(host: Host, resume: str = "", *, pick: bool = False, plain: b
 
                     surface, more = Screen(_history(host), _bell(host), _theme(host)), "Ctrl+O shows them"
                 renderer = Renderer(surface.style, surface.write, terminal=sys.stdout.isatty(), more=more)
+                renderer.workspace = None if plain else host.workspace
                 conversation = ReplConversation(host, renderer, tasks, surface)
                 if isinstance(surface, PlainSurface) and sys.platform != "win32":
                     await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)

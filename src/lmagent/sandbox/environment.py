@@ -73,9 +73,9 @@ class SandboxRequest(Struct, frozen=True):
 
 
 def toolchains(home: Path, extra: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the folders outside /usr that are readable inside: those of version managers, and the user's additions."""
+    """Return the paths outside /usr that are readable inside: those of version managers, and the additions."""
     usual = [*(home / name for name in TOOLCHAINS), *map(Path, SYSTEM_TOOLCHAINS)]
-    return tuple(dict.fromkeys(path for path in (*usual, *extra) if path.is_absolute() and path.is_dir()))
+    return tuple(dict.fromkeys(path for path in (*usual, *extra) if path.is_absolute() and path.exists()))
 
 
 def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: str = HOME) -> dict[str, str]:

@@ -16,7 +16,12 @@ PLAN = "Approve the plan? y yes · e edit · n no · or say what should be other
 
 
 def approval(what: str, grant: str) -> str:
-    """Ask whether a call may be carried out; `grant` are the rules of "always", if there are any."""
+    """Ask whether a call may be carried out; `grant` are the rules of "always", if there are any.
+
+    A name with a space is no tool's: a server asks during its call, and takes a yes, a no or values.
+    """
+    if " " in what:
+        return f"Your answer to {what}? y yes · n no · or type the values: "
     always = f" · a always ({visible(grant_in_a_line(grant))})" if grant else ""
     return f"Allow {what}? y yes · n no{always} · or say why not: "
 

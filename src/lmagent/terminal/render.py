@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from lmagent.app.subagents.nested import NestedLines
 from lmagent.core import events as ev
@@ -49,6 +51,7 @@ class Renderer:
 
     Attributes:
         previewed: calls whose diff the user has seen before they ran.
+        workspace: where pictures are, if this terminal may show them.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Renderer:
         self._blocks = BlockStream()
         self._streamed = self._after_block = False
         self.previewed: set[str] = set()
+        self.workspace: Path | None = None
         self.running: dict[str, str] = {}
         self._output: dict[str, str] = {}
         self._last: tuple[str, list[str], str] | None = None
@@ -203,6 +207,10 @@ class Renderer:
         diff = event.data.get("diff")
         if isinstance(diff, str) and event.call_id not in self.previewed:
             self._diff(diff)
+        if self.workspace is not None and isinstance(picture := event.data.get("picture"), str):
+            from lmagent.terminal.pictures import printed  # few sessions draw
+
+            self._write(printed(self.workspace, picture, os.environ))
         # The end of a command's output is the important part.
         if (more := len(lines) - SHOWN) > 0:
             self.say(f"  … +{plural(more, 'line')}{self._more_hint}", "quiet")

@@ -80,6 +80,13 @@ class Web:
         page.shown.add(call)
         return page
 
+    async def turn(self, session: str, link: WebLink) -> None:
+        """Wait for the turn to visit a page by other means. Raise ToolError if its host's rules forbid it."""
+        self.admit(link)
+        robots = await self._rules(session, link)
+        robots.check(link)
+        await self._wait(link.host, robots.pause)
+
     def admit(self, link: WebLink) -> None:
         """Raise ToolError for a page of this machine or network that is not listed."""
         self._guard.admit(link.target)

@@ -10,10 +10,15 @@ from lmagent.core.errors import ToolError
 from lmagent.core.outside import framed
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.tools.sanitize import one_line, printable
+from lmagent.web.browser import named, render
 from lmagent.web.extract import extract
 from lmagent.web.fetch import Web
 from lmagent.web.links import parse_link
 from lmagent.web.pages import Fetched
+from lmagent.web.tools import Browser
+
+SHOWN = 10_000
+"""Characters of a page that a call shows."""
 
 PATIENCE = 30.0
 """Seconds that a page may take to be turned into text."""
@@ -42,12 +47,27 @@ class PageText(Struct, frozen=True):
 async def read(web: Web, url: str, selector: str, characters: int, context: ToolContext) -> ToolOutput:
     """Fetch a page, or take the kept one, and return its text. Raise ToolError if it cannot be had or read."""
     fetched = await web.page(context.session, parse_link(url), (selector, characters), context.ask_host)
+    return output_of(fetched, await _turned(fetched, selector), url, min(characters, MOST))
+
+
+async def read_rendered(
+    web: Web, browser: Browser, url: str, seconds: int, selector: str, context: ToolContext
+) -> ToolOutput:
+    """Return the text of a page after its scripts have run. Raise ToolError if it cannot be had or read."""
+    link = parse_link(url)
+    await web.turn(context.session, link)
+    page = await render(browser, link, seconds)
+    fetched = Fetched(link, "text/html; charset=utf-8", page.html, page.cut, 0.0)
+    remark = f"\n[not reached, since they are not the page's own site: {named(page.refused)}]" if page.refused else ""
+    return output_of(fetched, await _turned(fetched, selector), url, SHOWN, remark)
+
+
+async def _turned(fetched: Fetched, selector: str) -> PageText:
     try:
         with anyio.fail_after(PATIENCE):
-            text = await anyio.to_thread.run_sync(text_of, fetched, selector, abandon_on_cancel=True, limiter=_ONE)
+            return await anyio.to_thread.run_sync(text_of, fetched, selector, abandon_on_cancel=True, limiter=_ONE)
     except TimeoutError:
         raise ToolError(f"{fetched.link} could not be turned into text within {PATIENCE:g} s.") from None
-    return output_of(fetched, text, url, min(characters, MOST))
 
 
 def text_of(fetched: Fetched, selector: str) -> PageText:
@@ -59,8 +79,8 @@ def text_of(fetched: Fetched, selector: str) -> PageText:
     return PageText(title, head, body, framed(_source(fetched), head + body), page.kind, page.links)
 
 
-def output_of(fetched: Fetched, text: PageText, url: str, characters: int) -> ToolOutput:
-    """Return the beginning of a page; the whole becomes an artifact."""
+def output_of(fetched: Fetched, text: PageText, url: str, characters: int, remark: str = "") -> ToolOutput:
+    """Return the beginning of a page, and a remark of ours; the whole becomes an artifact."""
     facts = {
         "page": {"url": str(fetched.link), "title": text.title},
         "url": url,
@@ -77,7 +97,7 @@ def output_of(fetched: Fetched, text: PageText, url: str, characters: int) -> To
             shown += f"\n[{count:,} of {len(text.body):,} characters; a css_selector or a larger max_chars shows more]"
         if fetched.cut or len(text.body) >= LONGEST:
             shown += "\n[the page is longer: only its beginning was read]"
-        return ToolOutput(shown, facts, full=text.whole)
+        return ToolOutput(shown + remark, facts, full=text.whole)
 
     def fit(size: int) -> ToolOutput:
         count = min(characters, len(text.body))

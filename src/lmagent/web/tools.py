@@ -5,13 +5,18 @@ What only a call needs is imported by the call: no first request waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from lmagent.core.ports import Clock
+from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.sandbox.environment import find_program
 
 if TYPE_CHECKING:
     from lmagent.web.fetch import Web
@@ -23,12 +28,34 @@ SHOWN = 10_000
 ALIASES = ("fetch", "fetch_url", "webfetch", "read_url", "open_url", "get_url", "browse", "web_read")
 
 
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+GetBrowserSandbox = Callable[[Path, Sequence[Path]], Awaitable[Sandbox]]
+"""Returns a sandbox for an empty folder, in which other folders can be read. Raises SandboxError."""
+
+
+class Browser(Struct, frozen=True):
+    """A browser: its program, its sandbox, and the hosts that the user's configuration lists for commands."""
+
+    program: str
+    sandbox: GetBrowserSandbox
+    listed: tuple[str, ...] = ()
+
+
 class WebFetch(Struct, frozen=True):
     """Arguments of web_fetch."""
 
     url: str
     css_selector: Annotated[str, Meta(description="only the elements that match")] = ""
     max_chars: Annotated[int, Meta(ge=1)] = SHOWN
+
+
+class WebFetchJs(Struct, frozen=True):
+    """Arguments of web_fetch_js."""
+
+    url: str
+    wait_seconds: Annotated[int, Meta(description="time for its scripts", ge=1, le=30)] = 5
+    css_selector: Annotated[str, Meta(description="only the elements that match")] = ""
 
 
 class WebSearch(Struct, frozen=True):
@@ -112,6 +139,35 @@ class WebTools:
             hosts=_hosts,
         )
 
+    def fetch_js(self, browser: Browser) -> Tool:
+        """Return `web_fetch_js`."""
+
+        async def run(arguments: WebFetchJs, context: ToolContext) -> ToolOutput:
+            from lmagent.web.reading import read_rendered
+
+            selector = arguments.css_selector.strip()
+            return await read_rendered(self.web, browser, arguments.url, arguments.wait_seconds, selector, context)
+
+        return Tool(
+            name="web_fetch_js",
+            description="Read a web page that scripts fill, in a browser. Slow: try web_fetch first.",
+            arguments=WebFetchJs,
+            effect="net",
+            run=run,
+            replay_safe=True,
+            deferred=True,
+            aliases=("fetch_js", "browse_js", "render_page", "browser_fetch"),
+            renames={
+                **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
+                **dict.fromkeys(("selector", "css"), "css_selector"),
+                **dict.fromkeys(("wait", "timeout", "wait_for", "delay"), "wait_seconds"),
+                **dict.fromkeys(("prompt", "reason", "description", "explanation"), ""),
+            },
+            summary=lambda arguments: f"web_fetch_js {_shown(arguments.url)}",
+            preview=lambda arguments, _: self._question(arguments.url),
+            hosts=_hosts,
+        )
+
 
 def search_tool(endpoint: str) -> Tool:
     """Return `web_search`, which asks the search engine at an address."""
@@ -151,7 +207,7 @@ def search_tool(endpoint: str) -> Tool:
     )
 
 
-def _hosts(arguments: WebFetch) -> tuple[str, ...]:
+def _hosts(arguments: WebFetch | WebFetchJs) -> tuple[str, ...]:
     from lmagent.web.links import parse_link
 
     return (str(parse_link(arguments.url).target),)
@@ -161,3 +217,21 @@ def _shown(text: str, limit: int = 120) -> str:
     from lmagent.tools.sanitize import one_line
 
     return one_line(text.strip(), limit)
+
+
+def find_browser(configured: str, env: Mapping[str, str], workspace: Path) -> str:
+    """Return the path of the configured Chromium, or of one on this machine; empty without one."""
+    if sys.platform != "linux" or find_program("bwrap", env, workspace) is None:
+        return ""
+    if configured:
+        path = Path(configured).expanduser()
+        return str(path) if path.is_absolute() and os.access(path, os.X_OK) and path.is_file() else ""
+    on_path = (find_program(name, env, workspace) for name in PROGRAMS)
+    return next(filter(None, on_path), None) or next(_downloaded(env), "")
+
+
+def _downloaded(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the browsers that playwright has downloaded, the newest first."""
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", os.sep), ".cache")) / "ms-playwright"
+    for pattern in ("chromium*/chrome-*/*headless?shell", "chromium*/chrome-*/chrome"):
+        yield from (str(path) for path in sorted(cache.glob(pattern), reverse=True) if os.access(path, os.X_OK))

@@ -15,7 +15,8 @@ from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
 from lmagent.mcp.config import load_servers
-from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers, is_secret
+from lmagent.mcp.schemas import unusable
+from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers, ServerSpec, is_secret
 from lmagent.providers.concealed import shown
 from lmagent.tools.sanitize import one_line, printable
 
@@ -23,6 +24,7 @@ USAGE = "[NAME|restart NAME|logs NAME]"
 VERBS = ("restart", "logs")
 ADD = "lmagent mcp add NAME -- COMMAND, or lmagent mcp add NAME URL"
 NO_SERVERS = f"no MCP server is configured\n  → {ADD}"
+SWITCHED_OFF = "MCP servers are switched off: the setting enable_mcp, or --no-mcp"
 
 LONGEST = 2_000  # characters of a description
 
@@ -67,8 +69,31 @@ def find_server(registry: Registry, name: str) -> tuple[Servers, McpState]:
 
 
 def problem_lines(registry: Registry) -> list[str]:
-    """Return the entries and files of the configuration that cannot be used."""
-    return [printable(str(problem)) for problem in load_servers(registry.workspace, registry.settings).problems]
+    """Return the entries and files of the configuration that cannot be used, and those that changed since the start."""
+    loaded = load_servers(registry.workspace, registry.settings)
+    configured = {spec.name: spec for spec in loaded.specs}
+    states = registry.mcp.states() if registry.mcp is not None else ()
+    running = {state.spec.name: state.spec for state in states if state.spec.scope != "client"}
+    trusted = {state.spec.name for state in states if state.status == "untrusted"}.difference(loaded.untrusted)
+    names = [name for name in sorted({*configured, *running}) if configured.get(name) != running.get(name)]
+    names += sorted(trusted.difference(names))
+    lines = [printable(str(problem)) for problem in loaded.problems]
+    if names and registry.settings.enable_mcp:
+        lines.append(f"the configuration of {', '.join(names)} has changed: start lmagent again to use it")
+    return lines
+
+
+def login_spec(registry: Registry, name: str) -> ServerSpec:
+    """Return a server to which the user can log in. Raises ConfigError."""
+    state = find_server(registry, name)[1]
+    if state.status in ("untrusted", "disabled"):
+        raise ConfigError(f"{name} cannot be used: {state.reason or state.status}", fix=state.fix)
+    if not state.spec.url:
+        raise ConfigError(f"{name} is a program; only servers at an address have a login", fix="give it a key with env")
+    if any(header.lower() == "authorization" for header in state.spec.headers):
+        fix = "delete the header to log in instead"
+        raise ConfigError(f"{name} has an Authorization header, which is used instead of a login", fix=fix)
+    return state.spec
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -79,7 +104,7 @@ def overview(registry: Registry) -> str:
     servers = registry.mcp
     lines = [state_line(state, servers.manifest(state.spec.name)) for state in servers.states()] if servers else []
     if not registry.settings.enable_mcp:
-        lines = ["MCP servers are switched off: the setting enable_mcp, or --no-mcp"]
+        lines = [SWITCHED_OFF]
     return "\n".join((*(lines or [NO_SERVERS]), *problem_lines(registry)))
 
 
@@ -143,7 +168,7 @@ def manifest_lines(manifest: McpManifest) -> list[str]:
     )
     resources = ((each.uri, each.description or each.name) for each in manifest.resources)
     return [
-        *_listed("Tools:", ((f"{tool.name}({parameters(tool)})", tool.description) for tool in manifest.tools)),
+        *_listed("Tools:", ((f"{tool.name}({parameters(tool)})", _about(tool)) for tool in manifest.tools)),
         *_listed("Resources:", resources),
         *_listed("Prompts:", prompts),
     ]
@@ -155,6 +180,12 @@ def _listed(heading: str, rows: Iterable[tuple[str, str]]) -> list[str]:
         lines.append(f"  {one_line(name, 300)}")
         lines += [f"      {one_line(about.strip(), LONGEST)}"] if about.strip() else []
     return [heading, *lines] if lines else []
+
+
+def _about(tool: McpTool) -> str:
+    """Return a tool's description, or why the model cannot use the tool."""
+    why = unusable(tool)
+    return f"not offered to the model: {why}" if why else tool.description
 
 
 def parameters(tool: McpTool) -> str:

@@ -6,6 +6,7 @@ are framed: they do not speak for the user. They are not expanded again.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from functools import partial
@@ -36,10 +37,10 @@ from lmagent.tools.shell import Shell
 from lmagent.tools.textfile import decode, is_binary
 
 LARGEST_FILE = 50_000  # bytes of a file that is filled in
+LARGEST_FILES = 100_000  # characters of all files of one message
 
 _ARGUMENT = re.compile(r"\\?\$(ARGUMENTS\b|[1-9](?!\d))")
 _PLACES = re.compile(rf"{RUNS.pattern}|{_ARGUMENT.pattern}|(?<!\S)@(\"[^\"\n]+\"|\S+)")
-_LOOKS_LIKE_A_FILE = re.compile(r".*[/.].*\w", re.DOTALL)
 
 
 def command_of(file: CommandFile) -> SlashCommand:
@@ -75,12 +76,17 @@ async def _expanded(file: CommandFile, text: CommandText, context: SlashContext,
     words = _words(argument)
     commands = [_quoted(found[1], words) for found in _PLACES.finditer(body) if found[1] is not None]
     outputs = await _outputs(file, commands, context) if commands else []
-    files = {name: await _file(context.host, context.session, name) for name in _files_in(body)}
+    files, room = dict[str, str](), LARGEST_FILES
+    for name in dict.fromkeys(_files_in(body)):
+        files[name] = await _file(context.host, context.session, name, room)
+        room -= len(files[name])
 
     def place(found: re.Match[str]) -> str:
         if found[1] is not None:
             return outputs.pop(0)
-        return files[found[3]] if found[3] is not None else _argument(found, argument, words)
+        if (name := found[3]) is not None:
+            return files.pop(name, f"@{name}")  # a file is filled in once
+        return _argument(found, argument, words)
 
     return _PLACES.sub(place, body).strip()
 
@@ -169,8 +175,8 @@ def _files_in(body: str) -> list[str]:
     return [found[3] for found in _PLACES.finditer(body) if found[3] is not None]
 
 
-async def _file(host: Host, session: Session | None, word: str) -> str:
-    """Return a framed file, or the word with the reason why the file is left out."""
+async def _file(host: Host, session: Session | None, word: str, room: int) -> str:
+    """Return a framed file of at most `room` characters, or the word with the reason why the file is left out."""
     name = word.strip('"')
     path = name if word.startswith('"') else name.rstrip(".,;:!?)]")
     rest = "" if word.startswith('"') else name[len(path) :]
@@ -180,6 +186,8 @@ async def _file(host: Host, session: Session | None, word: str) -> str:
         return f"@{word}"
     except ToolError as refused:
         return f"@{path} [not attached: {one_line(refused.message, 300)}]{rest}"
+    if len(text) > room:
+        return f"@{path} [not attached: files of one message may have {LARGEST_FILES:,} characters together]{rest}"
     return framed(f"file {path}", text) + rest
 
 
@@ -188,7 +196,8 @@ def _read(host: Host, session: Session | None, path: str) -> str:
 
     Raises ToolError: it is left out; FileNotFoundError: the word is no path at all.
     """
-    if not (_LOOKS_LIKE_A_FILE.fullmatch(path) or (host.workspace / path).exists()):
+    looks = re.search("[/.]", path[:-1]) is not None and re.fullmatch(r"\w", path[-1:]) is not None
+    if not path or not (looks or os.path.exists(host.workspace / path)):
         raise FileNotFoundError
     asked = gate.Request("read", "read", located(str(host.workspace), (path,)))
     verdict = gate.judge(asked, "normal", host.rules, session.state.grants if session is not None else ())

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from lmagent.tools.sanitize import one_line
 
 LONGEST = 50_000  # characters of a command; a longer text is something else
 SHOWN = 80  # characters of a description that are shown
-DEEPEST, MOST = 4, 200  # folders below each other; commands of a place
+DEEPEST, MOST = 4, 200  # folders below each other; commands and folders of a place
 
 RUNS = re.compile(r"(?<![\w!`\\])!`([^`\n]+)`")
 
@@ -58,16 +59,18 @@ class CommandText(Struct, frozen=True):
 def command_files(workspace: Path) -> dict[str, CommandFile]:
     """Return the files by the names of their commands: `sub/fix.md` is `sub:fix`. The user's own come first."""
     found = dict[str, CommandFile]()
-    for file in _within(config_dir(os.environ), ("commands",), ("commands",), own=True):
-        found.setdefault(file.name, file)
-    for folder in _FOLDERS:
-        for file in _within(workspace, folder, folder, own=False):
-            found.setdefault(file.name, file)
+    places = [_within(config_dir(os.environ), ("commands",), ("commands",), own=True)]
+    places += [_within(workspace, folder, folder, own=False) for folder in _FOLDERS]
+    for place in places:
+        for file in islice(place, MOST):  # a key that is typed looks through them
+            if file is not None:
+                found.setdefault(file.name, file)
     return found
 
 
-def _within(root: Path, top: tuple[str, ...], folder: tuple[str, ...], *, own: bool) -> Iterator[CommandFile]:
-    """Yield the commands of a folder and of those in it; links to folders are not followed."""
+def _within(root: Path, top: tuple[str, ...], folder: tuple[str, ...], *, own: bool) -> Iterator[CommandFile | None]:
+    """Yield the commands of a folder and of those in it, and None for each folder; links to these are not followed."""
+    yield None
     with suppress(NotPlain):
         for name in names_in(root, folder)[:MOST]:
             if name.endswith(".md") and _NAME.fullmatch(stem := name.removesuffix(".md")):
@@ -85,9 +88,13 @@ def _is_folder(path: Path) -> bool:
 
 
 def load(file: CommandFile) -> CommandText | None:
-    """Return the content; None if the file is gone or too long. Raise NotPlain for a link or a special file."""
+    """Return the content; None if the file is gone or too long. Raise NotPlain for a link, a special or binary file."""
     found = read_plain(file.root, file.parts, LONGEST)
-    return None if found is None or found.more else parse(found.text)
+    if found is None or found.more:
+        return None
+    if "\0" in found.text:
+        raise NotPlain("no text")
+    return parse(found.text)
 
 
 @lru_cache(maxsize=256)  # a completion asks at every key

@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
 import { readAgain } from "./session/pace.js";
 import { PANELS } from "./panels.js";
-import { DrawerButton, figure, late, Popup, useElapsed } from "./parts.js";
+import { onEscape, DrawerButton, figure, late, Popup, useElapsed } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
 import { me } from "./session/state.js";
 import { statusOf } from "./session/status.js";
@@ -75,12 +75,7 @@ function Title({ session }) {
   if (!editing) {
     return html`<h1 class="cut"><button class="title" title=${words.rename} onClick=${() => setEditing(true)}>${title}</button></h1>`;
   }
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Escape") return;
-    event.preventDefault();
-    close();
-  };
-  return html`<form class="row" onSubmit=${save} onKeyDown=${pressed}>
+  return html`<form class="row" onSubmit=${save} onKeyDown=${onEscape(close)}>
     <input class="field grow" name="title" aria-label=${words.title} defaultValue=${title} maxlength="200" ref=${focusOnce} />
     <button class="button">${words.rename}</button></form>`;
 }

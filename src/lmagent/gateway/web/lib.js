@@ -1,5 +1,6 @@
 // @ts-check
 // The libraries under one name, and `html`, which makes nodes of templates.
+// A template takes the value of a signal, not the signal: scripts/vendor_web.py leaves out what would draw one.
 import { h, htm } from "./vendor/preact.js";
 
 export {

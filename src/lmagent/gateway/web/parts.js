@@ -28,11 +28,7 @@ export function Popup({ label, face, kind = "button plain", children }) {
     const outside = (/** @type {Event} */ event) => {
       if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
     };
-    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: the button pressed last may be gone
-      if (event.key !== "Escape") return;
-      event.preventDefault();
-      close();
-    };
+    const pressed = onEscape(close); // wherever the focus is: the button pressed last may be gone
     addEventListener("pointerdown", outside);
     addEventListener("keydown", pressed, true);
     return () => {
@@ -44,6 +40,36 @@ export function Popup({ label, face, kind = "button plain", children }) {
     <button class=${kind} aria-label=${label} title=${label} aria-expanded=${open} onClick=${() => setOpen(!open)}>${face}</button>
     ${open && html`<div class="popup" role="group" aria-label=${label}>${children(close)}</div>`}
   </div>`;
+}
+
+/** Copy a text, and say so. @param {string} text @param {string} [told] */
+export async function copy(text, told = texts.copied) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(told);
+  } catch {
+    toast(texts.noCopy, "error", texts.noCopyFix);
+  }
+}
+
+/** Act when Escape is pressed, which then does nothing else. @param {() => void} act */
+export const onEscape = (act) => (/** @type {KeyboardEvent} */ event) => {
+  if (event.key !== "Escape") return;
+  event.preventDefault();
+  act();
+};
+
+/**
+ * As tall as its text, up to the height that the styles allow.
+ * @param {{current: HTMLTextAreaElement | null}} field @param {string} text @param {number} [more] pixels of its border
+ */
+export function useGrowing(field, text, more = 0) {
+  useLayoutEffect(() => {
+    const element = field.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight + more}px`;
+  }, [text]);
 }
 
 /** A number with its thousands apart. @param {number} number */

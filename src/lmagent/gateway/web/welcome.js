@@ -1,9 +1,9 @@
 // @ts-check
 // The first screen: an introduction, the workspace and the model, missing parts, and examples.
-import { get } from "./session/api.js";
 import { models } from "./header.js";
 import { Icon } from "./icons.js";
-import { html, useEffect, useState } from "./lib.js";
+import { html } from "./lib.js";
+import { useData } from "./panels/kit.js";
 import { late } from "./parts.js";
 import { sessionHref } from "./router.js";
 import { me } from "./session/state.js";
@@ -25,13 +25,8 @@ export function Welcome({ choose }) {
 
 /** Missing parts; the module that shows them is loaded only where something is missing. */
 function Lacking() {
-  const [lacking, setLacking] = useState(false);
-  useEffect(() => {
-    const stop = new AbortController();
-    get("/api/setup", stop.signal).then(({ complete }) => setLacking(!complete), () => stop.signal.aborted || setLacking(true));
-    return () => stop.abort();
-  }, []);
-  return lacking && html`<${Setup} />`;
+  const { data, error } = useData("/api/setup");
+  return (error || data?.complete === false) && html`<${Setup} />`;
 }
 
 function Facts() {
@@ -45,13 +40,7 @@ function Facts() {
 /** @typedef {import("./session/wire.js").Row} Row */
 
 function Recent() {
-  const [rows, setRows] = useState(/** @type {Row[]} */ ([]));
-  useEffect(() => {
-    const stop = new AbortController();
-    // The list of sessions at the left shows the error.
-    get("/api/sessions?limit=5", stop.signal).then(({ sessions }) => setRows(sessions), () => {});
-    return () => stop.abort();
-  }, []);
+  const rows = /** @type {Row[]} */ (useData("/api/sessions?limit=5").data?.sessions ?? []); // the list at the left shows the error
   if (!rows.length) return null;
   return html`<h2 class="small quiet">${words.recent}</h2>
     <ul class="bare recent">${rows.map((row) => html`<li key=${row.id}><a class="entry" href=${sessionHref(row.id)}>

@@ -31,7 +31,7 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 from lmagent.mcp.login.kept import KeptLogin, LoginNeeded
 from lmagent.mcp.login.loopback import Receiver, Redirect, listening, parse_redirect
-from lmagent.mcp.oauth import OpenBrowser, Pasted, Say
+from lmagent.mcp.oauth import LoginStep, OpenBrowser, Pasted, Say, Show
 from lmagent.mcp.spec import ServerSpec
 from lmagent.tools.sanitize import one_line
 
@@ -91,13 +91,20 @@ class Flow:
     """A login to a server; `run` performs it."""
 
     def __init__(
-        self, spec: ServerSpec, say: Say, open_browser: OpenBrowser | None, pasted: Pasted | None, wanted: str
+        self,
+        spec: ServerSpec,
+        say: Say,
+        open_browser: OpenBrowser | None,
+        pasted: Pasted | None,
+        wanted: str,
+        show: Show | None = None,
     ) -> None:
         self.spec = spec
         self.say = say
         self.device: DeviceAnswer | None = None
         self.device_endpoint = ""
         self._open_browser = open_browser
+        self._show = show
         self._pasted = pasted
         self._scopes = union_scopes(wanted or None, " ".join(spec.oauth.scopes) or None)
         self._receiver: Receiver | None = None
@@ -224,6 +231,8 @@ class Flow:
         self.say(one_line(address, 8000))
         if self._pasted is not None:
             self.say("If the browser runs on another machine: paste the address here that it shows at the end.")
+        if self._show is not None:
+            self._show(LoginStep(one_line(address, 8000)))
         if self._open_browser is not None:
             await anyio.to_thread.run_sync(self._open_browser, address)
 
@@ -254,7 +263,10 @@ class Flow:
             raise OAuthFlowError("the place to enter the code is no address")
         self.device = device
         device.interval = max(device.interval, 1.0)
-        self.say(f"Open {one_line(place, 2000)} on any device, and enter the code {one_line(device.user_code, 80)}")
+        place, code = one_line(place, 2000), one_line(device.user_code, 80)
+        self.say(f"Open {place} on any device, and enter the code {code}")
+        if self._show is not None:
+            self._show(LoginStep(place, code))
 
 
 class _User(OAuthClientProvider):

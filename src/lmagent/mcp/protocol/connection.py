@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import version
 from pathlib import Path
@@ -19,25 +19,72 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from lmagent.core.errors import ToolError
+from lmagent.core.errors import LmagentError, ToolError
 from lmagent.mcp.protocol import messages
+from lmagent.mcp.protocol.gauge import gauged
 from lmagent.mcp.protocol.launch import login
 from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.protocol.logs import ServerLog
 from lmagent.mcp.spec import CallHandler, ElicitationAnswer, McpManifest, McpResult, Part, ServerSpec
+from lmagent.tools.sanitize import one_line
 
 SETTLE = 0.3
 """Seconds to wait for further changes before a changed list is read."""
 
+CALM = 5.0
+"""Seconds between two readings of lists that keep changing."""
+
+WHOLE = 12
+"""A call with signs of progress may take so many times the seconds that it may take without one."""
+
 PROGRESS = 0.05
 """Seconds between pieces of progress that are shown."""
 
-_handler: ContextVar[CallHandler | None] = ContextVar("mcp_handler", default=None)
+FAULTS = 1000
+"""Faults of a result up to which the first is named: the SDK can only list all."""
+
+_call: ContextVar[_Call | None] = ContextVar("mcp_call", default=None)
 
 for _name in ("mcp", "mcp_types", "client", "httpx2", "httpcore2"):
     # They log contents, and tracebacks of failures that the log of the server has in words.
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
+
+
+class _Call:
+    """A running call: its handler, and the time that it may take. The clock stands still while the user is asked."""
+
+    def __init__(self, handler: CallHandler, limit: float) -> None:
+        self.handler = handler
+        self.limit = limit
+        self.end = anyio.current_time() + WHOLE * limit
+        self.scope = anyio.CancelScope()
+        self._questions = 0
+        self.wind_up()
+
+    def wind_up(self) -> None:
+        """Start the clock anew, after a sign of progress or an answer."""
+        if not self._questions:
+            self.scope.deadline = min(anyio.current_time() + self.limit, self.end)
+
+    @property
+    def lapse(self) -> str:
+        """Return what did not come in time."""
+        if anyio.current_time() >= self.end:
+            return f"no result within {WHOLE * self.limit:g} seconds"
+        return f"no result and no sign of progress for {self.limit:g} seconds"
+
+    @contextmanager
+    def asking(self) -> Generator[CallHandler]:
+        began = anyio.current_time()
+        self._questions += 1
+        self.scope.deadline = float("inf")
+        try:
+            yield self.handler
+        finally:
+            self._questions -= 1
+            self.end += anyio.current_time() - began
+            self.wind_up()
 
 
 class McpConnection:
@@ -53,7 +100,7 @@ class McpConnection:
         self._spec = spec
         self._log = log
         self._changed = changed
-        self._calls: list[CallHandler] = []
+        self._calls: list[_Call] = []
         self._stale = anyio.Event()
         self._client: Client | None = None
 
@@ -64,30 +111,29 @@ class McpConnection:
 
     async def call(self, tool: str, arguments: Mapping[str, Any], handler: CallHandler) -> McpResult:
         """Call a tool. Raises ToolError."""
-        limit = self._spec.call_timeout
+        call = _Call(handler, self._spec.call_timeout)
         shown_at = -PROGRESS
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
             nonlocal shown_at
-            scope.deadline = (now := anyio.current_time()) + limit
-            if now >= shown_at + PROGRESS:
+            call.wind_up()
+            if (now := anyio.current_time()) >= shown_at + PROGRESS:
                 shown_at = now
                 handler.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
-        token = _handler.set(handler)
-        self._calls.append(handler)
+        token = _call.set(call)
+        self._calls.append(call)
         try:
-            with anyio.move_on_after(limit) as scope:
+            with call.scope:
                 result = await self._asked(
                     f"the tool {tool}", self.client.call_tool(tool, dict(arguments), progress_callback=show)
                 )
                 return messages.result_of(result)
         finally:
-            self._calls.remove(handler)
-            _handler.reset(token)
+            self._calls.remove(call)
+            _call.reset(token)
         raise ToolError(
-            f"{self._spec.name}: the tool {tool} gave no result and no sign of progress for {limit:g} seconds, "
-            "and was cancelled; it may have had an effect"
+            f"{self._spec.name}: the tool {tool} gave {call.lapse}, and was cancelled; it may have had an effect"
         )
 
     async def read(self, uri: str) -> tuple[Part, ...]:
@@ -114,36 +160,39 @@ class McpConnection:
             raise ToolError(f"{name}: {what} failed: {first_line(error)}") from error
         except MCPError as error:
             if self.link.ended.is_set() or error.code == types.CONNECTION_CLOSED:
+                why = self.link.reason or one_line(error.message, 300)
                 raise ToolError(
-                    f"the server {name} died during the call of {what}: {self.link.reason or 'the connection ended'}. "
+                    f"the server {name} died during the call of {what}: {why}. "
                     "The call is not repeated, since it may have had an effect."
                 ) from error
             if self.link.needs_login:
                 raise ToolError(f"{name}: {self.link.reason}. What the user can do: {login(self._spec)}") from error
             detail = f" ({self.link.answered})" if self.link.answered else ""
-            raise ToolError(f"{name}: {what} failed: {error.message[:2000]}{detail}") from error
+            raise ToolError(f"{name}: {what} failed: {one_line(error.message, 2000)}{detail}") from error
         except RuntimeError as error:  # a result that its own schema does not allow
             raise ToolError(f"{name}: {what} failed: {first_line(error)}") from error
 
     # --- what the server sends --------------------------------------------------------------------------------------
 
     @property
-    def _running(self) -> CallHandler | None:
-        """The handler of the call that a request belongs to; None if that is not certain."""
-        if (own := _handler.get()) is not None:
+    def _running(self) -> _Call | None:
+        """The call that a request belongs to; None if that is not certain."""
+        if (own := _call.get()) is not None:
             return own
         return self._calls[0] if len(self._calls) == 1 else None
 
     async def sample(self, context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:
-        handler = self._running
-        text = await handler.sample(messages.sampling_of(params)) if handler else None
+        if (call := self._running) is None:
+            return messages.declined("the request for a reply")
+        with call.asking() as handler:
+            text = await handler.sample(messages.sampling_of(params))
         return messages.declined("the request for a reply") if text is None else messages.sampled(text)
 
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> Any:
-        handler = self._running
-        if handler is None:
+        if (call := self._running) is None:
             return messages.elicited(ElicitationAnswer("decline"))
-        return messages.elicited(await handler.elicit(messages.elicitation_of(params)))
+        with call.asking() as handler:
+            return messages.elicited(await handler.elicit(messages.elicitation_of(params)))
 
     async def roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         root = Path(self.link.root)
@@ -168,13 +217,15 @@ class McpConnection:
             await anyio.sleep(SETTLE)
             self._stale = anyio.Event()
             try:
-                manifest = await messages.read_manifest(self.client)
-            except (MCPError, ValidationError) as error:
+                with anyio.fail_after(self._spec.start_timeout):
+                    manifest = await messages.read_manifest(self.client)
+            except (MCPError, ValidationError, LmagentError, TimeoutError) as error:
                 self._log.write("lmagent", f"its changed lists cannot be read: {first_line(error)}")
-                continue
-            if manifest != self.manifest:
-                self.manifest = manifest
-                self._changed(manifest)
+            else:
+                if manifest != self.manifest:
+                    self.manifest = manifest
+                    self._changed(manifest)
+            await anyio.sleep(CALM)
 
     async def listen(self) -> None:
         """Follow the changes of a server that announces them on a subscription only."""
@@ -201,7 +252,7 @@ class McpConnection:
 
     def attach(self, transport: AbstractAsyncContextManager[Any]) -> Client:
         self._client = Client(
-            transport,
+            gauged(transport, self.link),
             sampling_callback=self.sample,
             elicitation_callback=self.elicit,
             list_roots_callback=self.roots,
@@ -228,7 +279,12 @@ async def connect(
 
 def first_line(error: BaseException) -> str:
     """Return an error as one line."""
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
     if isinstance(error, ValidationError):
+        text = "it sent something that the protocol does not allow"
+        if error.error_count() > FAULTS:
+            return f"{text}, {error.error_count():,} times"
         fault = error.errors()[0]
-        return f"it sent something that the protocol does not allow: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        return f"{text}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
     return " ".join(str(error).split())[:500] or type(error).__name__

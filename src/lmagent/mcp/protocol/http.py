@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from lmagent.mcp.protocol.lines import LONGEST
+import anyio
+
+from lmagent.mcp.protocol.lines import LONGEST, AnswerSize, Flood
 from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.spec import ServerSpec
 
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
 CONNECT = 10.0
 SILENCE = 3600.0
 """Seconds without a byte of an open answer; the timeout of a call is counted elsewhere."""
+
+BETWEEN = 1.0
+"""Seconds between two requests for a stream: a server may close each at once, and ask for another without a pause."""
+
+GOODBYE = 5.0
+"""Seconds that the end of a session may take."""
+
+RATE = 8 << 20
+"""Bytes that are read in a second from a stream of events, which may never end."""
 
 
 @asynccontextmanager
@@ -28,16 +39,20 @@ async def address(spec: ServerSpec, auth: Any, link: McpLink) -> AsyncGenerator[
         if response.status_code in (401, 403):
             link.needs_login = True
             link.reason = f"{_place(spec)} asks for a login" if response.status_code == 401 else _forbidden(spec)
-        elif response.is_success and link.needs_login:  # the token was refreshed
-            link.needs_login, link.reason = False, ""
+        elif response.is_success:
+            link.answered = ""
+            if link.needs_login:  # the token was refreshed
+                link.needs_login, link.reason = False, ""
         elif response.status_code >= 400 and response.request.method == "POST" and not link.ended.is_set():
             link.answered = f"{_place(spec)} answers {response.status_code} {response.reason_phrase}".rstrip()
+            if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+                link.end("it has forgotten the session, and is connected to anew")
 
     transport = _capped(link, spec)
     timeout = httpx2.Timeout(CONNECT, read=SILENCE, write=60.0)
     async with (
         httpx2.AsyncClient(
-            headers=dict(spec.headers),
+            headers={"Accept-Encoding": "identity", **spec.headers},
             auth=auth,
             timeout=timeout,
             transport=transport,
@@ -53,30 +68,44 @@ def _capped(link: McpLink, spec: ServerSpec) -> httpx2.AsyncBaseTransport:
     import httpx2
 
     class Capped(httpx2.AsyncHTTPTransport):
+        next_stream = 0.0
+
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET":
+                now = anyio.current_time()
+                self.next_stream = max(now, self.next_stream) + BETWEEN
+                await anyio.sleep(self.next_stream - BETWEEN - now)
             try:
-                response = await super().handle_async_request(request)
+                with anyio.fail_after(GOODBYE if request.method == "DELETE" else None):
+                    response = await super().handle_async_request(request)
             except httpx2.HTTPError as error:
                 link.reason = link.reason or _failure(spec, error)
                 if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                     link.end(link.reason)
                 raise
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                response.stream = Counted(response.stream)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                await response.aclose()
+                link.end("it sent a compressed answer, which was not asked for")
+                raise httpx2.ReadError(link.reason)
+            has_events = response.headers.get("content-type", "").startswith("text/event-stream")
+            response.stream = Counted(response.stream, AnswerSize(has_events=has_events))
             return response
 
     class Counted(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any) -> None:
+        def __init__(self, inner: Any, answer: AnswerSize) -> None:
             self._inner = inner
+            self._answer = answer
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            length = 0
             async for piece in self._inner:
-                length += len(piece)
-                if length > LONGEST:
-                    link.reason = f"it sent an answer of more than {LONGEST >> 20} MB"
-                    raise httpx2.ReadError(link.reason)
+                try:
+                    self._answer.count(piece)
+                except Flood as flood:
+                    link.end(str(flood))
+                    raise httpx2.ReadError(link.reason) from None
                 yield piece
+                if self._answer.has_events:
+                    await anyio.sleep(len(piece) / RATE)
 
         async def aclose(self) -> None:
             await self._inner.aclose()

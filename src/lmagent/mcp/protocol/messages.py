@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import mcp_types as types
+import msgspec
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
+from lmagent.core.errors import ToolError
 from lmagent.mcp.spec import (
     Elicitation,
     ElicitationAnswer,
@@ -22,65 +25,95 @@ from lmagent.mcp.spec import (
     SamplingRequest,
 )
 
+T = TypeVar("T")
+
 PAGES = 100
 """Pages of a list that are read; a server that never ends must not hold up its start."""
 
+ROWS = 2000
+"""Entries of a list that are read."""
+
+OFFER = 4 << 20
+"""Bytes of all that a server may offer; the kept offer is read before each first request."""
+
+DESCRIBED = 20_000
+"""Characters of a description or of instructions that are kept; nothing shows more."""
+
+SCHEMA = 200_000
+"""Bytes of a tool's schema; a tool with a larger one is listed as one that cannot be used."""
+
 
 async def read_manifest(client: Client) -> McpManifest:
-    """Ask a server for all that it offers. Raises MCPError, ValidationError."""
+    """Ask a server for all that it offers. Raises MCPError, ValidationError, and ToolError for too much of it."""
     can, info = client.server_capabilities, client.server_info
-    tools = await _all(client.list_tools, "tools") if can.tools else []
-    prompts = await _all(client.list_prompts, "prompts") if can.prompts else []
-    resources = await _all(client.list_resources, "resources") if can.resources else []
-    templates = await _all(client.list_resource_templates, "resource_templates") if can.resources else []
+    offer = _Offer()
     return McpManifest(
-        server=f"{info.name} {info.version}".strip() if info else "",
-        instructions=client.instructions or "",
-        tools=tuple(map(_tool, tools)),
-        resources=(*map(_resource, resources), *map(_template, templates)),
-        prompts=tuple(map(_prompt, prompts)),
+        server=f"{info.name} {info.version}".strip()[:200] if info else "",
+        instructions=(client.instructions or "")[:DESCRIBED],
+        tools=await offer.all(client.list_tools, "tools", _tool) if can.tools else (),
+        prompts=await offer.all(client.list_prompts, "prompts", _prompt) if can.prompts else (),
+        resources=(
+            *await offer.all(client.list_resources, "resources", _resource),
+            *await offer.all(client.list_resource_templates, "resource_templates", _template),
+        )
+        if can.resources
+        else (),
     )
 
 
-async def _all(fetch: Any, key: str) -> list[Any]:
-    found: list[Any] = []
-    cursor: str | None = None
-    for _ in range(PAGES):
-        try:
-            page = await fetch(cursor=cursor, cache_mode="refresh")
-        except MCPError as error:
-            if error.code == types.METHOD_NOT_FOUND:
-                return found  # a server with resources need not have templates
-            raise
-        found += getattr(page, key)
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
+class _Offer:
+    """Reads the lists of a server, up to `OFFER` bytes of all of them."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    async def all(self, fetch: Any, key: str, made: Callable[[Any], T]) -> tuple[T, ...]:
+        found: list[T] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            try:
+                page = await fetch(cursor=cursor, cache_mode="bypass")
+            except MCPError as error:
+                if error.code == types.METHOD_NOT_FOUND:
+                    break  # a server with resources need not have templates
+                raise
+            rows = [made(row) for row in getattr(page, key)[:ROWS]]
+            self._size += sum(len(msgspec.json.encode(row)) for row in rows)
+            if self._size > OFFER:
+                raise ToolError(f"its lists of tools, prompts and resources are larger than {OFFER >> 20} MB")
+            found += rows
+            cursor = page.next_cursor
+            if not cursor or len(found) >= ROWS:
+                break
+        return tuple(found[:ROWS])
 
 
 def _tool(tool: types.Tool) -> McpTool:
     hints = tool.annotations
+    size = len(msgspec.json.encode(tool.input_schema))
+    fault = f"its schema has {size:,} bytes, more than {SCHEMA:,}" if size > SCHEMA else ""
     return McpTool(
         name=tool.name,
-        description=tool.description or "",
-        schema=tool.input_schema,
-        title=tool.title or (hints.title if hints else "") or "",
+        description=(tool.description or "")[:DESCRIBED],
+        schema={} if fault else tool.input_schema,
+        title=(tool.title or (hints.title if hints else "") or "")[:DESCRIBED],
+        fault=fault,
     )
 
 
 def _resource(resource: types.Resource) -> McpResource:
-    return McpResource(str(resource.uri), resource.name, resource.description or "", resource.mime_type or "")
+    about, mime = (resource.description or "")[:DESCRIBED], resource.mime_type or ""
+    return McpResource(str(resource.uri), resource.name, about, mime)
 
 
 def _template(template: types.ResourceTemplate) -> McpResource:
-    about, mime = template.description or "", template.mime_type or ""
+    about, mime = (template.description or "")[:DESCRIBED], template.mime_type or ""
     return McpResource(template.uri_template, template.name, about, mime, template=True)
 
 
 def _prompt(prompt: types.Prompt) -> McpPrompt:
     arguments = tuple((argument.name, bool(argument.required)) for argument in prompt.arguments or ())
-    return McpPrompt(prompt.name, prompt.description or "", arguments)
+    return McpPrompt(prompt.name, (prompt.description or "")[:DESCRIBED], arguments)
 
 
 def result_of(result: types.CallToolResult) -> McpResult:

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import CHANNEL, Exec, Exit, Running, Sandbox, Stream
-from lmagent.mcp.protocol.lines import Flood, Lines, Noise
+from lmagent.mcp.protocol.lines import Flood, Lines, Noise, has_many_brackets
 from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.protocol.logs import ServerLog
 
@@ -50,12 +51,12 @@ async def program(sandbox: Sandbox, command: Exec, link: McpLink, log: ServerLog
 
 
 class _Output:
-    """The output of a program. After a flood nothing more is kept, and the program is stopped."""
+    """The output of a program. After a flood or an unreadable answer, nothing is kept, and the program is stopped."""
 
     def __init__(self, log: ServerLog) -> None:
         self.lines = Lines()
         self.news = anyio.Event()
-        self.flood = ""
+        self.fault = ""
         self.last_error = ""
         self.has_ended = False
         self.stop: Callable[[], None] = lambda: None
@@ -63,7 +64,7 @@ class _Output:
         self._noise = Noise()
 
     def receive(self, stream: Stream, piece: bytes) -> None:
-        if self.flood:
+        if self.fault:
             return
         if stream != "stdout":
             self.note("stderr", piece)
@@ -71,7 +72,7 @@ class _Output:
         try:
             self.lines.feed(piece)
         except Flood as flood:
-            self._drown(flood)
+            self._drown(str(flood))
         self.news.set()
 
     def note(self, kind: str, content: bytes) -> None:
@@ -79,14 +80,20 @@ class _Output:
         try:
             self._noise.count(len(content))
         except Flood as flood:
-            self._drown(flood)
+            self._drown(str(flood))
             return
         text = content.decode("utf-8", "replace")
         self.last_error = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), self.last_error)
         self._log.write(kind, text)
 
-    def _drown(self, flood: Flood) -> None:
-        self.flood = str(flood)
+    def take_noise(self, line: bytes) -> None:
+        """Write a line that is no message to the log. One that was meant as an answer ends the server: a call waits."""
+        self.note("stdout", line)
+        if not self.fault and line.lstrip().startswith(b"{") and b'"jsonrpc"' in line and b'"method"' not in line:
+            self._drown("it sent an answer that cannot be read")
+
+    def _drown(self, why: str) -> None:
+        self.fault = why
         self.lines = Lines()
         self.stop()
         self.news.set()
@@ -96,7 +103,7 @@ async def _watch(running: Running, output: _Output, link: McpLink) -> None:
     """Wait for the program's end, and note the reason."""
     try:
         end = await running.wait()
-        link.reason = output.flood or _why(end, output.last_error)
+        link.reason = output.fault or _why(end, output.last_error)
     except SandboxError as error:
         link.reason, link.fix = error.message, error.fix
     finally:
@@ -118,13 +125,17 @@ async def _read(output: _Output, to_session: MemoryObjectSendStream[Any], link: 
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
+    validate = jsonrpc_message_adapter.validate_json
     async with to_session:
         while not output.has_ended or output.lines:
             while (line := output.lines.take()) is not None:
                 try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = None if has_many_brackets(line) else validate(line, by_name=False)
                 except ValueError:
-                    output.note("stdout", line)
+                    message = None
+                if message is None:
+                    output.take_noise(line)
+                    await anyio.lowlevel.checkpoint()
                     continue
                 try:
                     await to_session.send(SessionMessage(message))

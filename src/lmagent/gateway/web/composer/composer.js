@@ -9,6 +9,7 @@ import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../l
 import { Markdown } from "../text/markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
 import { Queued, wordsOf } from "./outbox.js";
+import { useGrowing } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
 import { beginSession, leaveFirst, Session } from "../session/session.js";
 import { complain, drawer, store, stored } from "../session/state.js";
@@ -38,9 +39,20 @@ export function takeAlong(session) {
   store(draftKey(""), words);
 }
 
+/** The session in which the user last wrote. */
+let last = "";
+
+/** Go back there, with a command before the text that is being written. @param {string} command */
+export function insert(command) {
+  store(draftKey(last), command + stored(draftKey(last), ""));
+  handOver = true;
+  go(sessionHref(last));
+}
+
 /** @param {{session: Session | null, example: {text: string, count: number}}} props */
 export function Composer({ session, example }) {
   const id = session?.id ?? "";
+  last = id;
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => stored(draftKey(id), ""));
   const [sending, setSending] = useState(false);
@@ -224,16 +236,6 @@ function useStopKey(session) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, [session]);
-}
-
-/** As tall as its text, up to the height that the styles allow. @param {{current: HTMLTextAreaElement | null}} field @param {string} text */
-function useGrowing(field, text) {
-  useLayoutEffect(() => {
-    const element = field.current;
-    if (!element) return;
-    element.style.height = "auto";
-    element.style.height = `${element.scrollHeight}px`;
-  }, [text]);
 }
 
 /**

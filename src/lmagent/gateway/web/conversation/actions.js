@@ -5,9 +5,11 @@ import { get, randomId, request, send, sessionPath } from "../session/api.js";
 import { splitAttached } from "./blocks.js";
 import { Icon } from "../icons.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { copy, useGrowing } from "../parts.js";
+import { useData } from "../panels/kit.js";
 import { go, sessionHref } from "../router.js";
 import { current, Session } from "../session/session.js";
-import { complain, store, stored, toast } from "../session/state.js";
+import { complain, store, stored } from "../session/state.js";
 import { common, messages as words } from "../words/conversation.js";
 
 /** @typedef {import("../session/wire.js").UserBlock} UserBlock */
@@ -28,16 +30,6 @@ async function learnForks(session) {
   } catch (error) {
     forks.value = { session: "", rows: [] }; // asked for again by the next message that is shown
     complain(error);
-  }
-}
-
-/** @param {string} text */
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast(words.copied);
-  } catch {
-    toast(words.copyRefused, "error", words.copyYourself);
   }
 }
 
@@ -130,15 +122,9 @@ export function AnswerActions({ block }) {
 
 /** Where a copy begins to be another conversation than its origin. @param {{parent: string}} props */
 export function BranchLine({ parent }) {
-  const [title, setTitle] = useState(/** @type {string | null} */ (null));
-  const [gone, setGone] = useState(false);
-  useEffect(() => {
-    const stop = new AbortController();
-    get(sessionPath(parent), stop.signal).then((row) => setTitle(row.title || words.untitled), () => stop.signal.aborted || setGone(true));
-    return () => stop.abort();
-  }, [parent]);
-  return html`<div class="notice info"><${Icon} name="tree" /><div>${gone ? words.branchedFromNothing : html`${words.branchedFrom} <a
-    href=${sessionHref(parent)}>${title ?? parent}</a>.`} ${words.filesStay}</div></div>`;
+  const { data, error } = useData(sessionPath(parent));
+  return html`<div class="notice info"><${Icon} name="tree" /><div>${error ? words.branchedFromNothing : html`${words.branchedFrom} <a
+    href=${sessionHref(parent)}>${data ? data.title || words.untitled : parent}</a>.`} ${words.filesStay}</div></div>`;
 }
 
 /** A message being edited; the text is kept until it is sent or cancelled. @param {{block: UserBlock, close: () => void}} props */
@@ -150,12 +136,7 @@ export function EditMessage({ block, close }) {
   const [busy, run] = useBusy();
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useLayoutEffect(() => field.current?.focus(), []);
-  useLayoutEffect(() => {
-    const element = field.current;
-    if (!element) return;
-    element.style.height = "auto";
-    element.style.height = `${element.scrollHeight + 2}px`;
-  }, [text]);
+  useGrowing(field, text, 2);
   if (!session) return null;
   const write = (/** @type {string} */ next) => {
     setText(next);

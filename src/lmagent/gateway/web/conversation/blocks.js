@@ -222,6 +222,7 @@ function ToolLine({ block }) {
     ${block.page && html`<a class="page" href=${block.page.url} target="_blank" rel="noopener noreferrer">
       ${visible(block.page.title || block.summary)}<span class="small quiet cut">${visible(block.page.url)}</span></a>`}
     ${block.status === "running" && html`<${Live} call=${block.call_id} />`}
+    ${block.picture && html`<img loading="lazy" alt=${block.summary} src=${`/api/files/raw?path=${encodeURIComponent(block.picture)}`} />`}
     ${open && html`<${Details} block=${block} />`}
   </div>`;
 }

@@ -2,8 +2,10 @@
 // Pieces that several panels share: nothing here, a question before harm, one of several; moments and states of sessions;
 // the stream of all events; data from the gateway with its states.
 import { get } from "../session/api.js";
+import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { onEscape } from "../parts.js";
 import { tried } from "../session/state.js";
 import { follow } from "../session/stream.js";
 import { visible } from "../session/visible.js";
@@ -12,6 +14,42 @@ import { common, data as words, sessions } from "../words/conversation.js";
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
 export function Nothing({ icon, title, children }) {
   return html`<div class="nothing"><${Icon} name=${icon} /><strong>${title}</strong><div class="quiet">${children}</div></div>`;
+}
+
+/**
+ * A button with a picture, and whatever else a button takes.
+ * @param {{icon: import("../icons.js").IconName, label: any, kind?: string, of?: string, [attribute: string]: any}} props `of` is what it is about
+ */
+export function Button({ icon, label, kind = "", of = "", ...rest }) {
+  return html`<button class=${`button ${kind}`} aria-label=${of ? `${label}: ${of}` : undefined} ...${rest}><${Icon} name=${icon} />${label}</button>`;
+}
+
+/** A part of a page under its heading. @param {{title: string, kind?: string, children?: any}} props */
+export function Section({ title, kind = "", children }) {
+  return html`<section class=${`section ${kind}`} aria-label=${title}><h2>${title}</h2>${children}</section>`;
+}
+
+/** A table that scrolls in its place. @param {{label: string, children?: any}} props */
+export function Table({ label, children }) {
+  return html`<div class="table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table">${children}</table></div>`;
+}
+
+/**
+ * One line of text, and a button that takes it; it is emptied when it was taken.
+ * @param {{label: string, yes: string, save: (text: string) => unknown, value?: string, most?: number, close?: () => void}} props `save` returns
+ *   whether it was taken; `close` is called then; `most` is its longest length
+ */
+export function Line({ label, yes, save, value = "", most = 1000, close }) {
+  const submit = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const field = event.target.elements.text;
+    const text = field.value.trim();
+    if (text && (await save(text))) close ? close() : (field.value = "");
+  };
+  return html`<form class="row" onSubmit=${submit}><input class="field grow" name="text" aria-label=${label} placeholder=${label} defaultValue=${value}
+      maxlength=${most} autocomplete="off" ref=${close && focusOnce} />
+    <button class="button">${yes}</button>
+    ${close && html`<button type="button" class="button plain" onClick=${close}>${common.cancel}</button>`}</form>`;
 }
 
 /**
@@ -32,12 +70,7 @@ export function Sure({ label, question, yes, act, icon, kind = "button", disable
     return html`<span class="sure" ref=${place}><button class=${kind} disabled=${disabled} title=${title} onClick=${() => setAsking(true)}>
       ${icon && html`<${Icon} name=${icon} />`}${label}</button></span>`;
   }
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Escape") return;
-    event.preventDefault();
-    setAsking(false);
-  };
-  return html`<span class="sure asking" role="group" aria-label=${label} ref=${place} onKeyDown=${pressed}>
+  return html`<span class="sure asking" role="group" aria-label=${label} ref=${place} onKeyDown=${onEscape(() => setAsking(false))}>
     <span>${question}</span>
     <button class="button fault" onClick=${() => (setAsking(false), act())}>${yes}</button>
     <button class="button plain" onClick=${() => setAsking(false)}>${common.cancel}</button></span>`;
@@ -54,7 +87,7 @@ export function Choice({ label, options, value, choose }) {
 
 /** A button that opens and closes a part of a card. @param {{label: string, of: string, open: boolean, flip: () => void}} props */
 export function Toggle({ label, of, open, flip }) {
-  return html`<button class="button" aria-expanded=${open} aria-label=${`${label}: ${of}`} onClick=${flip}><${Icon} name=${open ? "down" : "right"} />${label}</button>`;
+  return html`<${Button} icon=${open ? "down" : "right"} label=${label} of=${of} aria-expanded=${open} onClick=${flip} />`;
 }
 
 /** Text of a file or program, with its hidden characters shown. @param {{label: string, text: string}} props */
@@ -280,7 +313,7 @@ export function Failed({ error, what, again }) {
   const { message, fix } = /** @type {{message: string, fix?: string}} */ (error);
   return html`<div class="notice error" role="alert"><${Icon} name="warning" /><div class="grow">${words.failed(what, message)}
     ${fix && html`<div class="small quiet">${fix}</div>`}
-    <p><button class="button" onClick=${again}><${Icon} name="refresh" />${words.again}</button></p></div></div>`;
+    <p><${Button} icon="refresh" label=${words.again} onClick=${again} /></p></div></div>`;
 }
 
 /** @param {{label: string, value: string, change: (value: string) => void, placeholder?: string}} props */

@@ -1,13 +1,11 @@
 // @ts-check
 // The memory: searched, listed, explained and changed.
 import { post, remove } from "../session/api.js";
-import { focusOnce } from "../header.js";
-import { Icon } from "../icons.js";
 import { drawn, html, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { toast, tried } from "../session/state.js";
 import { memory as words } from "../words/knowledge.js";
-import { Nothing, Pending, Search, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
+import { Button, Line, Nothing, Pending, Search, Section, When, useData, useFeed, useSettled, useTicking } from "./kit.js";
 
 /** @typedef {{id: string, text: string, kind: string, by: string, at: number, pinned: boolean, proposed: boolean, replaced: string,
  *   scope: string, file: string}} Memory */
@@ -46,13 +44,12 @@ export function Panel() {
   };
   const add = (/** @type {string} */ text) => act(() => post("/api/memory", { text }));
   const cards = (/** @type {Memory[]} */ rows) => html`<ul class="bare cards">${rows.map((row) => html`<${Card} key=${row.id} row=${row} act=${act} />`)}</ul>`;
-  const section = (/** @type {string} */ title, /** @type {any} */ content) => html`<section class="section" aria-label=${title}><h2>${title}</h2>${content}</section>`;
   const proposed = memories.filter((row) => row.proposed);
   const others = memories.filter((row) => !row.proposed);
   const hits = /** @type {Hit[]} */ (found.data?.hits ?? []);
   return html`<div class="row"><p class="quiet grow lead">${words.lead}</p>
-      <button class="button" title=${words.reflectTitle} disabled=${reflecting} onClick=${reflect}><${Icon} name="refresh" />${
-        reflecting ? words.reflecting : words.reflect}</button></div>
+      <${Button} icon="refresh" label=${
+        reflecting ? words.reflecting : words.reflect} title=${words.reflectTitle} disabled=${reflecting} onClick=${reflect} /></div>
     <${Search} label=${words.search} value=${typed} change=${setTyped} />
     <${Pending} given=${given} what=${words.what} />
     ${problems.map((problem) => html`<p key=${problem} class="notice warning">${problem}</p>`)}
@@ -65,11 +62,11 @@ export function Panel() {
       ${!memories.length && html`<${Nothing} icon="pin" title=${words.none}>${words.noneAbout}</>`}
       <div class="section"><${Line} label=${words.addLabel} yes=${words.add} save=${add} />
         ${last && html`<div class="row small quiet"><span class="grow cut" role="status">${changed(last)}: ${last.added[0] ?? last.removed[0]}</span>
-          <button class="button" data-undo onClick=${() => act(() => post("/api/memory/undo"))}><${Icon} name="undo" />${words.undo}</button></div>`}</div>
-      ${proposed.length > 0 && section(words.proposed, cards(proposed))}
-      ${others.length > 0 && section(words.all, cards(others))}
-      ${refused.length > 0 && section(words.refused, html`<ul class="small">${refused.map((one) => html`<li key=${one.at} class="wrap">${
-        one.text || words.hidden}: ${one.reason} · <${When} moment=${one.at} /></li>`)}</ul>`)}`}`;
+          <${Button} icon="undo" label=${words.undo} data-undo onClick=${() => act(() => post("/api/memory/undo"))} /></div>`}</div>
+      ${proposed.length > 0 && html`<${Section} title=${words.proposed}>${cards(proposed)}</>`}
+      ${others.length > 0 && html`<${Section} title=${words.all}>${cards(others)}</>`}
+      ${refused.length > 0 && html`<${Section} title=${words.refused}><ul class="small">${refused.map((one) => html`<li key=${one.at} class="wrap">${
+        one.text || words.hidden}: ${one.reason} · <${When} moment=${one.at} /></li>`)}</ul></>`}`}`;
 }
 
 /** @param {Change} change */
@@ -78,27 +75,11 @@ const changed = ({ what }) => words.changed[what] ?? what;
 /** @param {{session: string}} props */
 const Link = ({ session }) => html`<a class="wrap" href=${sessionHref(session)}>${session}</a>`;
 
-/**
- * One line of text, and a button that keeps it.
- * @param {{label: string, yes: string, value?: string, save: (text: string) => Promise<boolean>, close?: () => void}} props
- */
-function Line({ label, yes, value = "", save, close }) {
-  const submit = async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const field = event.target.elements.text;
-    if (field.value.trim() && (await save(field.value))) close ? close() : (field.value = "");
-  };
-  return html`<form class="row" onSubmit=${submit}><input class="field grow" name="text" aria-label=${label} placeholder=${label} defaultValue=${value}
-      maxlength="1000" autocomplete="off" ref=${close && focusOnce} />
-    <button class="button">${yes}</button>
-    ${close && html`<button type="button" class="button plain" onClick=${close}>${words.cancel}</button>`}</form>`;
-}
-
 /** @param {{row: Memory, act: (change: () => Promise<unknown>) => Promise<boolean>}} props */
 function Card({ row, act }) {
   const [open, setOpen] = useState(/** @type {"" | "why" | "edit"} */ (""));
-  const button = (/** @type {string} */ label, /** @type {import("../icons.js").IconName} */ icon, /** @type {() => unknown} */ does, kind = "") => html`<button
-    class=${`button ${kind}`} aria-label=${`${label}: ${row.text}`} onClick=${does}><${Icon} name=${icon} />${label}</button>`;
+  const button = (/** @type {string} */ label, /** @type {import("../icons.js").IconName} */ icon, /** @type {() => unknown} */ does, kind = "") =>
+    html`<${Button} icon=${icon} label=${label} of=${row.text} kind=${kind} onClick=${does} />`;
   const toggle = (/** @type {"why" | "edit"} */ what) => () => setOpen(open === what ? "" : what);
   const pin = () => act(() => post(path(row.id), { pinned: !row.pinned }));
   const forget = async () => {

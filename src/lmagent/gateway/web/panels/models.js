@@ -1,13 +1,13 @@
 // @ts-check
 // The models of a server: which one new sessions use, which are in memory, and how to get more.
-import { get, post, remove } from "../session/api.js";
+import { post, remove } from "../session/api.js";
 import { loadModels } from "../header.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useRef, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { figure } from "../parts.js";
 import { me, toast, tried } from "../session/state.js";
 import { downloads as labels, models as words } from "../words/models.js";
-import { Nothing, Search, size, Sure, useData, useSettled } from "./kit.js";
+import { Button, Nothing, Search, Section, Sure, size, useData, useSettled } from "./kit.js";
 
 /** @typedef {"load" | "unload" | "download"} Action */
 /** @typedef {{models: Model[], current: string, provider: string, endpoint: string, vanished?: boolean, listed: string,
@@ -42,7 +42,7 @@ export function Panel() {
   if (!all) return html`<p class="empty" role="status">${words.asking}</p>`;
   return html`<div class="row"><p class="quiet grow lead">${words.lead(html`<code>${all.endpoint}</code>`, all.provider)}
         ${all.current ? words.usesDefault(html`<strong class="wrap">${all.current}</strong>`) : words.usesAny}</p>
-      <button class="button" onClick=${reload}><${Icon} name="refresh" />${words.refresh}</button></div>
+      <${Button} icon="refresh" label=${words.refresh} onClick=${reload} /></div>
     ${all.providers.length > 1 && html`<label class="row"><span>${words.server}</span>
       <select class="field" value=${all.listed} onChange=${(/** @type {any} */ event) => setProvider(event.target.value)}>
         ${all.providers.map(({ id, title }) => html`<option key=${id} value=${id}>${title}</option>`)}</select></label>`}
@@ -70,7 +70,7 @@ function Down({ error, again }) {
     <div>${message}</div>${fix && html`<div class="small quiet">${fix}</div>`}
     <ul class="small"><li>${words.downStart(html`<code>${me.value?.endpoint}</code>`, html`<code>lmagent server start</code>`)}</li>
       <li>${words.downDoctor(html`<code>lmagent doctor</code>`)}</li></ul>
-    <button class="button" onClick=${again}><${Icon} name="refresh" />${words.refresh}</button></div></div>`;
+    <${Button} icon="refresh" label=${words.refresh} onClick=${again} /></div></div>`;
 }
 
 /** @typedef {{id: string, loaded: boolean | null, context: number | null, vision: boolean | null, embeddings?: boolean,
@@ -134,29 +134,15 @@ const EACH = 1000;
  * @param {(rows: Download[]) => void} [ended] called when one that ran has ended
  */
 export function useDownloads(ended = () => {}) {
-  const [rows, setRows] = useState(/** @type {Download[]} */ ([]));
-  const ran = useRef(0);
-  const ask = async () => {
-    try {
-      const { downloads } = await get("/api/models/downloads");
-      const runs = downloads.filter((/** @type {Download} */ row) => row.state === "running").length;
-      if (runs < ran.current) ended(downloads);
-      ran.current = runs;
-      setRows(downloads);
-    } catch {
-      // The frame says that the gateway is away; the list is asked for again by the timer or by the next action.
-    }
-  };
-  const running = rows.some((row) => row.state === "running");
+  const [ran, setRan] = useState(0);
+  const given = useData("/api/models/downloads", { every: ran && EACH });
+  const rows = /** @type {Download[]} */ (given.data?.downloads ?? []);
+  const runs = rows.filter((row) => row.state === "running").length;
   useEffect(() => {
-    ask();
-  }, []);
-  useEffect(() => {
-    if (!running) return;
-    const timer = setInterval(ask, EACH);
-    return () => clearInterval(timer);
-  }, [running]);
-  return { rows, ask };
+    if (runs < ran) ended(rows);
+    setRan(runs);
+  }, [runs]);
+  return { rows, ask: given.reload };
 }
 
 /** @param {{actions: string[], provider: string, server?: string, changed: () => void}} props */
@@ -179,7 +165,7 @@ export function Downloads({ actions, provider, server = "", changed }) {
     }
     ask();
   };
-  return html`<section class="section downloads" aria-label=${labels.heading}><h2>${labels.heading}</h2>
+  return html`<${Section} kind="downloads" title=${labels.heading}>
     <form class="row" onSubmit=${begin}>
       ${direct && html`<select class="field" aria-label=${labels.into} value=${into} onChange=${(/** @type {any} */ event) => setInto(event.target.value)}>
         <option value="server">${server}</option><option value="library">${labels.library}</option></select>`}
@@ -189,8 +175,7 @@ export function Downloads({ actions, provider, server = "", changed }) {
       <button class="button" disabled=${!name.trim()}>${labels.begin}</button></form>
     <p class="small quiet" id="download-hint">${into === "server" ? labels.hintServer(server) : labels.hintLibrary}</p>
     <div id="download-problem" role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div>
-    ${rows.length > 0 && html`<ul class="bare cards" aria-label=${labels.list}>${rows.map((row) => html`<${Line} key=${row.id} row=${row} ask=${ask} changed=${changed} />`)}</ul>`}
-  </section>`;
+    ${rows.length > 0 && html`<ul class="bare cards" aria-label=${labels.list}>${rows.map((row) => html`<${Line} key=${row.id} row=${row} ask=${ask} changed=${changed} />`)}</ul>`}</>`;
 }
 
 /** @param {{row: Download, ask: () => void, changed: () => void}} props */
@@ -216,8 +201,8 @@ export function Line({ row, ask, changed }) {
         ${row.state === "running" && row.total > 0 && html`<span>${labels.percent(share)}</span>`}
         ${row.state === "running" && row.text && html`<span class="wrap">${row.text}</span>`}</p>
       ${row.problem && html`<p class="small" role="status">${row.problem}${row.fix && html`<br /><span class="quiet">${row.fix}</span>`}</p>`}</div>
-    ${row.state === "running" && html`<button class="button" onClick=${() => act(() => post(`${path}/stop`))}><${Icon} name="stop" />${labels.cancel}</button>`}
-    ${unfinished && html`<button class="button" onClick=${resume}><${Icon} name="refresh" />${labels.resume}</button>
+    ${row.state === "running" && html`<${Button} icon="stop" label=${labels.cancel} onClick=${() => act(() => post(`${path}/stop`))} />`}
+    ${unfinished && html`<${Button} icon="refresh" label=${labels.resume} onClick=${resume} />
       <${Sure} label=${labels.remove} icon="trash" kind="button plain" question=${labels.removeQuestion} yes=${labels.remove} act=${() => act(() => remove(path))} />`}
     ${row.state === "done" && html`<button class="button" onClick=${use}>${labels.use}</button>
       <button class="button plain" onClick=${() => act(() => remove(path))}>${labels.dismiss}</button>`}

@@ -1,12 +1,14 @@
 // @ts-check
 // What runs by the clock: the jobs of cron.json, and the sessions that continue by themselves.
-import { ApiError, get, post, remove, sessionPath } from "../session/api.js";
+import { ApiError, post, remove, sessionPath } from "../session/api.js";
+import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { store, storedValue, toast, tried } from "../session/state.js";
+import { common } from "../words/conversation.js";
 import { schedule as words } from "../words/pages.js";
-import { Nothing, Pending, Sure, useAct, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
+import { Button, Nothing, Pending, Section, Sure, When, useAct, useData, useFeed, useSettled, useTicking } from "./kit.js";
 
 /** @typedef {{id: string, name: string, enabled: boolean, schedule: string, timezone: string, catch_up: string, session_id: string,
  *   next: number | null, last: number | null, outcome: string, runs: number, file: string, line: number,
@@ -32,8 +34,8 @@ export function Panel() {
   };
   return html`<div class="row">
       <p class="quiet grow lead">${words.lead(html`<code>cron.json</code>`, html`<code>lmagent scheduler</code>`)}</p>
-      <button class="button" onClick=${reload}><${Icon} name="refresh" />${words.refresh}</button>
-      ${!adding && html`<button class="button main" onClick=${() => setAdding(true)}><${Icon} name="plus" />${words.add}</button>`}</div>
+      <${Button} icon="refresh" label=${words.refresh} onClick=${reload} />
+      ${!adding && html`<${Button} icon="plus" label=${words.add} kind="main" onClick=${() => setAdding(true)} />`}</div>
     <${Pending} given=${given} what=${words.what} />
     ${problems.length > 0 && html`<div class="notice warning" role="status"><${Icon} name="warning" /><div><strong>${words.problems}</strong>
       <ul>${problems.map((problem) => html`<li key=${problem}>${problem}</li>`)}</ul></div></div>`}
@@ -70,7 +72,7 @@ function Card({ job, changed }) {
       ${job.session_id && html`<dt>${words.session}</dt><dd>${!job.has_session ? job.session_id
         : html`<a href=${sessionHref(job.session_id)}>${job.session_id}</a>`}</dd>`}</dl>
     <div class="row"><span class="grow small quiet">${words.place(job.file, job.line)}</span>
-      <button class="button" aria-label=${words.editNamed(name)} onClick=${() => setEditing(true)}><${Icon} name="edit" />${words.edit}</button>
+      <${Button} icon="edit" label=${words.edit} aria-label=${words.editNamed(name)} onClick=${() => setEditing(true)} />
       <${Sure} label=${words.run} icon="pulse" disabled=${busy} question=${words.runQuestion(name)} yes=${words.runYes}
         act=${() => act("run", () => words.started(job.id))} /></div>
   </li>`;
@@ -82,20 +84,14 @@ function Waiting() {
   useFeed((event) => event.type.startsWith("turn.") && given.reload(), given.reload);
   const waiting = /** @type {import("../session/wire.js").Row[]} */ (given.data?.sessions ?? []).filter((row) => row.waiting_for === "time");
   if (!waiting.length) return given.error ? html`<${Pending} given=${given} what=${words.whatWaiting} />` : null;
-  return html`<section class="section" aria-label=${words.waiting}><h2>${words.waiting}</h2>
+  return html`<${Section} title=${words.waiting}>
     <ul class="bare list">${waiting.map((row) => html`<li key=${row.id}><a class="entry" href=${sessionHref(row.id)}><${Icon} name="clock" />
-      <span class="grow cut">${row.title || row.id}</span><${Until} key=${row["updated"]} id=${row.id} /></a></li>`)}</ul></section>`;
+      <span class="grow cut">${row.title || row.id}</span><${Until} key=${row["updated"]} id=${row.id} /></a></li>`)}</ul></>`;
 }
 
 /** When a session continues. @param {{id: string}} props */
 function Until({ id }) {
-  const [until, setUntil] = useState(0);
-  useEffect(() => {
-    const stop = new AbortController();
-    // Without it the line only lacks the time; the session itself shows its errors.
-    get(sessionPath(id, "/view?last=1"), stop.signal).then(({ view }) => setUntil(view.until), () => {});
-    return () => stop.abort();
-  }, [id]);
+  const until = useData(sessionPath(id, "/view?last=1")).data?.view.until; // the session itself shows its errors
   return until ? html`<span class="small quiet"><${When} moment=${until} /></span>` : null;
 }
 
@@ -164,35 +160,32 @@ function JobForm({ job, taken, closed }) {
   const field = (/** @type {Name} */ name, /** @type {string} */ label, /** @type {any} */ control, /** @type {any} */ hint = "") => html`<div class="job-field">
     <label for=${`${id}-${name}`}>${label}</label>${control}
     <div class="small quiet" id=${`${id}-${name}-hint`}>${wrong.field === name ? html`<span class="needed" role="alert">${wrong.text}</span>` : hint}</div></div>`;
-  const common = (/** @type {Name} */ name) => ({
+  const given = (/** @type {Name} */ name) => ({
     id: `${id}-${name}`, class: "field", value: typed[name], onInput: change(name), "aria-invalid": wrong.field === name, "aria-describedby": `${id}-${name}-hint`,
   });
   return html`<form class="job-form" onSubmit=${save} aria-label=${job ? labels.editHeading(typed.name) : labels.newHeading} novalidate>
     <h2>${job ? labels.editHeading(job.name || job.id) : labels.newHeading}</h2>
     ${kept && html`<p class="small quiet" role="status">${labels.restored}</p>`}
-    ${field("name", labels.name, html`<input ...${common("name")} maxlength="100" autocomplete="off" ref=${focusOnce} />`)}
-    ${field("prompt", labels.prompt, html`<textarea ...${common("prompt")} rows="4"></textarea>`, labels.promptHint)}
+    ${field("name", labels.name, html`<input ...${given("name")} maxlength="100" autocomplete="off" ref=${focusOnce} />`)}
+    ${field("prompt", labels.prompt, html`<textarea ...${given("prompt")} rows="4"></textarea>`, labels.promptHint)}
     <div class="job-pair">
-      ${field("schedule", labels.schedule, html`<input ...${common("schedule")} autocomplete="off" spellcheck=${false} />`, labels.scheduleHint)}
-      ${field("timezone", labels.timezone, html`<input ...${common("timezone")} list=${`${id}-zones`} autocomplete="off" spellcheck=${false} />
+      ${field("schedule", labels.schedule, html`<input ...${given("schedule")} autocomplete="off" spellcheck=${false} />`, labels.scheduleHint)}
+      ${field("timezone", labels.timezone, html`<input ...${given("timezone")} list=${`${id}-zones`} autocomplete="off" spellcheck=${false} />
         <datalist id=${`${id}-zones`}>${ZONES.map((zone) => html`<option key=${zone} value=${zone}></option>`)}</datalist>`, labels.timezoneHint(ZONE))}</div>
     <${Preview} schedule=${typed.schedule} timezone=${typed.timezone} />
     <div class="job-pair">
-      ${field("permission", labels.permission, html`<select ...${common("permission")}>${Object.entries(labels.permissions).map(([value, label]) => html`
+      ${field("permission", labels.permission, html`<select ...${given("permission")}>${Object.entries(labels.permissions).map(([value, label]) => html`
         <option key=${value} value=${value} selected=${value === typed.permission}>${label}</option>`)}</select>`, typed.permission === "auto" ? labels.auto : labels.unattended)}
-      ${field("catch_up", labels.catchUp, html`<select ...${common("catch_up")}>${Object.entries(labels.catchUps).map(([value, label]) => html`
+      ${field("catch_up", labels.catchUp, html`<select ...${given("catch_up")}>${Object.entries(labels.catchUps).map(([value, label]) => html`
         <option key=${value} value=${value} selected=${value === typed.catch_up}>${label}</option>`)}</select>`)}</div>
-    ${field("session_id", labels.sessionId, html`<input ...${common("session_id")} maxlength="100" autocomplete="off" spellcheck=${false} />`, labels.sessionHint)}
+    ${field("session_id", labels.sessionId, html`<input ...${given("session_id")} maxlength="100" autocomplete="off" spellcheck=${false} />`, labels.sessionHint)}
     ${job?.hands_over && html`<p class="small quiet">${labels.handsOver}</p>`}
     <div role="alert">${wrong.field === "all" && html`<p class="notice error"><${Icon} name="warning" />${wrong.text}</p>`}</div>
     <div class="row"><button class="button main">${job ? labels.save : labels.create}</button>
-      <button type="button" class="button plain" onClick=${leave}>${labels.cancel}</button></div>
+      <button type="button" class="button plain" onClick=${leave}>${common.cancel}</button></div>
   </form>
   ${job && html`<div><${Sure} label=${labels.remove} icon="trash" kind="button plain" question=${labels.removeQuestion} yes=${labels.remove} act=${discard} /></div>`}`;
 }
-
-/** @param {HTMLElement | null} field */
-const focusOnce = (field) => field && !field.closest("form")?.contains(document.activeElement) && field.focus();
 
 /** When the schedule is due next. @param {{schedule: string, timezone: string}} props */
 function Preview({ schedule: text, timezone }) {

@@ -3,10 +3,11 @@
 import { get, post, remove, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
+import { onEscape } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
 import { drawer, toast, tried } from "../session/state.js";
 import { common, sessions as words } from "../words/conversation.js";
-import { Pending, Search, standing, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
+import { Button, Line, Pending, Search, When, standing, useData, useFeed, useSettled, useTicking } from "./kit.js";
 
 /** @typedef {import("../session/wire.js").Row} Row */
 
@@ -48,7 +49,7 @@ export function Panel({ session }) {
     <${Pending} given=${list} what=${words.what} />
     ${list.data && !rows.length && html`<p class="empty small">${wanted ? words.noResults(wanted) : archived ? words.nothingArchived : words.nothing}</p>`}
     <ul class="bare list">
-      ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} forks=${forks} session=${session} changed=${list.reload} />`)}
+      ${tops.map((row) => html`<${Entry} key=${row.id} row=${row} below=${below} forks=${forks} session=${session} changed=${list.reload} />`)}
     </ul>
     ${behind.next && html`<button class="button plain" onClick=${() => more().catch(list.reload)}>${words.older}</button>`}
     ${list.data && html`<button class="entry small quiet" onClick=${() => setArchived(!archived)}>
@@ -105,7 +106,7 @@ function arrows(event) {
 }
 
 /** @param {{row: Row, below: Map<string, Row[]>, forks: Map<string, Row[]>, session: string, changed: () => void, fork?: boolean}} props */
-function Line({ row, below, forks, session, changed, fork = false }) {
+function Entry({ row, below, forks, session, changed, fork = false }) {
   const [open, setOpen] = useState(false);
   const [shown, setShown] = useState(false);
   const menu = useRef(/** @type {HTMLButtonElement | null} */ (null));
@@ -116,7 +117,7 @@ function Line({ row, below, forks, session, changed, fork = false }) {
     setOpen(false);
     menu.current?.focus();
   };
-  const line = (/** @type {Row} */ inner, copy = false) => html`<${Line} key=${inner.id} row=${inner} below=${below} forks=${forks} session=${session} changed=${changed} fork=${copy} />`;
+  const line = (/** @type {Row} */ inner, copy = false) => html`<${Entry} key=${inner.id} row=${inner} below=${below} forks=${forks} session=${session} changed=${changed} fork=${copy} />`;
   return html`<li>
     <div class="session" data-kind=${kind}>
       <a class="entry" href=${sessionHref(row.id)} aria-current=${row.id === session ? "page" : undefined} onClick=${() => (drawer.value = "")}>
@@ -142,23 +143,13 @@ export function Actions({ row, closed, changed }) {
   useLayoutEffect(() => {
     /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector("input, a, button"))?.focus();
   }, [doing]);
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Escape") return;
-    event.preventDefault();
-    closed();
-  };
-  const rename = async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const title = new FormData(event.target).get("title")?.toString().trim() ?? "";
-    if (title && title !== row.title && !(await tried(() => post(sessionPath(row.id, "/commands"), { type: "rename", title })))) return;
+  const act = async (/** @type {object} */ command) => {
+    if (!(await tried(() => post(sessionPath(row.id, "/commands"), command)))) return;
     closed();
     changed();
   };
-  const mark = async (/** @type {{pinned?: boolean, archived?: boolean}} */ marks) => {
-    if (!(await tried(() => post(sessionPath(row.id, "/commands"), { type: "mark", ...marks })))) return;
-    closed();
-    changed();
-  };
+  const rename = (/** @type {string} */ title) => (title === row.title ? closed() : act({ type: "rename", title }));
+  const mark = (/** @type {{pinned?: boolean, archived?: boolean}} */ marks) => act({ type: "mark", ...marks });
   const discard = async () => {
     if (!(await tried(() => remove(sessionPath(row.id))))) return;
     toast(words.deleted(row.title || row.id));
@@ -166,18 +157,17 @@ export function Actions({ row, closed, changed }) {
     changed();
   };
   const exported = (/** @type {string} */ format) => sessionPath(row.id, `/export?format=${format}`);
-  return html`<div class="actions" ref=${place} onKeyDown=${pressed}>
-    ${doing === "rename" && html`<form class="row" onSubmit=${rename}>
-      <input class="field grow" name="title" aria-label=${words.newTitle} defaultValue=${row.title} maxlength="200" /><button class="button">${words.rename}</button></form>`}
+  return html`<div class="actions" ref=${place} onKeyDown=${onEscape(closed)}>
+    ${doing === "rename" && html`<${Line} label=${words.newTitle} yes=${words.rename} value=${row.title} most=${200} save=${rename} />`}
     ${doing === "delete" && html`<div class="row" role="group" aria-label=${words.delete}><span class="small">${words.deleteQuestion(row.status === "running")}</span>
       <button class="button fault" onClick=${discard}>${words.delete}</button><button class="button plain" onClick=${closed}>${common.cancel}</button></div>`}
     ${doing === "export" && html`<div class="row" role="group" aria-label=${words.export}>
       ${["md", "html", "jsonl"].map((format) => html`<a key=${format} class="button plain" href=${exported(format)} download onClick=${closed}>${words.formats[/** @type {"md"} */ (format)]}</a>`)}</div>`}
     ${!doing && html`<div class="row">
-      <button class="button plain" onClick=${() => mark({ pinned: !row.pinned })}><${Icon} name="pin" />${row.pinned ? words.unpin : words.pin}</button>
-      <button class="button plain" onClick=${() => setDoing("rename")}><${Icon} name="edit" />${words.rename}</button>
-      <button class="button plain" onClick=${() => setDoing("export")}><${Icon} name="download" />${words.export}</button>
-      <button class="button plain" onClick=${() => mark({ archived: !row.archived })}><${Icon} name="archive" />${row.archived ? words.unarchive : words.archive}</button>
-      <button class="button plain fault" onClick=${() => setDoing("delete")}><${Icon} name="trash" />${words.delete}</button></div>`}
+      <${Button} icon="pin" label=${row.pinned ? words.unpin : words.pin} kind="plain" onClick=${() => mark({ pinned: !row.pinned })} />
+      <${Button} icon="edit" label=${words.rename} kind="plain" onClick=${() => setDoing("rename")} />
+      <${Button} icon="download" label=${words.export} kind="plain" onClick=${() => setDoing("export")} />
+      <${Button} icon="archive" label=${row.archived ? words.unarchive : words.archive} kind="plain" onClick=${() => mark({ archived: !row.archived })} />
+      <${Button} icon="trash" label=${words.delete} kind="plain fault" onClick=${() => setDoing("delete")} /></div>`}
   </div>`;
 }

@@ -7,27 +7,28 @@ import { drawn, html, render, useId, useState } from "../lib.js";
 import { logOut } from "../login.js";
 import { permission } from "../notify.js";
 import { me, setTheme, theme, toast } from "../session/state.js";
+import { common } from "../words/conversation.js";
 import { keys as labels, settings as words } from "../words/settings.js";
 import { lettersOn, setLetters } from "./keys.js";
-import { Choice, Pending, Search, size, Sure, useData } from "./kit.js";
+import { Button, Choice, Pending, Search, Section, Sure, size, useData } from "./kit.js";
 
 const THEMES = Object.entries(words.themes).map(([value, label]) => ({ value, label }));
 
 export function Panel() {
   const here = me.value;
   return html`<div class="settings">
-    <section class="section" aria-label=${words.colours}><h2>${words.colours}</h2>
-      <div><${Choice} label=${words.colours} options=${THEMES} value=${theme.value} choose=${setTheme} /></div></section>
-    <section class="section" aria-label=${words.notifications}><h2>${words.notifications}</h2><${Notifications} /></section>
-    <section class="section" aria-label=${words.keys}><h2>${words.keys}</h2>
+    <${Section} title=${words.colours}>
+      <div><${Choice} label=${words.colours} options=${THEMES} value=${theme.value} choose=${setTheme} /></div></>
+    <${Section} title=${words.notifications}><${Notifications} /></>
+    <${Section} title=${words.keys}>
       <label class="switch"><input type="checkbox" role="switch" checked=${lettersOn.value}
         onChange=${(/** @type {any} */ event) => setLetters(event.target.checked)} />${words.letters}</label>
-      <div class="keys-all"><${Keys} /></div></section>
-    <section class="section" aria-label=${words.gateway}><h2>${words.gateway}</h2>
+      <div class="keys-all"><${Keys} /></div></>
+    <${Section} title=${words.gateway}>
       <dl class="facts"><dt>${words.workspace}</dt><dd><code>${here?.workspace}</code></dd><dt>${words.server}</dt><dd><code>${here?.endpoint}</code></dd>
         <dt>${words.version}</dt><dd>lmagent ${here?.version}</dd>
         <dt>${words.loggedIn}</dt><dd>${here?.caller === "page" ? words.withPin : words.withToken}</dd></dl>
-      ${here?.caller === "page" && html`<div><button class="button" onClick=${logOut}><${Icon} name="out" />${words.logOut}</button></div>`}</section>
+      ${here?.caller === "page" && html`<div><${Button} icon="out" label=${words.logOut} onClick=${logOut} /></div>`}</>
     <${Identity} />
     <${AllSettings} />
   </div>`;
@@ -40,7 +41,7 @@ function Notifications() {
     toast(permission.value === "granted" ? words.notificationsOn : words.notificationsOff);
   };
   return html`<p class="quiet" role="status">${words.notificationsSaid[state]}</p>
-    ${state === "default" && html`<div><button class="button" onClick=${ask}><${Icon} name="bell" />${words.allowNotifications}</button></div>`}
+    ${state === "default" && html`<div><${Button} icon="bell" label=${words.allowNotifications} onClick=${ask} /></div>`}
     ${state === "granted" && html`<p><span class="chip done"><${Icon} name="check" />${words.on}</span></p>`}`;
 }
 
@@ -48,11 +49,11 @@ function Notifications() {
 function Identity() {
   const { data } = useData("/api/identity");
   const files = /** @type {{kind: string, name: string, size: number, advice: string}[]} */ (data?.files ?? []);
-  return html`<section class="section" aria-label=${words.identity}><h2>${words.identity}</h2>
+  return html`<${Section} title=${words.identity}>
     <p class="quiet">${data && !files.length ? words.noIdentity : words.identityAbout}</p>
     <dl class="facts">${files.map((file) => html`<dt key=${file.name}>${file.kind}</dt><dd><code>${file.name}</code> · ${size(file.size)}
       ${file.advice && html`<p class="needed">${file.advice}</p>`}</dd>`)}
-      ${data?.nested.length > 0 && html`<dt>${words.nested}</dt><dd>${data.nested.join(", ")}</dd>`}</dl></section>`;
+      ${data?.nested.length > 0 && html`<dt>${words.nested}</dt><dd>${data.nested.join(", ")}</dd>`}</dl></>`;
 }
 
 /** @typedef {{name: string, value: string, origin: string, layer: string, default: string, help: string, allowed: string, kind: string,
@@ -68,7 +69,7 @@ function AllSettings() {
     const told = [row.name, row.help, words.origins[row.layer]].join(" ").toLowerCase();
     return looked.every((word) => told.includes(word)) && (!changedOnly || row.layer !== "default");
   });
-  return html`<section class="section" aria-label=${words.all}><h2>${words.all}</h2>
+  return html`<${Section} title=${words.all}>
     <${Pending} given=${given} what=${words.what} />
     ${given.data && html`<p class="small quiet">${words.lead(html`<code>${given.data.config_file}</code>`)}</p>
       ${given.data.warnings.length > 0 && html`<div class="notice warning"><${Icon} name="warning" /><div class="grow"><strong>${words.warnings}</strong>
@@ -79,7 +80,7 @@ function AllSettings() {
           onChange=${(/** @type {any} */ event) => setChangedOnly(event.target.checked)} />${words.onlyChanged}</label></div>
       <p class="small quiet" role="status">${fitting.length ? words.count(fitting.length, all.length) : words.noResults(search)}</p>
       <ul class="bare cards">${fitting.map((row) => html`<${Setting} key=${row.name} row=${row} changed=${given.reload} />`)}</ul>`}
-  </section>`;
+  </>`;
 }
 
 /** A value as the page shows it. @param {Row} row @param {string} value */
@@ -113,8 +114,7 @@ function Setting({ row, changed }) {
     <div class="row"><h3 class="grow wrap"><code>${row.name}</code></h3>
       ${row.pending && html`<span class="chip waiting">${words.pending}</span>`}
       <strong class="wrap value">${said(row, row.value)}</strong>
-      ${row.changeable && !open && html`<button class="button" data-change=${row.name} aria-label=${words.changeNamed(row.name)}
-        onClick=${() => setOpen(true)}><${Icon} name="edit" />${words.change}</button>`}</div>
+      ${row.changeable && !open && html`<${Button} icon="edit" label=${words.change} data-change=${row.name} aria-label=${words.changeNamed(row.name)} onClick=${() => setOpen(true)} />`}</div>
     <p class="small">${row.help}</p>
     <p class="small quiet row"><span title=${words.from(row.origin)}>${words.origins[row.layer] ?? row.origin}</span>
       ${row.layer !== "default" && html`<span>${words.from(row.origin)}</span>`}
@@ -126,7 +126,7 @@ function Setting({ row, changed }) {
     }}>
       <div class="row"><${Field} row=${row} describedby=${id} wrong=${problem !== ""} />
         <button class="button main">${words.save}</button>
-        <button type="button" class="button plain" onClick=${close}>${words.cancel}</button></div>
+        <button type="button" class="button plain" onClick=${close}>${common.cancel}</button></div>
       <p class="small quiet">${words.allowed(row.allowed)}</p>
       <div id=${id} role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div></form>
       ${row.yours && html`<div><${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}

@@ -6,7 +6,7 @@ import { html, useState } from "../lib.js";
 import { toast } from "../session/state.js";
 import { visible } from "../session/visible.js";
 import { skills as words } from "../words/knowledge.js";
-import { Nothing, Output, Pending, Sure, Toggle, useAct, useData, When } from "./kit.js";
+import { Button, Nothing, Output, Pending, Sure, Toggle, When, useAct, useData } from "./kit.js";
 
 /** @typedef {{name: string, kind: string, state: keyof typeof words.states, description: string, reason: string, folder: string, version: number,
  *   uses: number, last: {at: number, ok: boolean, result: string} | null}} Skill */
@@ -40,10 +40,8 @@ function Card({ skill, changed }) {
     <p class="small wrap">${visible(skill.reason || skill.description)}</p>
     ${skill.last && html`<p class="small quiet">${words.uses(skill.uses)}, ${words.last(skill.last.ok)} · <${When} moment=${skill.last.at} /></p>`}
     <div class="row">${state !== "broken" && html`<${Toggle} label=${review} of=${name} open=${open} flip=${() => setOpen(!open)} />
-      <button class="button" aria-label=${`${words.test}: ${name}`} disabled=${busy}
-        onClick=${() => act("test", ({ ok, text }) => (ok ? words.passed(text) : words.failed(text)))}><${Icon} name="check" />${words.test}</button>`}
-      ${state === "enabled" && html`<button class="button" aria-label=${`${words.disable}: ${name}`} disabled=${busy}
-        onClick=${() => act("disable", () => words.disabled(name))}><${Icon} name="stop" />${words.disable}</button>`}
+      <${Button} icon="check" label=${words.test} of=${name} disabled=${busy} onClick=${() => act("test", ({ ok, text }) => (ok ? words.passed(text) : words.failed(text)))} />`}
+      ${state === "enabled" && html`<${Button} icon="stop" label=${words.disable} of=${name} disabled=${busy} onClick=${() => act("disable", () => words.disabled(name))} />`}
       ${skill.version > 1 && html`<${Sure} label=${words.rollBack} icon="undo" disabled=${busy} question=${words.rollBackQuestion(skill.version - 1)}
         yes=${words.rollBack} act=${() => act("rollback", ({ version }) => words.rolledBack(name, version))} />`}</div>
     ${open && html`<${Content} key=${`${skill.version} ${state} ${skill.uses}`} skill=${skill} busy=${busy} enable=${enable} />`}</li>`;

@@ -3,17 +3,12 @@
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { tools as texts } from "../words/pages.js";
-import { Nothing, Pending, Search, useData } from "./kit.js";
+import { Nothing, Pending, Search, Table, useData } from "./kit.js";
 
 /** @typedef {{[key: string]: any}} Schema */
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
 
-const EFFECTS = /** @type {const} */ ({
-  read: { words: texts.effects.read, icon: "search" },
-  write: { words: texts.effects.write, icon: "edit" },
-  exec: { words: texts.effects.exec, icon: "tool" },
-  net: { words: texts.effects.net, icon: "pulse" },
-});
+const ICONS = /** @type {const} */ ({ read: "search", write: "edit", exec: "tool", net: "pulse" });
 
 export function Panel() {
   const [search, setSearch] = useState("");
@@ -33,15 +28,16 @@ export function Panel() {
     <ul class="bare cards">${fitting.map((tool) => html`<${Card} key=${tool.name} tool=${tool} />`)}</ul>`;
 }
 
-/** @param {{tool: Tool, children?: any}} props `children` in place of the parameters */
-export function Card({ tool, children }) {
+/** @param {{tool: Tool, note?: string, children?: any}} props `children` in place of the parameters */
+export function Card({ tool, note, children }) {
   const [open, setOpen] = useState(false);
-  const effect = EFFECTS[tool.effect];
+  const { effect } = tool;
   const [first, ...more] = tool.description.split("\n");
   return html`<li class="card tool-card">
     <button class="entry" aria-expanded=${open} onClick=${() => setOpen(!open)}>
       <${Icon} name=${open ? "down" : "right"} /><code class="name">${tool.name}</code><span class="grow cut quiet small only-wide">${open ? "" : first}</span>
-      ${effect && html`<span class=${`chip effect ${tool.effect}`}><${Icon} name=${effect.icon} />${effect.words}</span>`}</button>
+      ${note && html`<span class="chip waiting">${note}</span>`}
+      ${effect && html`<span class=${`chip effect ${effect}`}><${Icon} name=${ICONS[effect]} />${texts.effects[effect]}</span>`}</button>
     ${open && html`<div class="inside">
       <p class="text">${[first, ...more].join("\n")}</p>
       ${tool.aliases?.length > 0 && html`<p class="small quiet">${texts.aliases} ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
@@ -57,14 +53,14 @@ export function Parameters({ schema, field }) {
   const rows = Object.entries(/** @type {Record<string, Schema>} */ (whole["properties"] ?? {}));
   if (!rows.length) return html`<p class="small quiet">${texts.noParameters}</p>`;
   const told = rows.some(([, raw]) => resolved(raw, schema)["description"] || raw["default"] != null);
-  return html`<div class="table-wrap" tabindex="0" role="region" aria-label=${texts.parameters}><table class="table">
+  return html`<${Table} label=${texts.parameters}>
     <thead><tr><th scope="col">${texts.parameter}</th><th scope="col">${texts.type}</th>${told && html`<th scope="col">${texts.meaning}</th>`}</tr></thead>
     <tbody>${rows.map(([name, raw]) => {
       const property = resolved(raw, schema);
       const otherwise = property["default"] != null && html` <span class="small quiet">${texts.otherwise(JSON.stringify(property["default"]))}</span>`;
       return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> ${texts.required}</span>`}</th>
         <td class="small">${typeOf(raw, schema)}<div>${field?.(name, property, required.has(name))}</div></td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
-    })}</tbody></table></div>`;
+    })}</tbody></>`;
 }
 
 /** The schema that a reference names. @param {Schema} schema @param {Schema} root @returns {Schema} */

@@ -4,7 +4,7 @@ import { html } from "../lib.js";
 import { figure } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
 import { usage as words } from "../words/pages.js";
-import { Choice, Nothing, Pending, useData, useFeed } from "./kit.js";
+import { Choice, Nothing, Pending, Section, Table, useData, useFeed } from "./kit.js";
 
 /** @typedef {{steps: number, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Spent */
 /** @typedef {{range: string, totals: Spent & {sessions: number}, by_day: (Spent & {day: string})[], by_model: (Spent & {model: string})[],
@@ -57,13 +57,12 @@ function dayOf(day) {
 
 /** @param {{title: string, head: string, rows: (Spent & {key: string, name: any})[]}} props */
 function Spending({ title, head, rows }) {
-  return html`<section class="section" aria-label=${title}><h2>${title}</h2>
-    <div class="table-wrap" tabindex="0" role="region" aria-label=${words.table(title)}><table class="table">
+  return html`<${Section} title=${title}><${Table} label=${words.table(title)}>
     <thead><tr><th scope="col">${head}</th><th scope="col" class="number">${words.callsShort}</th>
       <th scope="col" class="number">${words.inputShort}</th><th scope="col" class="number">${words.cachedShort}</th><th scope="col" class="number">${words.outputShort}</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${row.key}><th scope="row" class="name">${row.name}</th>
       <td class="number">${figure(row.steps)}</td><td class="number">${figure(row.prompt_tokens)}</td>
-      <td class="number">${figure(row.cached_tokens)}</td><td class="number">${figure(row.completion_tokens)}</td></tr>`)}</tbody></table></div></section>`;
+      <td class="number">${figure(row.cached_tokens)}</td><td class="number">${figure(row.completion_tokens)}</td></tr>`)}</tbody></></>`;
 }
 
 /** @typedef {{day: string, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Day */

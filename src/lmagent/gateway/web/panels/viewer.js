@@ -6,27 +6,22 @@ import { wanted } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Markdown } from "../text/markdown.js";
+import { copy } from "../parts.js";
 import { go, sessionHref } from "../router.js";
 import { beginSession } from "../session/session.js";
 import { me, store, storedValue, toast } from "../session/state.js";
 import { visible } from "../session/visible.js";
 import { files as words } from "../words/files.js";
-import { Choice, Failed, size, Sure } from "./kit.js";
+import { Button, Choice, Failed, Sure, Table, size } from "./kit.js";
 import { mentioned } from "./sending.js";
 
-const LANGUAGES = new Map(Object.entries({
-  py: "python", pyi: "python", js: "javascript", mjs: "javascript", cjs: "javascript", jsx: "javascript", ts: "typescript",
-  tsx: "typescript", sh: "bash", bash: "bash", zsh: "bash", c: "c", h: "c", cc: "cpp", cpp: "cpp", hpp: "cpp", cs: "csharp",
-  css: "css", scss: "scss", less: "less", diff: "diff", patch: "diff", go: "go", graphql: "graphql", html: "xml", xml: "xml",
-  svg: "xml", ini: "ini", toml: "ini", cfg: "ini", java: "java", json: "json", jsonl: "json", kt: "kotlin", lua: "lua", md: "markdown",
-  m: "objectivec", pl: "perl", php: "php", r: "r", rb: "ruby", rs: "rust", sql: "sql", swift: "swift", yaml: "yaml", yml: "yaml",
-}));
+/** Endings that the highlighter does not know; empty for files that are not coloured. */
+const LANGUAGES = new Map([["pyi", "python"], ["cfg", "ini"], ["jsonl", "json"], ["m", "objectivec"], ["txt", ""], ["log", ""], ["csv", ""], ["tsv", ""]]);
 
 /** @param {string} path */
 function languageOf(path) {
-  const name = path.split("/").at(-1)?.toLowerCase() ?? "";
-  if (name === "makefile") return "makefile";
-  return name.includes(".") ? (LANGUAGES.get(name.split(".").at(-1) ?? "") ?? "") : "";
+  const ending = path.split(/[/.]/).at(-1)?.toLowerCase() ?? "";
+  return LANGUAGES.get(ending) ?? ending;
 }
 
 /** @typedef {{text: string, next: number, size: number, more: boolean, kind: "text" | "image" | "binary"}} Shown */
@@ -56,10 +51,10 @@ export function Viewer({ path, session, back }) {
     load(null);
   };
   return html`<div class="viewer">
-    <div class="row"><button class="button plain" onClick=${back}><${Icon} name="folder" />${words.all}</button><span class="grow"></span>
-      ${shown?.kind === "text" && !editing && html`<button class="button plain" onClick=${() => setEditing(true)}><${Icon} name="edit" />${words.edit}</button>`}
+    <div class="row"><${Button} icon="folder" label=${words.all} kind="plain" onClick=${back} /><span class="grow"></span>
+      ${shown?.kind === "text" && !editing && html`<${Button} icon="edit" label=${words.edit} kind="plain" onClick=${() => setEditing(true)} />`}
       <button class="button plain" aria-label=${words.mentionLabel} onClick=${() => mention(path, session)}>${words.mention}</button>
-      <button class="button plain" onClick=${() => copy(path)}>${words.copyPath}</button>
+      <button class="button plain" onClick=${() => copy(path, words.copied(path))}>${words.copyPath}</button>
       <a class="button plain square" href=${rawOf(path)} download=${path.split("/").at(-1)} aria-label=${words.download} title=${words.download}><${Icon} name="download" /></a>
       ${!editing && html`<button class="button plain square" aria-label=${words.reloadFile} title=${words.reloadFile} onClick=${() => load(null)}><${Icon} name="refresh" /></button>`}</div>
     <h3 class="path wrap">${visible(path)} ${shown && html`<span class="small quiet">${size(shown.size)}</span>`}</h3>
@@ -114,16 +109,6 @@ function mention(path, session) {
   drawn(() => field.focus());
 }
 
-/** @param {string} path */
-async function copy(path) {
-  try {
-    await navigator.clipboard.writeText(path);
-    toast(words.copied(path));
-  } catch {
-    toast(words.noCopy, "error", words.noCopyFix);
-  }
-}
-
 const ROWS = 1000;
 const COLUMNS = 100;
 
@@ -138,7 +123,7 @@ function previewOf(path) {
 export function Preview({ path, text }) {
   const kind = previewOf(path);
   if (kind === "markdown") return html`<div class="card page-of"><${Markdown} text=${text} /></div>`;
-  if (kind === "table") return html`<${Table} text=${text} separator=${separatorOf(path, text)} />`;
+  if (kind === "table") return html`<${Grid} text=${text} separator=${separatorOf(path, text)} />`;
   return html`<iframe class="page-of" title=${words.pageOf(path)} sandbox="" src=${`/api/files/page?path=${encodeURIComponent(path)}`}></iframe>
     <p class="small quiet">${words.pageNote}</p>`;
 }
@@ -181,11 +166,11 @@ export function rowsOf(text, separator, most) {
 }
 
 /** @param {{text: string, separator: string}} props */
-function Table({ text, separator }) {
+function Grid({ text, separator }) {
   const [head = [], ...rows] = rowsOf(text, separator, ROWS + 2);
   const cells = (/** @type {string[]} */ row, /** @type {"th" | "td"} */ tag) => row.slice(0, COLUMNS).map((cell) => html`<${tag}>${visible(cell)}</>`);
-  return html`<div class="table-wrap" tabindex="0" role="region" aria-label=${words.table}><table class="table">
-      <thead><tr>${cells(head, "th")}</tr></thead><tbody>${rows.slice(0, ROWS).map((row) => html`<tr>${cells(row, "td")}</tr>`)}</tbody></table></div>
+  return html`<${Table} label=${words.table}>
+      <thead><tr>${cells(head, "th")}</tr></thead><tbody>${rows.slice(0, ROWS).map((row) => html`<tr>${cells(row, "td")}</tr>`)}</tbody></>
     ${(rows.length > ROWS || head.length > COLUMNS) && html`<p class="small quiet">${words.tableCut(ROWS, COLUMNS)}</p>`}`;
 }
 

@@ -6,10 +6,10 @@ import { html, useEffect, useState } from "../lib.js";
 import { figure } from "../parts.js";
 import { sessionHref } from "../router.js";
 import { current } from "../session/session.js";
-import { toast } from "../session/state.js";
+import { toast, tried } from "../session/state.js";
 import { work as words } from "../words/files.js";
 import { agents as texts } from "../words/pages.js";
-import { Choice, Nothing, Pending, standing, Sure, useData, useFeed } from "./kit.js";
+import { Choice, Line, Nothing, Pending, Sure, standing, useData, useFeed } from "./kit.js";
 
 /** @typedef {import("../session/wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
@@ -74,12 +74,7 @@ export function Panel({ session }) {
 function Project({ given: { data, reload } }) {
   if (!data?.state) return null;
   const send = (/** @type {string} */ operation, /** @type {string} */ text) =>
-    post("/api/project", { operation, text }).catch((error) => toast(error.message, "error")).then(reload);
-  const note = (/** @type {any} */ event) => {
-    event.preventDefault();
-    send("note", event.target.text.value);
-    event.target.reset();
-  };
+    tried(() => post("/api/project", { operation, text })).finally(reload);
   return html`<section class="section" aria-label=${words.project}>
     <h3>${data.name}</h3>
     <p class="small">${data.goal}</p>
@@ -87,8 +82,7 @@ function Project({ given: { data, reload } }) {
       choose=${(/** @type {string} */ state) => send("state", state)} />
     <ul class="bare tasks">${data.tasks.map((/** @type {Task} */ task) => html`<${Item} key=${task.id} task=${task} tasks=${[]} />`)}</ul>
     <ul class="bare small">${data.notebook.map((/** @type {string} */ entry) => html`<li class="wrap">${entry}</li>`)}</ul>
-    <form class="row" onSubmit=${note}><input class="field grow" name="text" aria-label=${words.note} required />
-      <button class="button">${words.note}</button></form>
+    <${Line} label=${words.note} yes=${words.note} most=${10000} save=${(/** @type {string} */ text) => send("note", text)} />
   </section>`;
 }
 
@@ -106,17 +100,19 @@ function List({ title, tasks, plan }) {
     <ul class="bare tasks">${tops.map((task) => html`<${Item} key=${task.id} task=${task} tasks=${tasks} />`)}</ul></section>`;
 }
 
+/** Names and texts, of those that have a text. @param {(string | undefined)[][]} rows */
+const facts = (rows) => html`<dl class="facts small">${rows.filter(([, text]) => text).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>`;
+
 /** @param {{task: Task, tasks: Task[]}} props */
 function Item({ task, tasks }) {
   const status = task.status ?? "pending";
   const { icon, label } = STATES[status];
   const parts = tasks.filter((other) => other.parent === task.id);
   const details = [[words.verify, task.verification], [words.risk, task.risk], [words.notes, task.notes], [words.result, task.result],
-    [words.after, task.depends_on?.join(", ")]].filter(([, text]) => text);
+    [words.after, task.depends_on?.join(", ")]];
   return html`<li class="task" data-status=${status}>
     <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${task.title}</span><span class="chip">${label}</span></div>
-    ${details.length > 0 && html`<details><summary class="small quiet">${words.details(task.id)}</summary>
-      <dl class="facts small">${details.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></details>`}
+    ${details.some(([, text]) => text) && html`<details><summary class="small quiet">${words.details(task.id)}</summary>${facts(details)}</details>`}
     ${parts.length > 0 && html`<ul class="bare tasks">${parts.map((part) => html`<${Item} key=${part.id} task=${part} tasks=${tasks} />`)}</ul>`}
   </li>`;
 }
@@ -132,13 +128,13 @@ function Batch({ state }) {
   if (!state) return null;
   const done = state.processed_count ?? 0;
   const queue = state.remaining_queue ?? [];
-  const facts = [[words.goal, state.objective], [words.gate, state.completion_gate], [words.next, state.next_action], [words.left, queue.join(", ")],
+  const rows = [[words.goal, state.objective], [words.gate, state.completion_gate], [words.next, state.next_action], [words.left, queue.join(", ")],
     [words.renamed, Object.entries(state.rename_map ?? {}).map(([from, to]) => `${from} → ${to}`).join(", ")],
-    [words.lastError, state.last_error], [words.recovery, state.recovery_instruction]].filter(([, text]) => text);
+    [words.lastError, state.last_error], [words.recovery, state.recovery_instruction]];
   return html`<section class="section" aria-label=${words.state}>
     <h3>${words.state} <span class="small quiet">${words.count(done, state.total_count ?? words.unknown)}</span></h3>
     ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${words.count(done, state.total_count)}></progress>`}
-    <dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
+    ${facts(rows)}</section>`;
 }
 
 /**
@@ -172,14 +168,11 @@ function Agent({ node, nodes, changed }) {
     if (await current.peek()?.command({ type: "interrupt", to: node.session })) toast(texts.told);
     changed();
   };
-  const steer = async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const text = new FormData(event.target).get("words")?.toString().trim() ?? "";
-    if (!text) return;
+  const steer = async (/** @type {string} */ text) => {
     const message = { role: "user", parts: [{ type: "text", text }] };
-    if (!(await current.peek()?.command({ type: "steer", to: node.session, message }))) return;
-    toast(texts.delivered);
-    setSteering(false);
+    const taken = await current.peek()?.command({ type: "steer", to: node.session, message });
+    if (taken) toast(texts.delivered);
+    return taken;
   };
   return html`<li><div class="card agent" data-kind=${kind}>
     <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${name}</span><span class=${`chip ${kind}`}>${words}</span></div>
@@ -187,8 +180,7 @@ function Agent({ node, nodes, changed }) {
     <div class="row"><a class="button plain" href=${sessionHref(node.session)} aria-label=${texts.openOf(name)}><${Icon} name="right" />${texts.open}</a>
       ${runs && html`<button class="button plain" aria-expanded=${steering} onClick=${() => setSteering(!steering)}>${texts.message}</button>
         <${Sure} label=${texts.stop} icon="stop" kind="button plain" question=${texts.stopQuestion} yes=${texts.stopYes} act=${stop} />`}</div>
-    ${runs && steering && html`<form class="row" onSubmit=${steer}><input class="field grow" name="words" aria-label=${texts.messageTo(name)} autofocus required />
-      <button class="button">${texts.send}</button></form>`}
+    ${runs && steering && html`<${Line} label=${texts.messageTo(name)} yes=${texts.send} most=${100000} save=${steer} close=${() => setSteering(false)} />`}
   </div>
   ${below.length > 0 && html`<ul class="bare agents">${below.map((child) => html`
     <${Agent} key=${child.session} node=${child} nodes=${nodes} changed=${changed} />`)}</ul>`}</li>`;

@@ -182,7 +182,7 @@ const textOf = ({ parts }) => parts.map((/** @type {any} */ part) => (part.type 
  * @returns {import("./wire.js").ToolBlock}
  */
 function call(call_id, name, summary, status) {
-  return { kind: "tool", call_id, tool: name, summary, status, content: "", diff: "", duration: 0, page: null };
+  return { kind: "tool", call_id, tool: name, summary, status, content: "", diff: "", duration: 0, page: null, picture: "" };
 }
 
 /** The page in a call's data. @param {any} given @returns {import("./wire.js").PageCard | null} */
@@ -202,10 +202,12 @@ function tool(view, event) {
     } else {
       const { tool: name, status, content, data = {}, duration = 0 } = event;
       const diff = typeof data.diff === "string" ? data.diff : "";
+      const picture = typeof data.picture === "string" ? data.picture : "";
       const asked = status === "denied" && typeof data.summary === "string" ? data.summary : "";
       const summary = asked || block.summary;
       blocks[position] = {
         kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration, page: page(data.page),
+        picture,
       };
     }
     return { ...view, blocks, state: stateAfter(view, event, "running") };

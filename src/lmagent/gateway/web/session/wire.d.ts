@@ -22,6 +22,7 @@ export type ToolBlock = {
   diff: string;
   duration: number;
   page: PageCard | null;
+  picture: string;
   cut?: boolean;
 };
 export type PageCard = { url: string; title: string };

@@ -4,9 +4,8 @@
 import { Code } from "./code.js";
 import { Icon } from "../icons.js";
 import { html, useRef } from "../lib.js";
-import { late } from "../parts.js";
+import { copy, late } from "../parts.js";
 import { read, settled, UNSETTLED } from "./reading.js";
-import { toast } from "../session/state.js";
 import { page as words } from "../words/conversation.js";
 
 /** @typedef {any} Token */
@@ -195,17 +194,9 @@ function unescaped(text) {
 
 /** @param {{code: string, language: string, open: boolean}} props */
 function CodeBlock({ code, language, open }) {
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(code);
-      toast(words.copied);
-    } catch {
-      toast(words.noCopy, "error", words.noCopyFix);
-    }
-  };
   return html`<div class="code-block">
     <div class="code-bar"><span class="grow">${language}</span>
-      <button class="button plain" onClick=${copy} aria-label=${words.copyCode}><${Icon} name="file" />${words.copy}</button></div>
+      <button class="button plain" onClick=${() => copy(code)} aria-label=${words.copyCode}><${Icon} name="file" />${words.copy}</button></div>
     ${language === "mermaid" && !open ? html`<${Diagram} key=${code} code=${code} />` : html`<${Code} code=${code} language=${language} open=${open} />`}
   </div>`;
 }

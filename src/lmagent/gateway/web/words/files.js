@@ -29,8 +29,6 @@ export const files = {
   mentionLabel: "Mention in message",
   more: "Show more",
   moreNames: "This folder has more files than are listed here. Search to find the others.",
-  noCopy: "The browser does not allow copying here",
-  noCopyFix: "Over plain HTTP it allows copying on this computer only.",
   noFolders: "Folders cannot be uploaded",
   noFoldersFix: "Drop the files in the folder instead.",
   noResults: (/** @type {string} */ text) => `No results for “${text}”.`,

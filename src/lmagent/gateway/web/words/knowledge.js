@@ -38,7 +38,6 @@ export const memory = {
   }),
   speaker: /** @type {Record<string, string>} */ ({ user: "You", assistant: "The agent" }),
   save: "Save",
-  cancel: "Cancel",
   whatWhy: "the origin",
   file: "File",
   changes: "Changes",

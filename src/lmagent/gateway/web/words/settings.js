@@ -47,7 +47,6 @@ export const settings = {
   change: "Change",
   changeNamed: (/** @type {string} */ name) => `Change ${name}`,
   save: "Save",
-  cancel: "Cancel",
   reset: "Reset",
   resetQuestion: (/** @type {string} */ value) => `Use the default (${value}) again?`,
   locked: "Cannot be changed here, because it guards what the agent may do or reach. Edit the file instead.",
