@@ -88,7 +88,7 @@ class Opened:
         self.workspace.mkdir()
         shutil.copy(FAULTY, self.workspace)
         self.all: list[McpServers] = []
-        self.auth: Callable[[ServerSpec, Path], Any] = lambda _spec, _data: None
+        self.auth: Callable[..., Any] = lambda _spec, _data, **_: None
         self.request = SandboxRequest(env={**os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
 
     def servers(self, *specs: ServerSpec, untrusted: dict[str, str] | None = None) -> McpServers:

@@ -67,7 +67,7 @@ def test_a_login_that_has_expired_is_said_in_its_own_words(opened: Opened) -> No
             yield request
             raise ConfigError("the login to far has expired", fix="lmagent mcp login far")
 
-    opened.auth = lambda _spec, _data: Expired()
+    opened.auth = lambda _spec, _data, **_: Expired()
     with answering(401) as (url, _):
         status, reason, fix = failed(opened, url)
     assert (status, reason, fix) == ("login", "the login to far has expired", "lmagent mcp login far")

@@ -77,7 +77,7 @@ def test_a_server_asks_for_a_login_and_is_ready_after_it(server: AuthServer, spe
         assert servers.states()[0].status == "login"
         await login(spec, opened.data, lambda _text: None, browser)
         await servers.restart("guarded")
-        assert [tool.name for tool in (await servers.ready("guarded")).tools] == ["write"]
+        assert [tool.name for tool in (await servers.ready("guarded")).tools] == ["write", "echo"]
 
     run(use)
 
@@ -94,6 +94,38 @@ def test_a_login_is_kept_for_its_user_alone_and_appears_in_no_text(spec: ServerS
         assert secret
         assert secret not in "".join(said)
     assert is_logged_in(spec, tmp_path)
+
+
+def test_a_server_that_sends_its_token_back_shows_it_nowhere_also_after_a_renewal(
+    server: AuthServer, spec: ServerSpec, opened: Opened
+) -> None:
+    opened.auth = auth_of
+    logged_in(spec, opened.data)
+    servers = opened.servers(spec)
+    seen: list[str] = []
+
+    async def use() -> None:
+        for fails in (False, True):
+            try:
+                seen.append(str(await servers.call("guarded", "echo", {"fails": fails}, Watcher())))
+            except ToolError as failure:
+                seen.append(str(failure))
+
+    async def twice() -> None:
+        await use()
+        server.tokens.clear()  # the next call renews the login
+        await use()
+        log = servers.log("guarded")
+        assert sum("sent Bearer [redacted]" in line for line in log) == 2
+
+    run(twice)
+    assert len(server.refreshes) == 1
+    for text in seen:
+        assert "Bearer [redacted]" in text
+        assert "access-" not in text
+    kept_login = kept.load(opened.data, spec)
+    assert kept_login is not None
+    assert {kept_login.access_token, kept_login.refresh_token} < set(servers.secrets)
 
 
 def test_a_call_that_lacks_a_scope_asks_for_it_at_the_next_login(
@@ -310,3 +342,6 @@ def test_the_command_logs_in_with_a_code_and_out_again(server: AuthServer, spec:
     assert "logged in to guarded" in said
     assert not any(token in said for token in server.tokens)
     assert "logged out of guarded" in lmagent("logout", "guarded")
+    lmagent("login", "guarded", "--no-browser")
+    assert "its login is forgotten" in lmagent("remove", "guarded")
+    assert not list((tmp_path / "data").rglob("logins/*.json"))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import secrets
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
+
+JSON = "application/json"
+ENDPOINTS = {"authorization_endpoint": "authorize", "token_endpoint": "token", "registration_endpoint": "register"}
 
 
 class AuthServer:
@@ -29,6 +34,8 @@ class AuthServer:
         pending: how many polls of a device are answered with "not yet".
         answer: what the user does in the browser: `allow` or `deny`.
         refreshes: the refresh tokens that were exchanged; each may be used once.
+        twists: answers that take the place of the usual ones, by path.
+        received: the forms and headers of the requests to each twisted path.
     """
 
     def __init__(self, address: str) -> None:
@@ -47,9 +54,11 @@ class AuthServer:
         self.codes: dict[str, str] = {}
         self.registered: list[dict[str, Any]] = []
         self.asked_scopes: list[str] = []
+        self.twists: dict[str, Callable[[dict[str, str]], Response]] = {}
+        self.received: list[tuple[str, dict[str, str], str]] = []
 
     def app(self) -> Starlette:
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/mcp", self.mcp, methods=["POST", "GET", "DELETE"]),
                 Route("/.well-known/oauth-protected-resource/mcp", self.resource),
@@ -60,6 +69,20 @@ class AuthServer:
                 Route("/device", self.device, methods=["POST"]),
             ]
         )
+        app.add_middleware(BaseHTTPMiddleware, dispatch=self._twisted)
+        return app
+
+    async def _twisted(self, request: Request, usual: RequestResponseEndpoint) -> Response:
+        if (twist := self.twists.get(request.url.path)) is None:
+            return await usual(request)
+        form = dict(parse_qsl((await request.body()).decode()))
+        self.received.append((request.url.path, form, request.headers.get("authorization", "")))
+        return twist(form)
+
+    def known(self, **changes: Any) -> dict[str, Any]:
+        """The metadata of the authorization server."""
+        named = {name: f"{self.address}/{path}" for name, path in ENDPOINTS.items()}
+        return {"issuer": self.address, **named, **changes}
 
     async def resource(self, _request: Request) -> Response:
         return JSONResponse({"resource": self.url, "authorization_servers": [self.address]})
@@ -67,12 +90,7 @@ class AuthServer:
     async def metadata(self, _request: Request) -> Response:
         if self.is_down:
             return Response(status_code=503)
-        known = {
-            "issuer": self.address,
-            "authorization_endpoint": f"{self.address}/authorize",
-            "token_endpoint": f"{self.address}/token",
-            "registration_endpoint": f"{self.address}/register",
-        }
+        known = self.known()
         return JSONResponse(
             {**known, "device_authorization_endpoint": f"{self.address}/device"} if self.has_device else known
         )
@@ -93,7 +111,7 @@ class AuthServer:
         return RedirectResponse(f"{given['redirect_uri']}?" + urlencode({"code": code, "state": given["state"]}))
 
     async def device(self, _request: Request) -> Response:
-        known = {"device_code": "d-1", "user_code": "ABCD-1234", "verification_uri": f"{self.address}/enter"}
+        known = {"device_code": "device-1234", "user_code": "ABCD-1234", "verification_uri": f"{self.address}/enter"}
         return JSONResponse({**known, "expires_in": 60, "interval": 0})
 
     async def token(self, request: Request) -> Response:
@@ -123,6 +141,18 @@ class AuthServer:
         token = {"access_token": access, "token_type": "Bearer", "expires_in": self.lasts, "scope": self.scope}
         return JSONResponse({**token, "refresh_token": refresh})
 
+    def echo(self, number: int, arguments: dict[str, Any], header: str) -> Response:
+        """Answer a call with the header of the request, in all the places that an answer has."""
+        escaped = header.replace("-", "\\u002d")  # some programs escape more than JSON needs
+        answer = f'{{"jsonrpc": "2.0", "id": {number}, '
+        if arguments.get("fails"):
+            return Response(f'{answer}"error": {{"code": -32000, "message": "no, {escaped}"}}}}', 200, media_type=JSON)
+        content = f'[{{"type": "text", "text": "you sent {escaped}"}}]'
+        result = f'{answer}"result": {{"content": {content}, "structuredContent": {{"sent": ["{header}"]}}}}}}'
+        log = {"level": "info", "data": f"sent {header}"}
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log})
+        return Response(f"data: {note}\n\ndata: {result}\n\n", 200, media_type="text/event-stream")
+
     async def mcp(self, request: Request) -> Response:
         if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:
             metadata = f"{self.address}/.well-known/oauth-protected-resource/mcp"
@@ -131,6 +161,8 @@ class AuthServer:
         if request.method != "POST":
             return Response(status_code=405)
         message = await request.json()
+        if message["method"] == "tools/call" and message["params"]["name"] == "echo":
+            return self.echo(message["id"], message["params"]["arguments"], request.headers["authorization"])
         if message["method"] == "tools/call":
             challenge = 'Bearer error="insufficient_scope", scope="write"'
             return Response(status_code=403, headers={"WWW-Authenticate": challenge})
@@ -142,7 +174,12 @@ class AuthServer:
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "guarded", "version": "1"},
             },
-            "tools/list": {"tools": [{"name": "write", "inputSchema": {"type": "object"}}]},
+            "tools/list": {
+                "tools": [
+                    {"name": "write", "inputSchema": {"type": "object"}},
+                    {"name": "echo", "inputSchema": {"type": "object"}},
+                ]
+            },
         }
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         if message["method"] not in results:

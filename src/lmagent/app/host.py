@@ -297,6 +297,8 @@ class Host(Struct):
 
     def wiring(self, session: str, lane: int | None = None) -> Wiring:
         """Return a session's services, on the given lane if that is free."""
+        secrets = self.registry.secrets
+        secrets += [value for value in self.settings.secrets if value not in secrets]
         return Wiring(
             provider=self.served.for_session(self.free_lane(first=lane), partial(self._in_turn, session)),
             toolbox=self.toolbox,
@@ -312,7 +314,7 @@ class Host(Struct):
                 partial(self._catalogue, session),
                 *self.registry.tail_notes,
             ),
-            secrets=(*self.settings.secrets, *self.registry.secrets),
+            secrets=secrets,
             snapshots=self.snapshots,
             traits=self.traits(),
             reviews=self.registry.reviews,

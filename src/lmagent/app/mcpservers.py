@@ -56,7 +56,8 @@ def use_servers(registry: Registry, servers: Servers) -> None:
     registry.hides.append(lambda _: {tool.name for tool in own})  # the note names them
     registry.mcp, registry.catalogue, registry.outside = servers, catalogue, tools
     states = servers.states()
-    registry.secrets += [secret for state in states for secret in state.spec.secrets]
+    servers.secrets += registry.secrets
+    registry.secrets = servers.secrets  # one list: renewed logins are added to it
     registry.tail_notes.append(lambda: note(catalogue.rows, registry.profile.name))
     parts = server_parts((state.spec.name for state in states), taken())
     registry.late_names += [f"{part.lower()}_" for part in parts.values()]

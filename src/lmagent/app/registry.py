@@ -88,7 +88,7 @@ class Registry(Struct):
         catalogue: what those servers offer, under the names that it has here; None if no server is configured.
         outside: the tools of those servers.
         tail_notes: like notes, after all others: a change of theirs re-reads nothing else.
-        secrets: values of features that no log and no prompt may hold.
+        secrets: values that no log and no prompt may hold; the list grows.
         late_names: beginnings of the names of tools that come while the program runs, for permission rules.
         late_commands: return slash commands that come and go; they take no other command's name.
         watchers: receive each session that is opened.

@@ -214,13 +214,17 @@ def remove(workspace: Path | None, name: str) -> None:
     """Remove a server from the file that configures it."""
     folder = shared.workspace_folder(workspace)
     settings = shared.loaded_settings(workspace).settings
-    configured = {spec.name: spec.file for spec in load_servers(folder, settings).specs}
+    configured = {spec.name: spec for spec in load_servers(folder, settings).specs}
+    spec = configured.pop(name, None)
     own = (user_file(settings), workspace_file(folder))  # an entry that cannot be used has no spec
-    file = next((each for each in (configured.get(name), *own) if each and remove_server(each, name)), None)
+    file = next((each for each in (spec and spec.file, *own) if each and remove_server(each, name)), None)
     if file is None:
         fix = f"the configured servers are {', '.join(configured)}" if configured else show.ADD
         raise ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)
     click.echo(f"removed {name} from {file}")
+    is_last = spec is not None and spec.url not in {each.url for each in configured.values()}
+    if spec is not None and spec.url and is_last and oauth.logout(spec, settings.agent_data_dir):
+        click.echo("its login is forgotten")
 
 
 @mcp.command()

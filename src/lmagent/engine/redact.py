@@ -23,15 +23,22 @@ E = TypeVar("E", bound=Event)
 
 
 class Redactor:
-    """Replaces known secrets, except placeholders that local servers accept as a key."""
+    """Replaces known secrets, except placeholders that local servers accept as a key.
+
+    `secrets` may change later: a login is renewed while a session is open.
+    """
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        real = {value for value in secrets if len(value) >= MIN_LENGTH and value not in PLACEHOLDERS}
-        words = {value for value in real if value.isalpha() and len(value) <= LONGEST_WORD}
-        # Also in their JSON form, for a call's arguments. The longest first, since one may contain another.
-        escaped = {msgspec.json.encode(value)[1:-1].decode() for value in real - words}
-        self._needles = sorted((real - words) | escaped, key=len, reverse=True)
+        self._secrets = secrets
+        self._known: tuple[str, ...] = ()
+        self._found: list[str] = []
         self._held: dict[str, str] = {}
+
+    @property
+    def _needles(self) -> list[str]:
+        if (now := tuple(self._secrets)) != self._known:
+            self._known, self._found = now, _needles_of(now)
+        return self._found
 
     def text(self, text: str) -> str:
         for needle in self._needles:
@@ -62,7 +69,7 @@ class Redactor:
         if not self._needles or isinstance(event, SessionCreated):
             return event
         plain = msgspec.to_builtins(event)
-        clean = self._walk(plain)
+        clean = self.value(plain)
         return event if clean == plain else convert(clean, type(event))
 
     def stream(self, name: str, piece: str) -> str:
@@ -82,14 +89,23 @@ class Redactor:
         """Return the text held back of a stream that has ended: no text follows it, so it is no secret."""
         return self._held.pop(name, "")
 
-    def _walk(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
+        """Return a value of JSON without secrets; the keys of objects stay."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
-            return [self._walk(item) for item in value]  # type: ignore[reportUnknownVariableType]
+            return [self.value(item) for item in value]  # type: ignore[reportUnknownVariableType]
         if isinstance(value, dict):
-            return {key: self._walk(item) for key, item in value.items()}  # type: ignore[reportUnknownVariableType]
+            return {key: self.value(item) for key, item in value.items()}  # type: ignore[reportUnknownVariableType]
         return value
+
+
+def _needles_of(secrets: Sequence[str]) -> list[str]:
+    real = {value for value in secrets if len(value) >= MIN_LENGTH and value not in PLACEHOLDERS}
+    words = {value for value in real if value.isalpha() and len(value) <= LONGEST_WORD}
+    # Also in their JSON form, for a call's arguments. The longest first, since one may contain another.
+    escaped = {msgspec.json.encode(value)[1:-1].decode() for value in real - words}
+    return sorted((real - words) | escaped, key=len, reverse=True)
 
 
 def _overlap(text: str, needle: str) -> int:

@@ -52,6 +52,7 @@ class Wiring(Struct):
         attended: whether a user can answer approvals; if not, calls that need one are denied.
         fences: features' bans on tools; asked before the gate.
         orders: the handlers of features' commands, by the command's type.
+        secrets: values that no event may hold; the list may grow.
         abandon: ends the sub-agents of a call that will not be continued; returns the call's result.
         hooks: programs of the user that see calls and inputs; None if the user has none.
         served_window: the served window of a model for a prompt of so many tokens; None if it is not known.

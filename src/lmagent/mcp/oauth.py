@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import LmagentError
 from lmagent.mcp.login import kept as store
-from lmagent.mcp.login.kept import KeptLogin
+from lmagent.mcp.login.kept import KeptLogin, Learn
 from lmagent.mcp.spec import ServerSpec
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ Show = Callable[[LoginStep], None]
 """Shows the step, for a surface that has buttons and no lines."""
 
 
-def auth_of(spec: ServerSpec, data: Path) -> httpx2.Auth | None:
+def auth_of(spec: ServerSpec, data: Path, learn: Learn = lambda _tokens: None) -> httpx2.Auth | None:
     """Return what adds the kept login to requests; None for a program, or with an `Authorization` of the user's own.
+
+    `learn` receives the tokens before they are sent, and again when they are renewed.
 
     Raises LoginNeeded: the kept login is damaged.
     """
@@ -51,7 +53,7 @@ def auth_of(spec: ServerSpec, data: Path) -> httpx2.Auth | None:
         return None
     from lmagent.mcp.login.auth import KeptAuth
 
-    return KeptAuth(spec, data, kept or KeptLogin(spec.url))
+    return KeptAuth(spec, data, kept or KeptLogin(spec.url), learn)
 
 
 async def login(
@@ -79,12 +81,17 @@ async def login(
         wanted = kept.wanted if kept else ""
     except store.LoginNeeded:
         pass  # it is replaced
-    store.save(data, spec, await Flow(spec, say, open_browser, pasted, wanted, show).run())
+    made = await Flow(spec, say, open_browser, pasted, wanted, show).run()
+    async with store.alone(data, spec):
+        store.save(data, spec, made)
 
 
 def logout(spec: ServerSpec, data: Path) -> bool:
-    """Forget a server's login; return False if nothing was kept."""
-    return store.forget(data, spec)
+    """Forget a server's login; return False if nothing was kept. Raises StoreError."""
+    if not store.login_file(data, spec).exists():
+        return False
+    with store.held(data, spec):  # a process that renews it now would keep it again
+        return store.forget(data, spec)
 
 
 def is_logged_in(spec: ServerSpec, data: Path) -> bool:

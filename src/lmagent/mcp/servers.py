@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AuthOf = Callable[[ServerSpec, Path], Any]
-"""Returns the `httpx2.Auth` of a server; None if the user has not logged in to it."""
+AuthOf = Callable[..., Any]
+"""Returns the `httpx2.Auth` of a server; None if the user has not logged in to it; see `lmagent.mcp.oauth.auth_of`."""
+
+TOKENS = 50
+"""Tokens of logins that stay secret; older ones have ended."""
 
 
 def open_servers(
@@ -54,10 +58,10 @@ def open_servers(
     return McpServers(workspace, loaded, settings.agent_data_dir, sandbox, _auth_of)
 
 
-def _auth_of(spec: ServerSpec, data: Path) -> Any:
+def _auth_of(spec: ServerSpec, data: Path, learn: Callable[[Iterable[str]], None]) -> Any:
     from lmagent.mcp.oauth import auth_of  # only a server that starts needs it
 
-    return auth_of(spec, data)
+    return auth_of(spec, data, learn)
 
 
 class McpServers:
@@ -77,6 +81,8 @@ class McpServers:
     ) -> None:
         self.changed: Callable[[str], None] = lambda _name: None
         self.problems: Sequence[Problem] = loaded.problems
+        self.secrets = [secret for spec in loaded.specs for secret in spec.secrets]
+        self._tokens: list[str] = []
         self._workspace = workspace
         self._data = data
         self._sandbox = sandbox
@@ -153,6 +159,7 @@ class McpServers:
 
     def _running(self) -> dict[str, ServerSupervisor]:
         """Return what runs the servers. The first call makes it."""
+        from lmagent.engine.redact import Redactor
         from lmagent.mcp.protocol.launch import Launcher
         from lmagent.mcp.protocol.logs import log_of
         from lmagent.mcp.protocol.supervisor import AT_ONCE, Place, ServerSupervisor
@@ -161,16 +168,25 @@ class McpServers:
             if not self._supervisors:
                 launcher = Launcher(self._workspace, self._sandbox, self._data)
                 slots = anyio.Semaphore(AT_ONCE)
+                redactor, auth = Redactor(self.secrets), partial(self._auth_of, learn=self._learn)
                 place = Place(
-                    self._workspace, self._data, launcher, slots, self._auth_of, lambda name: self.changed(name)
+                    self._workspace, self._data, launcher, slots, auth, redactor, lambda name: self.changed(name)
                 )
                 self._supervisors = {
                     name: ServerSupervisor(
-                        known.state, known.manifest, log_of(self._data, self._workspace, name), place
+                        known.state, known.manifest, log_of(self._data, self._workspace, name, redactor.text), place
                     )
                     for name, known in self._known.items()
                 }
             return self._supervisors
+
+    def _learn(self, tokens: Iterable[str]) -> None:
+        """Keep the tokens of a login out of all texts."""
+        new = [token for token in tokens if token and token not in self.secrets]
+        self.secrets += new
+        self._tokens += new
+        while len(self._tokens) > TOKENS:
+            self.secrets.remove(self._tokens.pop(0))
 
 
 class _Known(Struct, frozen=True):

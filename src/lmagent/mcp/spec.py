@@ -47,6 +47,7 @@ class OAuthClient(Struct, frozen=True, omit_defaults=True):
     Attributes:
         client_id: of a client that was registered beforehand; an https address is a client's metadata document.
         client_secret: its secret, best as `${env:NAME}`.
+        key_file: the file of its private key (PEM), which signs instead of a secret (RFC 7523).
         scopes: requested in addition to those that the server asks for.
         grant: `client_credentials` logs in as the client itself, without a user.
         issuer: the only authorization server that may receive the secret.
@@ -55,6 +56,7 @@ class OAuthClient(Struct, frozen=True, omit_defaults=True):
 
     client_id: str = ""
     client_secret: str = ""
+    key_file: str = ""
     scopes: tuple[str, ...] = ()
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     issuer: str = ""
@@ -87,10 +89,17 @@ class ServerSpec(Struct, frozen=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the values of headers and variables with the name of a key: no log and no prompt may hold them."""
-        named = {**self.env, **self.headers}
-        values = [value for name, value in named.items() if is_secret(name)]
-        return (*values, *(value.split()[-1] for value in values if " " in value.strip()), self.oauth.client_secret)
+        """Return the values of headers, variables and parameters with the name of a key, and the address's password.
+
+        No log and no prompt may hold them.
+        """
+        from urllib.parse import parse_qsl, unquote, urlsplit
+
+        address = urlsplit(self.url)
+        named = (*self.env.items(), *self.headers.items(), *parse_qsl(address.query))
+        values = [value for name, value in named if is_secret(name)]
+        words = (value.split()[-1] for value in values if " " in value.strip())
+        return (*values, *words, unquote(address.password or ""), self.oauth.client_secret)
 
 
 class McpTool(Struct, frozen=True):
@@ -212,9 +221,11 @@ class Servers(Protocol):
 
     Attributes:
         changed: called (on any thread) with the name of a server whose state or manifest has changed.
+        secrets: keys and tokens of the servers, which no text of theirs may hold; renewed logins are added.
     """
 
     changed: Callable[[str], None]
+    secrets: list[str]
 
     def states(self) -> tuple[McpState, ...]:
         """Return all servers, in the order of their names, those that cannot run too."""

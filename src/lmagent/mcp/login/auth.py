@@ -6,11 +6,12 @@ server; and it forgets when a token ends. So only its login is used (`flow.py`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import anyio
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
@@ -18,8 +19,9 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError
 from lmagent.mcp.login import kept as store
-from lmagent.mcp.login.flow import Flow, Kept
-from lmagent.mcp.login.kept import KeptLogin
+from lmagent.mcp.login.flow import Flow, Kept, ends_at
+from lmagent.mcp.login.kept import KeptLogin, Learn
+from lmagent.mcp.login.requests import answer_of
 from lmagent.mcp.spec import ServerSpec
 
 REFRESH_SECONDS = 20.0
@@ -28,10 +30,11 @@ REFRESH_SECONDS = 20.0
 class KeptAuth(httpx2.Auth):
     """Adds the token; refreshes one that has ended or is refused, and repeats the request once."""
 
-    def __init__(self, spec: ServerSpec, data: Path, kept: KeptLogin) -> None:
+    def __init__(self, spec: ServerSpec, data: Path, kept: KeptLogin, learn: Learn) -> None:
         self._spec = spec
         self._data = data
         self._kept = kept
+        self._learn = learn
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if not self._kept.is_fresh:
@@ -44,10 +47,11 @@ class KeptAuth(httpx2.Auth):
                 self._put(request)
                 yield request
         elif response.status_code == 403:
-            self._note_scope(response)
+            await self._note_scope(response)
 
     def _put(self, request: httpx2.Request) -> str:
         if token := self._kept.access_token:
+            self._learn(self._kept.secrets)
             request.headers["Authorization"] = f"Bearer {token}"
         return token
 
@@ -59,20 +63,28 @@ class KeptAuth(httpx2.Auth):
                 self._kept = store.load(self._data, self._spec) or KeptLogin(self._spec.url)
                 if self._kept.is_fresh and self._kept.access_token != refused:
                     return
-                if (fresh := await _renewed(self._spec, self._kept)) is not None:
-                    self._kept = fresh
-                    store.save(self._data, self._spec, fresh)
+                # A refresh token may be used once: a cancelled call must not lose the answer.
+                with anyio.move_on_after(REFRESH_SECONDS, shield=True):
+                    if (fresh := await _renewed(self._spec, self._kept)) is not None:
+                        self._kept = fresh
+                        store.save(self._data, self._spec, fresh)
         except LmagentError:
             return  # the server's answer decides: 401 makes its state `login`
 
-    def _note_scope(self, response: httpx2.Response) -> None:
+    async def _note_scope(self, response: httpx2.Response) -> None:
         """Keep the scopes that a request lacked, for the next login."""
         if extract_field_from_www_auth(response, "error") != "insufficient_scope":
             return
-        scope = union_scopes(self._kept.wanted or self._kept.scope, extract_scope_from_www_auth(response))
-        if scope and scope != self._kept.wanted:
-            self._kept = replace(self._kept, wanted=scope)
-            store.save(self._data, self._spec, self._kept)
+        try:
+            async with store.alone(self._data, self._spec):
+                # Another process may have renewed the login, or the user may have logged out.
+                if (kept := store.load(self._data, self._spec)) is None:
+                    return
+                scope = union_scopes(kept.wanted or kept.scope, extract_scope_from_www_auth(response))
+                if scope and scope != kept.wanted:
+                    store.save(self._data, self._spec, replace(kept, wanted=scope))
+        except LmagentError:
+            return  # the next login asks for what the server names then
 
 
 async def _renewed(spec: ServerSpec, kept: KeptLogin) -> KeptLogin | None:
@@ -91,13 +103,13 @@ async def _renewed(spec: ServerSpec, kept: KeptLogin) -> KeptLogin | None:
         if response.status_code != 200:
             return None
         token = OAuthToken.model_validate_json(response.content)
-    except (httpx2.HTTPError, ValueError):
+    except (httpx2.HTTPError, OAuthFlowError, ValueError, OverflowError):
         return None
     return replace(
         kept,
         access_token=token.access_token,
         refresh_token=token.refresh_token or kept.refresh_token,
-        expires=time.time() + token.expires_in if token.expires_in else 0.0,
+        expires=ends_at(token),
         scope=token.scope or kept.scope,
     )
 
@@ -111,4 +123,4 @@ async def _refresh(spec: ServerSpec, kept: KeptLogin) -> httpx2.Response:
         form["resource"] = kept.resource
     form, headers = context.prepare_token_auth(form, {})
     async with httpx2.AsyncClient(timeout=REFRESH_SECONDS) as http:
-        return await http.post(kept.token_endpoint, data=form, headers=headers)
+        return await answer_of(http, httpx2.Request("POST", kept.token_endpoint, data=form, headers=headers))

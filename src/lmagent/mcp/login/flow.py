@@ -9,14 +9,19 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import AsyncGenerator
-from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import cast
+from urllib.parse import parse_qs
 
 import anyio
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.client.auth.utils import (
     extract_field_from_www_auth,
     is_valid_client_metadata_url,
@@ -25,23 +30,23 @@ from mcp.client.auth.utils import (
 )
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from msgspec import Struct
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl
 
+from lmagent.config.files import read_small
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import LmagentError
+from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.engine.redact import Redactor
 from lmagent.mcp.login.kept import KeptLogin, LoginNeeded
 from lmagent.mcp.login.loopback import Receiver, Redirect, listening, parse_redirect
+from lmagent.mcp.login.requests import answer_of, leads_inside, secrets_of
 from lmagent.mcp.oauth import LoginStep, OpenBrowser, Pasted, Say, Show
-from lmagent.mcp.spec import ServerSpec
+from lmagent.mcp.spec import OAuthClient, ServerSpec
 from lmagent.tools.sanitize import one_line
 
 SECONDS = 300.0
 """How long a login may take."""
 
 REQUEST_SECONDS = 20.0
-LONGEST = 1_000_000
-"""Bytes of an answer of an authorization server."""
-
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 _BEGIN = {
@@ -54,6 +59,8 @@ _BEGIN = {
         "clientInfo": {"name": "lmagent", "version": "login"},
     },
 }
+
+_LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # it logs answers of servers
 logging.getLogger("mcp").propagate = False
@@ -87,6 +94,14 @@ class DeviceAnswer(Struct):
     interval: float = 5.0
 
 
+class _Metadata(Struct):
+    device_authorization_endpoint: str = ""
+
+
+class _Refusal(Struct):
+    error: str = ""
+
+
 class Flow:
     """A login to a server; `run` performs it."""
 
@@ -109,6 +124,9 @@ class Flow:
         self._scopes = union_scopes(wanted or None, " ".join(spec.oauth.scopes) or None)
         self._receiver: Receiver | None = None
         self._challenged = True
+        self._headers = {**spec.headers, "Accept": "application/json, text/event-stream"}
+        self._secrets = list(spec.secrets)
+        self._redactor = Redactor(self._secrets)
 
     async def run(self) -> KeptLogin:
         """Log in, and return the result. Raises LmagentError."""
@@ -120,25 +138,26 @@ class Flow:
                     return await self._driven(_User(self, self._receiver))
         except TimeoutError:
             raise self._failed(f"there was no login within {SECONDS / 60:.0f} minutes") from None
-        except ValidationError:
-            raise self._failed("its authorization server sent an answer that OAuth does not allow") from None
         except OAuthFlowError as error:
-            raise self._failed(str(error)) from None
-        except httpx2.HTTPError as error:
+            raise self._failed(str(error).partition("\n")[0]) from None  # the rest quotes parts of answers
+        except (ValueError, OverflowError, RecursionError):
+            raise self._failed("its authorization server sent an answer that OAuth does not allow") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._failed(f"no connection: {error or type(error).__name__}") from None
         except OSError as error:
-            raise self._failed(f"the port for the redirect cannot be used: {error.strerror}") from None
+            port = f"port {self.spec.oauth.port}" if self.spec.oauth.port else "a port"
+            raise self._failed(f"{port} for the redirect cannot be used: {error.strerror}") from None
 
     def _failed(self, why: str) -> LoginNeeded:
-        return LoginNeeded(self.spec, f"the login to {self.spec.name} failed: {one_line(why, 300)}")
+        shown = one_line(self._redactor.text(why), 300)
+        return LoginNeeded(self.spec, f"the login to {self.spec.name} failed: {shown}")
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def _driven(self, provider: _User | ClientCredentialsOAuthProvider) -> KeptLogin:
+    async def _driven(self, provider: OAuthClientProvider) -> KeptLogin:
         """Send the requests of the SDK's client until it has a token."""
         storage = cast("Kept", provider.context.storage)
-        headers = {**self.spec.headers, "Accept": "application/json, text/event-stream"}
-        request = httpx2.Request("POST", self.spec.url, json=_BEGIN, headers=headers)
+        request = httpx2.Request("POST", self.spec.url)
         async with httpx2.AsyncClient(timeout=REQUEST_SECONDS) as http:
             self._http = http
             steps = provider.async_auth_flow(request)
@@ -149,7 +168,6 @@ class Flow:
                     outgoing = await steps.asend(response)
                     if storage.tokens is not None:
                         break
-                    self._check_known(provider.context.oauth_metadata)
                     response = await self._answer(outgoing)
             finally:
                 await steps.aclose()
@@ -157,26 +175,32 @@ class Flow:
 
     async def _challenge(self, request: httpx2.Request) -> httpx2.Response:
         """Ask the server without a login, and return its refusal, with the scopes that we want."""
-        response = await self._http.send(request, stream=True)
-        await response.aclose()
-        self._challenged = response.status_code in (401, 403)
+        for message in (_BEGIN, _LIST):  # some servers let a client begin, and refuse what follows
+            asked = httpx2.Request("POST", self.spec.url, json=message, headers=self._headers)
+            response = await self._http.send(asked, stream=True)
+            await response.aclose()
+            self._challenged = response.status_code in (401, 403)
+            if self._challenged:
+                break
         fields = {"resource_metadata": extract_field_from_www_auth(response, "resource_metadata")}
         fields["scope"] = union_scopes(self._scopes, extract_field_from_www_auth(response, "scope"))
         written = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
         return httpx2.Response(401, headers={"WWW-Authenticate": f"Bearer {written}"}, request=request)
 
-    def _check_known(self, metadata: OAuthMetadata | None) -> None:
+    def check_issuer(self, metadata: OAuthMetadata | None) -> None:
+        """Refuse another authorization server than the entry names, before it receives a code or a secret."""
         issuer = self.spec.oauth.issuer
-        if metadata is not None and issuer and not issuers_match(str(metadata.issuer), issuer):
-            raise OAuthFlowError(f"its authorization server is {metadata.issuer}, and its entry names {issuer}")
+        if issuer and (metadata is None or not issuers_match(str(metadata.issuer), issuer)):
+            found = f"is {metadata.issuer}" if metadata is not None else "has no metadata"
+            raise OAuthFlowError(f"its authorization server {found}, and its entry names {issuer}")
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "POST" and not self._challenged and not self._metadata_seen:
             raise OAuthFlowError("it answers without a login, and offers none")
         response = await self.fetch(request)
-        if "/.well-known/" in request.url.path and response.status_code == 200:
+        if request.method == "GET" and response.status_code == 200:
             self._read_metadata(response)
-        while self.device is not None and _is_pending(response, self.device):
+        while self.device is not None and is_pending(response, self.device):
             await anyio.sleep(self.device.interval)
             response = await self.fetch(request)
         return response
@@ -184,49 +208,46 @@ class Flow:
     _metadata_seen = False
 
     def _read_metadata(self, response: httpx2.Response) -> None:
-        """Note where a device can be authorized, which the SDK does not read."""
+        """Note where a device can be authorized, which the SDK does not read.
+
+        The last document before the login is the authorization server's: those of others do not count.
+        """
         self._metadata_seen = True
-        if self._open_browser is not None:
-            return
         try:
-            found: Any = response.json()
-        except ValueError:
-            return
-        endpoint: Any = (
-            cast("dict[str, Any]", found).get("device_authorization_endpoint") if isinstance(found, dict) else ""
-        )
-        if isinstance(endpoint, str) and endpoint.startswith(("http://", "https://")):
-            self.device_endpoint = endpoint
+            self.device_endpoint = decode_json(response.content, _Metadata).device_authorization_endpoint
+        except (ValueError, RecursionError):
+            self.device_endpoint = ""
+        if self._open_browser is not None or not self.device_endpoint.startswith(("http://", "https://")):
+            self.device_endpoint = ""
 
     async def fetch(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and return its answer, which is bounded."""
-        self._check_encrypted(str(request.url))
-        response = await self._http.send(request, stream=True)
-        content = b""
-        try:
-            async for piece in response.aiter_bytes():
-                content += piece
-                if len(content) > LONGEST:
-                    raise OAuthFlowError("an answer is too long")
-        finally:
-            await response.aclose()
-        gone = ("content-encoding", "content-length", "transfer-encoding")
-        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in gone]
-        read = httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
-        read.next_request = response.next_request
-        return read
+        """Send a request, and return its answer. Raises OAuthFlowError."""
+        await self.check_address(str(request.url))
+        self._secrets += (request.headers.get("Authorization", "").rpartition(" ")[2], *secrets_of(request.content))
+        response = await answer_of(self._http, request)
+        self._secrets += secrets_of(response.content)
+        return response
 
-    def _check_encrypted(self, address: str) -> None:
+    async def check_address(self, address: str) -> None:
+        """Refuse an address that the server must not lead to."""
+        place = address.partition("?")[0]
         if self.spec.url.startswith("https://") and not address.startswith("https://"):
-            raise OAuthFlowError(f"{address.partition('?')[0]} is not encrypted, though the server's address is")
+            raise OAuthFlowError(f"{place} is not encrypted, though the server's address is")
+        if await leads_inside(self.spec.url, address, self.spec.oauth.issuer):
+            raise OAuthFlowError(
+                f"the server is on the internet, and leads to {place}, which is not; "
+                'if you trust that place, name it as "issuer" in "oauth" of its entry'
+            )
 
     # --- the user ---------------------------------------------------------------------------------------------------
 
     async def ask(self, address: str) -> None:
         """Ask the user to log in at an address."""
         assert self._receiver is not None
-        self._check_encrypted(address)
-        self._receiver.expect(parse_qs(urlsplit(address).query)["state"][0])
+        await self.check_address(address)
+        place, _, query = address.partition("?")
+        address = f"{place}?{query.replace('?', '&')}"  # the SDK adds its parameters to those of an endpoint after a ?
+        self._receiver.expect(parse_qs(query)["state"][-1])
         self.say(f"Log in to {self.spec.name} in your browser, at this address:")
         self.say(one_line(address, 8000))
         if self._pasted is not None:
@@ -256,11 +277,12 @@ class Flow:
                 pass
             self.say(f"That is not the end of this login. Paste the whole address; it begins with {receiver.address}?")
 
-    def show_device(self, device: DeviceAnswer) -> None:
+    async def show_device(self, device: DeviceAnswer) -> None:
         """Ask the user to enter a code on a device that has a browser."""
         place = device.verification_uri
         if not place.startswith(("http://", "https://")):
             raise OAuthFlowError("the place to enter the code is no address")
+        await self.check_address(place)
         self.device = device
         device.interval = max(device.interval, 1.0)
         place, code = one_line(place, 2000), one_line(device.user_code, 80)
@@ -291,14 +313,15 @@ class _User(OAuthClientProvider):
         return next((each for each in advertised if issuer and issuers_match(each, issuer)), advertised[0])
 
     async def _perform_authorization(self) -> httpx2.Request:
+        self._flow.check_issuer(self.context.oauth_metadata)
         _choose_method(self)
-        if not self._flow.device_endpoint:
+        if not self._flow.device_endpoint or self.context.oauth_metadata is None:
             return await super()._perform_authorization()
         client = self.context.client_info
         assert client is not None
         form = {"client_id": client.client_id, "scope": self.context.client_metadata.scope or ""}
         device = await self._device({name: value for name, value in form.items() if value})
-        self._flow.show_device(device)
+        await self._flow.show_device(device)
         form = {"grant_type": DEVICE_GRANT, "device_code": device.device_code, "client_id": client.client_id}
         await anyio.sleep(device.interval)
         return self._signed(self._get_token_endpoint(), form)
@@ -324,8 +347,9 @@ class _User(OAuthClientProvider):
         try:
             while True:
                 response = yield outgoing
-                if self._flow.device_endpoint:  # known before the registration, which names it
-                    self.context.client_metadata.grant_types = [DEVICE_GRANT, "refresh_token"]
+                # Known before the registration, which names it.
+                grant = DEVICE_GRANT if self._flow.device_endpoint else "authorization_code"
+                self.context.client_metadata.grant_types = [grant, "refresh_token"]
                 outgoing = await steps.asend(response)
         except StopAsyncIteration:
             return
@@ -341,11 +365,44 @@ class _Own(ClientCredentialsOAuthProvider):
         return await super()._perform_authorization()
 
 
-def _own_client(spec: ServerSpec) -> _Own:
-    own = spec.oauth
+def _own_client(spec: ServerSpec) -> OAuthClientProvider:
+    own, issuer = spec.oauth, spec.oauth.issuer or None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the entry may leave the issuer out
-        return _Own(spec.url, Kept(None), own.client_id, own.client_secret, issuer=own.issuer or None)
+        if own.key_file:
+            signed = _signed_by(own)
+            return PrivateKeyJWTOAuthProvider(spec.url, Kept(None), own.client_id, signed, issuer=issuer)
+        return _Own(spec.url, Kept(None), own.client_id, own.client_secret, issuer=issuer)
+
+
+def _signed_by(own: OAuthClient) -> Callable[[str], Awaitable[str]]:
+    """Return the function that signs as a client (RFC 7523). Raises OAuthFlowError: its key cannot be used."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        pem = read_small(Path(own.key_file))
+        key = load_pem_private_key(pem, None) if pem else None
+    except (ValueError, TypeError, UnsupportedAlgorithm, ConfigError) as error:
+        raise OAuthFlowError(f"the key {own.key_file} cannot be used: {error}") from None
+    algorithm = ""
+    match key:
+        case rsa.RSAPrivateKey():
+            algorithm = "RS256"
+        case ec.EllipticCurvePrivateKey(curve=curve):
+            algorithm = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}.get(curve.name, "")
+        case ed25519.Ed25519PrivateKey():
+            algorithm = "EdDSA"
+        case _:
+            pass
+    if pem is None or not algorithm:
+        why = "it does not exist" if pem is None else "it is no RSA, EC or Ed25519 key"
+        raise OAuthFlowError(f"the key {own.key_file} cannot be used: {why}")
+    signing = SignedJWTParameters(
+        issuer=own.client_id, subject=own.client_id, signing_key=pem.decode(), signing_algorithm=algorithm
+    )
+    return signing.create_assertion_provider()
 
 
 def _choose_method(provider: OAuthClientProvider) -> None:
@@ -365,13 +422,13 @@ def _check_granted(redirect: Redirect) -> None:
         raise OAuthFlowError(f"the authorization server answers {redirect.error}: {redirect.detail or 'no reason'}")
 
 
-def _is_pending(response: httpx2.Response, device: DeviceAnswer) -> bool:
+def is_pending(response: httpx2.Response, device: DeviceAnswer) -> bool:
     """Return whether the user has not confirmed the device yet."""
     if response.status_code != 400:
         return False
     try:
-        error: Any = response.json().get("error")
-    except (ValueError, AttributeError):
+        error = decode_json(response.content, _Refusal).error
+    except (ValueError, RecursionError):
         return False
     if error in ("access_denied", "expired_token"):
         why = "it was refused" if error == "access_denied" else "the code was not entered in time"
@@ -380,7 +437,12 @@ def _is_pending(response: httpx2.Response, device: DeviceAnswer) -> bool:
     return error in ("authorization_pending", "slow_down")
 
 
-def _result(spec: ServerSpec, provider: _User | ClientCredentialsOAuthProvider, token: OAuthToken) -> KeptLogin:
+def ends_at(token: OAuthToken) -> float:
+    """Return the time at which a token ends; 0 if the server does not say."""
+    return time.time() + token.expires_in if token.expires_in else 0.0
+
+
+def _result(spec: ServerSpec, provider: OAuthClientProvider, token: OAuthToken) -> KeptLogin:
     context = provider.context
     assert context.client_info is not None
     has_resource = context.should_include_resource_param(context.protocol_version)
@@ -388,7 +450,7 @@ def _result(spec: ServerSpec, provider: _User | ClientCredentialsOAuthProvider, 
         url=spec.url,
         access_token=token.access_token,
         refresh_token=token.refresh_token or "",
-        expires=time.time() + token.expires_in if token.expires_in else 0.0,
+        expires=ends_at(token),
         scope=token.scope or "",
         client=context.client_info.model_dump(mode="json", exclude_none=True),
         token_endpoint=provider._get_token_endpoint(),  # pyright: ignore[reportPrivateUsage]

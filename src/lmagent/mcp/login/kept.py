@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ EARLY = 30.0
 
 PATIENCE = 60.0
 """Seconds to wait for another process that refreshes the same login."""
+
+
+Learn = Callable[[Iterable[str]], None]
+"""Receives the secrets of a login, to keep them out of all texts."""
 
 
 class LoginNeeded(LmagentError):
@@ -51,6 +56,11 @@ class KeptLogin(Struct):
     wanted: str = ""
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        registration = (str(self.client.get(name, "")) for name in ("client_secret", "registration_access_token"))
+        return (self.access_token, self.refresh_token, *registration)
+
+    @property
     def is_fresh(self) -> bool:
         return bool(self.access_token) and (not self.expires or time.time() < self.expires - EARLY)
 
@@ -72,9 +82,11 @@ def login_file(data: Path, spec: ServerSpec) -> Path:
 def load(data: Path, spec: ServerSpec) -> KeptLogin | None:
     """Return the kept login; None if the user has not logged in.
 
-    Raises LoginNeeded: the file is damaged.
+    Raises LoginNeeded: the file is damaged, or not the user's alone: it names where tokens are sent.
     """
     path = login_file(data, spec)
+    if why := _exposure(path):
+        raise LoginNeeded(spec, f"the kept login of {spec.name} {why}: {path}")
     content = read_small(path)
     if content is None:
         return None
@@ -85,6 +97,17 @@ def load(data: Path, spec: ServerSpec) -> KeptLogin | None:
     if kept.url != spec.url:
         raise LoginNeeded(spec, f"the kept login of {spec.name} is for another address: {path}")
     return kept
+
+
+def _exposure(path: Path) -> str:
+    """Return why a file cannot be trusted; empty if only the user can read and write it, or it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    if found.st_uid != os.geteuid():
+        return "belongs to another user"
+    return "is open to other users" if found.st_mode & 0o077 else ""
 
 
 def save(data: Path, spec: ServerSpec, kept: KeptLogin) -> None:
@@ -100,16 +123,21 @@ def forget(data: Path, spec: ServerSpec) -> bool:
     return had
 
 
+def held(data: Path, spec: ServerSpec) -> AbstractContextManager[None]:
+    """Hold the login's lock: only its holder changes the login. Raises StoreError."""
+    from lmagent.store.lock import locked
+
+    busy = f"another process renews the login of {spec.name}"
+    return locked(login_file(data, spec).with_suffix(".lock"), busy, patience=PATIENCE)
+
+
 @asynccontextmanager
 async def alone(data: Path, spec: ServerSpec) -> AsyncGenerator[None]:
-    """Hold the login's lock: a refresh token is used once, by one process. Raises StoreError."""
+    """Hold the login's lock, without blocking the event loop. Raises StoreError."""
     from anyio import CancelScope
     from anyio.to_thread import run_sync
 
-    from lmagent.store.lock import locked
-
-    busy = f"another process refreshes the login of {spec.name}"
-    lock = locked(login_file(data, spec).with_suffix(".lock"), busy, patience=PATIENCE)
+    lock = held(data, spec)
     await run_sync(lock.__enter__)
     try:
         yield

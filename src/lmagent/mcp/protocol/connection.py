@@ -159,16 +159,17 @@ class McpConnection:
         except ValidationError as error:
             raise ToolError(f"{name}: {what} failed: {first_line(error)}") from error
         except MCPError as error:
-            if self.link.ended.is_set() or error.code == types.CONNECTION_CLOSED:
+            once = "The call is not repeated, since it may have had an effect."
+            if self.link.ended.is_set():
                 why = self.link.reason or one_line(error.message, 300)
-                raise ToolError(
-                    f"the server {name} died during the call of {what}: {why}. "
-                    "The call is not repeated, since it may have had an effect."
-                ) from error
+                raise ToolError(f"the server {name} died during the call of {what}: {why}. {once}") from error
             if self.link.needs_login:
                 raise ToolError(f"{name}: {self.link.reason}. What the user can do: {login(self._spec)}") from error
             detail = f" ({self.link.answered})" if self.link.answered else ""
-            raise ToolError(f"{name}: {what} failed: {one_line(error.message, 2000)}{detail}") from error
+            failure = f"{name}: {what} failed: {one_line(error.message, 2000)}{detail}"
+            # Servers use this code for faults of their own, too.
+            is_cut = error.code == types.CONNECTION_CLOSED
+            raise ToolError(f"{failure}. {once}" if is_cut else failure) from error
         except RuntimeError as error:  # a result that its own schema does not allow
             raise ToolError(f"{name}: {what} failed: {first_line(error)}") from error
 

@@ -44,7 +44,8 @@ async def address(spec: ServerSpec, auth: Any, link: McpLink) -> AsyncGenerator[
             if link.needs_login:  # the token was refreshed
                 link.needs_login, link.reason = False, ""
         elif response.status_code >= 400 and response.request.method == "POST" and not link.ended.is_set():
-            link.answered = f"{_place(spec)} answers {response.status_code} {response.reason_phrase}".rstrip()
+            phrase = httpx2.codes.get_reason_phrase(response.status_code)  # not the server's, which may quote a key
+            link.answered = f"{_place(spec)} answers {response.status_code} {phrase}".rstrip()
             if response.status_code == 404 and "mcp-session-id" in response.request.headers:
                 link.end("it has forgotten the session, and is connected to anew")
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 CAP = 1_000_000
@@ -17,11 +18,13 @@ _LINE = 2000
 class ServerLog:
     """The log of one server. A full disk or a folder that cannot be written loses lines, and stops nothing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, redact: Callable[[str], str] = str) -> None:
         self._path = path
+        self.redact = redact
 
     def write(self, kind: str, text: str) -> None:
         """Append lines; `kind` says where they come from: `stderr`, `stdout`, `server`, `lmagent`."""
+        text = self.redact(text)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         lines = "".join(f"{stamp} {kind}: {line[:_LINE]}\n" for line in text.splitlines() if line.strip())
         try:
@@ -49,11 +52,10 @@ class ServerLog:
         return tuple(found[-lines:]) if lines > 0 else ()
 
 
-def log_of(data: Path, workspace: Path, name: str) -> ServerLog:
+def log_of(data: Path, workspace: Path, name: str, redact: Callable[[str], str] = str) -> ServerLog:
     """Return the log of a server of a workspace."""
-    return ServerLog(
-        data / "mcp" / "logs" / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)[:40]}-{digest(workspace, name)}.log"
-    )
+    file = f"{re.sub(r'[^A-Za-z0-9-]', '_', name)[:40]}-{digest(workspace, name)}.log"
+    return ServerLog(data / "mcp" / "logs" / file, redact)
 
 
 def digest(*parts: object) -> str:

@@ -82,7 +82,7 @@ class _Output:
         except Flood as flood:
             self._drown(str(flood))
             return
-        text = content.decode("utf-8", "replace")
+        text = self._log.redact(content.decode("utf-8", "replace"))
         self.last_error = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), self.last_error)
         self._log.write(kind, text)
 

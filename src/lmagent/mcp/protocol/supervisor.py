@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, ToolError
+from lmagent.engine.redact import Redactor
 from lmagent.mcp.manifests import keep_manifest
 from lmagent.mcp.protocol.launch import Launcher, advice, login
 from lmagent.mcp.protocol.link import McpLink
@@ -42,6 +43,7 @@ class Place(Struct, frozen=True):
     launcher: Launcher
     slots: anyio.Semaphore
     auth_of: Callable[[Any, Path], Any]
+    redactor: Redactor
     changed: Callable[[str], None]
 
 
@@ -124,6 +126,7 @@ class ServerSupervisor:
         return ToolError(f"the server {self._spec.name} cannot be used ({state.status}): {state.reason}.{fix}")
 
     def _set(self, status: Status, reason: str = "", fix: str = "") -> None:
+        reason = self._place.redactor.text(reason)
         self.state = replace(self.state, status=status, reason=reason, fix=fix)
         if reason:
             self.log.write("lmagent", f"{status}: {reason}")
@@ -168,6 +171,7 @@ class ServerSupervisor:
     async def _once(self) -> _Death:
         """Start the server, and wait for its end."""
         from lmagent.mcp.protocol.connection import McpConnection, connect, first_line
+        from lmagent.mcp.protocol.redacted import redacted
 
         link = McpLink(str(self._place.workspace))
         connection = McpConnection(self._spec, link, self.log, self._learn)
@@ -176,7 +180,7 @@ class ServerSupervisor:
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._place.slots)
-                transport = await self._transport(link)
+                transport = redacted(await self._transport(link), self._place.redactor)
                 with anyio.move_on_after(self._spec.start_timeout) as starting:
                     async with connect(transport, connection) as manifest:
                         starting.deadline, ready_at = float("inf"), anyio.current_time()

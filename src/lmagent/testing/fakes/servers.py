@@ -61,6 +61,7 @@ class FakeServers:
 
     def __init__(self, servers: Mapping[str, FakeServer]) -> None:
         self.changed: Callable[[str], None] = lambda name: None
+        self.secrets = [secret for server in servers.values() if server.spec for secret in server.spec.secrets]
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
         self.started = self.closed = False
         self.restarts: list[str] = []
