@@ -47,7 +47,7 @@ def browser(address: str) -> bool:
     return True
 
 
-def client() -> OAuthClient:
+def client(folder: str) -> OAuthClient:
     """The client that the scenario gives, in the environment."""
     given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     if SCENARIO == "auth/basic-cimd":
@@ -55,7 +55,10 @@ def client() -> OAuthClient:
     if "client_id" not in given:
         return OAuthClient()
     grant = "client_credentials" if "client-credentials" in SCENARIO else "authorization_code"
-    return OAuthClient(given["client_id"], given.get("client_secret", ""), grant=grant)
+    key = Path(folder, "key.pem") if "private_key_pem" in given else ""
+    if key:
+        key.write_text(given["private_key_pem"])
+    return OAuthClient(given["client_id"], given.get("client_secret", ""), str(key), grant=grant)
 
 
 def arguments(schema: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +75,7 @@ async def main(address: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         workspace, data = Path(folder, "work"), Path(folder, "data")
         workspace.mkdir()
-        spec = ServerSpec("tested", url=address, oauth=client())
+        spec = ServerSpec("tested", url=address, oauth=client(folder))
         servers = McpServers(workspace, LoadedServers((spec,)), data, SandboxRequest(env=dict(os.environ)), auth_of)
         try:
             for _ in range(LOGINS + 1):

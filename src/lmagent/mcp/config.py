@@ -276,7 +276,10 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
         url=text(entry.url),
         headers={key: text(value) for key, value in entry.headers.items()},
         oauth=replace(
-            entry.oauth, client_id=text(entry.oauth.client_id), client_secret=text(entry.oauth.client_secret)
+            entry.oauth,
+            client_id=text(entry.oauth.client_id),
+            client_secret=text(entry.oauth.client_secret),
+            key_file=str(paths.expand_path(text(key), workspace, home)) if (key := entry.oauth.key_file) else "",
         ),
         needs=Needs(
             network=tuple(map(text, entry.network)),
@@ -333,8 +336,7 @@ def _checked(name: str, entry: Any) -> _Entry:
         raise ConfigError(f"it has {what}", fix='write "command" for a program, "url" for an address')
     if made.url and not made.url.startswith(("http://", "https://", "${")):
         raise ConfigError(f"{made.url[:80]!r} is no address", fix="begin it with https:// or http://")
-    if made.oauth.grant == "client_credentials" and not (made.oauth.client_id and made.oauth.client_secret):
-        raise ConfigError("client_credentials needs a client", fix='add "client_id" and "client_secret" to "oauth"')
+    _check_client(made.oauth)
     if made.url and (made.network or made.paths or made.unconfined):
         raise ConfigError("network, paths and unconfined are for programs, and it has a url", fix="delete them")
     for pattern in made.network:
@@ -343,6 +345,16 @@ def _checked(name: str, entry: Any) -> _Entry:
     if any(each.removesuffix(":rw").rstrip("/") == "" for each in made.paths):
         raise ConfigError("paths names the whole file system", fix='name folders in it, or write "unconfined": true')
     return made
+
+
+def _check_client(client: OAuthClient) -> None:
+    proofs = bool(client.client_secret) + bool(client.key_file)
+    if client.grant == "client_credentials" and not (client.client_id and proofs == 1):
+        fix = 'add "client_id", and either "client_secret" or "key_file", to "oauth"'
+        raise ConfigError("client_credentials needs a client", fix=fix)
+    if client.key_file and client.grant != "client_credentials":
+        fix = 'add "grant": "client_credentials" to "oauth"'
+        raise ConfigError("a key_file logs in as the client itself, without a user", fix=fix)
 
 
 def _check_pattern(pattern: str) -> None:
