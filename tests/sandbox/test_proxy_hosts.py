@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from proxy_kit import answer, proxying, serving, status
 
 from lmagent.core.errors import ConfigError
+from lmagent.mcp.protocol.packages import pattern_of
 from lmagent.sandbox.hosts import Target, is_public, is_reachable, parse_pattern, parse_target, reach_of
 from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request
 
@@ -62,7 +63,7 @@ def test_addresses_of_this_machine_and_its_network_may_be_listed_with_their_port
         "[fd00::1]:80",
         "169.254.169.254:80",
     ):
-        assert reach_of([parse_pattern(text)], parse_target(text)) in ("any", "local")
+        assert reach_of([parse_pattern(text)], parse_target(text)) in ("listed", "local")
     assert reach_of([parse_pattern("8.8.8.8"), parse_pattern("example.com")], Target("8.8.8.8", 443)) == "public"
 
 
@@ -132,6 +133,28 @@ def test_only_a_name_that_is_listed_for_it_may_lead_to_an_address_reserved_for_t
         reach = reach_of([parse_pattern(text)], target)
         assert reach is not None
         assert is_reachable(reserved, reach) is allowed
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        *("127.0.0.1", "127.8.8.8", "0.0.0.0", "169.254.169.254", "100.100.100.200", "168.63.129.16", "224.0.0.1"),
+        *("255.255.255.255", "::1", "::", "fe80::1", "fd00:ec2::254", "ff02::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"),
+        *("2002:7f00:1::", "2001:0:7f00:1::1"),
+    ],
+)
+def test_no_name_leads_to_this_machine_its_link_or_a_clouds_metadata_however_far_it_may_reach(inside: str):
+    reach = reach_of([parse_pattern("any:packages.test:443")], parse_target("packages.test:443"))
+    assert reach is not None
+    assert not is_reachable(ipaddress.ip_address(inside), reach)
+
+
+def test_a_registry_on_the_internet_stays_there_and_one_elsewhere_is_reached_where_it_is():
+    assert pattern_of("https://8.8.8.8/simple") == "8.8.8.8:443"
+    assert pattern_of("http://localhost:4873/") == "localhost:4873"
+    found = {"pypi.test": ("8.8.8.8", "2606:4700::1111"), "nas.test": ("192.168.1.5",), "odd.test": ("203.0.113.80",)}
+    for host, expected in (("pypi.test", ""), ("nas.test", "ip:"), ("odd.test", "any:"), ("gone.test", "")):
+        assert pattern_of(f"https://{host}/", lambda name, _port: found.get(name, ())) == f"{expected}{host}:443"
 
 
 def test_a_name_with_other_letters_is_written_in_its_ascii_form():

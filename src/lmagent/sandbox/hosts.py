@@ -6,7 +6,8 @@
   127.0.0.1:8080            an address; with its port it may be a private one
   localhost:8080            this machine
   ip:nas.home:5000          a name that may resolve to an address of the local network
-  any:packages.test:443     a name that may resolve to every address, such as one reserved for tests
+  any:packages.test:443     a name that may also resolve to a reserved address, such as those for tests, but not to
+                            this machine, its link, or a cloud's metadata
 
 A name is decided on as it is written. A host has exactly one accepted spelling: lower case, no trailing dot, `xn--` for
 non-ASCII names, four decimal numbers, brackets around IPv6. Every other spelling is refused rather than understood,
@@ -26,8 +27,9 @@ from msgspec import Struct
 from lmagent.core.errors import ConfigError
 
 Address = IPv4Address | IPv6Address
-Reach = Literal["public", "local", "any"]
-"""The addresses that a host may resolve to: public; also those of this machine or network; only the listed one."""
+Reach = Literal["public", "local", "reserved", "listed"]
+"""The addresses that a host may have: public; also those of this machine or network; also reserved ones, but none of
+this machine; the listed one."""
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
@@ -59,6 +61,16 @@ _LOCAL = tuple(
         ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"),
     )
 )
+_IPV6_LOCAL = IPv6Network("fc00::/7")
+_NO_HOST = tuple(
+    map(
+        ip_network,
+        # This machine, its link, multicast, Azure's metadata; and IPv6 addresses that hold one of IPv4.
+        ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "168.63.129.16/32", "2001::/32", "2002::/16"),
+    )
+)
+"""Addresses that no name may have, however far it may reach."""
+
 _METADATA = tuple(map(ip_address, ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
 """Metadata servers of clouds in ranges that count as local; the others are link-local."""
 
@@ -125,7 +137,7 @@ def parse_pattern(text: str) -> HostPattern:
 def reach_of(patterns: Sequence[HostPattern], target: Target, *, tunnel: bool = False) -> Reach | None:
     """Return the addresses that a target may resolve to, by the most generous pattern; None if no pattern matches."""
     found = {pattern.reach for pattern in patterns if pattern.matches(target, tunnel=tunnel)}
-    order: tuple[Reach, ...] = ("any", "local", "public")
+    order: tuple[Reach, ...] = ("listed", "reserved", "local", "public")
     return next((reach for reach in order if reach in found), None)
 
 
@@ -137,8 +149,11 @@ def is_public(address: Address) -> bool:
 
 def is_reachable(address: Address, reach: Reach) -> bool:
     """Return whether a connection to this address of a host is allowed."""
-    if reach == "any" or is_public(address):
+    if reach == "listed" or is_public(address):
         return True
+    if reach == "reserved":
+        is_host = isinstance(address, IPv4Address) or address in _IPV6_GLOBAL or address in _IPV6_LOCAL
+        return is_host and address not in _METADATA and not any(address in network for network in _NO_HOST)
     return reach == "local" and address not in _METADATA and any(address in network for network in _LOCAL)
 
 
@@ -167,8 +182,8 @@ def _pattern(text: str) -> HostPattern:
         raise ValueError("for a host that is not on the internet, the port must be named")
     if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
         raise ValueError("the address is no host's")
-    reach: Reach = "any" if anywhere or (address and private) else "local" if local or private else "public"
-    return HostPattern(host, port, wildcard, reach)
+    wide: Reach = "reserved" if anywhere else "local" if local or private else "public"
+    return HostPattern(host, port, wildcard, "listed" if address and private else wide)
 
 
 def _split(authority: str) -> tuple[str, int | None]:

@@ -10,7 +10,7 @@ import re
 import socket
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from lmagent.config.paths import home_dir
 from lmagent.sandbox.environment import find_program
-from lmagent.sandbox.hosts import Address, is_reachable
+from lmagent.sandbox.hosts import is_public, is_reachable
 
 _DEFAULT = re.compile(r"Base\s+URL\s+of\s+the\s+Python\s+Package\s+Index\s+\(default\s+(https?://[^\s)]+)\)")
 _LINK = re.compile(r'(?:href=|"url":\s*)"(https?://[^"#]+)')
@@ -47,7 +47,7 @@ def find_registries(env: Mapping[str, str], workspace: Path, program: str) -> Re
     variables = {"npm_config_registry": npm} if npm.startswith("http") else {}
     if index:
         variables |= {"PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index}
-    return Registries(tuple(dict.fromkeys(map(_pattern, urls))), variables)
+    return Registries(tuple(dict.fromkeys(map(pattern_of, urls))), variables)
 
 
 def _python_index(env: Mapping[str, str], workspace: Path) -> str:
@@ -85,17 +85,26 @@ def _files_of(index: str) -> tuple[str, ...]:
     return tuple({urlsplit(url).netloc: url for url in urls}.values())[:8]
 
 
-def _pattern(url: str) -> str:
-    """Return the `host:port` of an address. The user's programs use it, so it may be wherever its name leads here."""
+def _addresses(host: str, port: int) -> Iterable[str]:
+    try:
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, ValueError):
+        return ()
+
+
+def pattern_of(url: str, resolve: Callable[[str, int], Iterable[str]] = _addresses) -> str:
+    """Return the `host:port` of a registry, which may reach as far as its name leads here: the user's programs use it.
+
+    A registry on the internet stays there, whatever its name leads to later.
+    """
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = parts.hostname or ""
     if host == "localhost" or re.fullmatch(r"[\d.]+|.*:.*", host):
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        found = {ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    except (OSError, ValueError):
-        found = set[Address]()
+    found = [ip_address(address) for address in resolve(host, port)]
+    if all(map(is_public, found)):
+        return f"{host}:{port}"
     return f"{'ip' if all(is_reachable(address, 'local') for address in found) else 'any'}:{host}:{port}"
 
 
