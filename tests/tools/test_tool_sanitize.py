@@ -38,6 +38,11 @@ def test_what_is_shown_of(raw: str, shown: str) -> None:
     assert printable(raw) == shown
 
 
+def test_text_that_the_user_decides_about_hides_nothing_and_keeps_emoji_and_scripts() -> None:
+    assert visible("rm\u200b -rf \u00ad\ufeff\u200f\U000e0101") == "rm\\u200b -rf \\xad\\ufeff\\u200f\\U000e0101"
+    assert visible("❤️‍🔥 👨‍👩‍👧 می‌خواهم") == "❤️‍🔥 👨‍👩‍👧 می‌خواهم"
+
+
 def test_an_unclosed_control_string_hides_nothing_that_follows() -> None:
     assert "rm -rf" in printable("a\x1b]0;never closed\nrm -rf")
     assert "rm -rf" in printable("a\x1bPrm -rf")

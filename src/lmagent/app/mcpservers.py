@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmagent.app.registry import Registry, SlashCommand
@@ -15,7 +16,7 @@ from lmagent.engine.toolbox import USE_TOOL
 from lmagent.mcp.catalogue import Catalogue, ServerRow
 from lmagent.mcp.listing import note
 from lmagent.mcp.names import server_parts, tool_names
-from lmagent.mcp.spec import McpPrompt, Servers
+from lmagent.mcp.spec import McpPrompt, Part, Servers
 from lmagent.mcp.tools import ServerTools
 from lmagent.tools.sanitize import one_line
 
@@ -105,21 +106,26 @@ def _command(servers: Servers, server: str, name: str, prompt: McpPrompt) -> Sla
 
     async def run(context: SlashContext, line: str) -> SlashResult:
         from lmagent.app.slash import SlashResult
-        from lmagent.mcp.results import text_of
 
         given = _arguments(name, prompt, line)
         messages = await servers.prompt(server, prompt.name, given)
-        workspace = context.host.workspace
-        texts = [
-            f"{'' if role == 'user' else 'You said: '}{text_of(server, (part,), workspace)}" for role, part in messages
-        ]
-        text = "\n\n".join(filter(str.strip, texts))
+        said = [(role, _prompt_text(server, part, context.host.workspace)) for role, part in messages]
+        text = "\n\n".join(f"{'' if role == 'user' else 'You said: '}{each}" for role, each in said if each.strip())
         if not text:
             raise ConfigError(f"/{name} gave no text", fix=f"look at the log: lmagent mcp logs {server}")
         return SlashResult(submit=text)
 
     about = one_line(prompt.description.strip().partition("\n")[0], 100) or f"a prompt of {one_line(server, 40)}"
     return SlashCommand(name, one_line(usage, 100), about, run, GROUP)
+
+
+def _prompt_text(server: str, part: Part, workspace: Path) -> str:
+    """Return a part of a prompt: the user asked for its text, and what that quotes is data from outside."""
+    from lmagent.core.outside import defused
+    from lmagent.mcp.results import outside, text_of
+
+    text = text_of(server, (part,), workspace)
+    return outside(server, text) if part.kind == "resource" else defused(text)
 
 
 def _arguments(command: str, prompt: McpPrompt, line: str) -> dict[str, str]:

@@ -39,7 +39,9 @@ _TOKENS = (
     r"<(?=\s*/?\s*outside)"
     r"|<(?=[|｜])"
     r"|<(?=/?(?:s|bos|eos|pad|unk|think|tool_?calls?|tool_?response|start_of_turn|end_of_turn|start_of_image)>)"
-    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
+    r"|<(?=/?(?:sop|eop|seed:\w+|minimax:\w+|special_\d+|start_of_audio)>)"
+    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|THINK)\])"
+    r"|\[(?=gMASK\]|\|\w+\|\])"
     r"|<(?=</?SYS>>)"
 )
 
@@ -48,16 +50,26 @@ def framed(source: str, text: str) -> str:
     """Return a text from outside as data for the model, with its source: `<outside 1f3a… from="web example.org">`.
 
     The first and the last line hold eight digits of the text's own SHA-256, so that no text can be written that ends
-    its frame. Nor can it imitate a text of ours, or hold control tokens of a chat template, by which some servers would
-    end the message. Characters that only a model sees are left out. Callers cap the text, and make it `printable`.
+    its frame. What is in it is `defused`. Callers cap the text, and make it `printable`.
     """
     import hashlib  # loads OpenSSL, and few sessions read from outside
 
     name = re.sub(r"[^\w .,:;/@+?&=%#~()$*!'|^-]", "_", source, flags=re.ASCII)[:_SOURCE]
-    tokens, unseen = _patterns()
-    body = tokens.sub(r"\g<0>\\", escaped(unseen.sub("", text)))
+    body = defused(text)
     mark = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f'<outside {mark} from="{name}">\n{body}\n</outside {mark}>'
+
+
+def defused(text: str) -> str:
+    """Return a text that neither imitates a text of ours, nor holds characters that only a model sees, nor control
+    tokens of a chat template, by which some servers would end the message.
+    """
+    return _patterns()[0].sub(r"\g<0>\\", escaped(seen(text)))
+
+
+def seen(text: str) -> str:
+    """Return a text without the characters that only a model sees."""
+    return text if text.isascii() and text.isprintable() else _patterns()[1].sub("", text)
 
 
 def escaped(text: str) -> str:
@@ -78,7 +90,9 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return (
         re.compile(_TOKENS, re.IGNORECASE),
         re.compile(
-            r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
-            r"|[\U000e0000-\U000e007f]"
+            r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+            # Fillers, and variants beyond those of emoji: each can carry a byte.
+            r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0e\uffa0]"
+            r"|[\U000e0000-\U000e01ef]"
         ),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lmagent.core.outside import seen
 from lmagent.core.tool import signature
 from lmagent.mcp.catalogue import ServerRow, ServerTool
 from lmagent.mcp.schemas import simplified
@@ -64,7 +65,7 @@ def first_sentence(text: str) -> str:
 
 def safe(text: str, limit: int = 300) -> str:
     """Return a server's text on one line, without the brackets of tags and of control tokens."""
-    return one_line(re.sub(r"[<>]|\[(?!\])", "", printable(text)), limit)
+    return one_line(re.sub(r"[<>]|\[(?!\])", "", seen(printable(text))), limit)
 
 
 def _few(rows: Sequence[ServerRow]) -> list[str]:

@@ -5,9 +5,9 @@ What only a call needs is imported by the call: the first request of a session w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from anyio import to_thread
@@ -24,6 +24,8 @@ from lmagent.tools.sanitize import one_line, printable, visible
 
 if TYPE_CHECKING:
     from lmagent.mcp.consent import UserModel
+
+T = TypeVar("T")
 
 DESCRIBED = 4000
 """Characters of a description that `describe` shows."""
@@ -103,13 +105,14 @@ class ServerTools:
         from lmagent.mcp.pins import Pins
         from lmagent.mcp.results import output_of
 
-        manifest = await self._servers.ready(found.server)
+        manifest = await _answer(found.server, self._servers.ready(found.server))
         tool = _tool_in(manifest, found)
         if tool is None or unusable(tool):
             raise ToolError(self._gone(found, manifest))
         await Pins(self._data, self._workspace).check(spec, found.name, found.tool, tool, context)
         consent = Consent(found.server, context, self._model())
-        result = await self._servers.call(found.server, tool.name, arguments, consent)
+        call = self._servers.call(found.server, tool.name, arguments, consent)
+        result = await _answer(found.server, call)
         try:
             # In a thread: making a text of megabytes safe takes seconds, and files are written.
             output = await to_thread.run_sync(output_of, found.server, result, context.workspace)
@@ -136,14 +139,14 @@ class ServerTools:
         async def run(arguments: Describe, _: ToolContext) -> ToolOutput:
             name = arguments.name.strip()
             if (row := self._catalogue.row(name)) is not None:
-                manifest = row.manifest or await self._servers.ready(row.name)
+                manifest = row.manifest or await _answer(row.name, self._servers.ready(row.name))
                 self._catalogue.forget()
                 return ToolOutput(_outside(row.name, _server_text(self._catalogue.row(name) or row, manifest)))
             found = self._catalogue.find(name)
             if found is None:
                 raise self._unknown("tool or server", name)
             if found.tool is None:
-                manifest = await self._servers.ready(found.server)
+                manifest = await _answer(found.server, self._servers.ready(found.server))
                 self._catalogue.forget()
                 found = self._catalogue.find(name) or found
                 if found.tool is None:
@@ -160,8 +163,9 @@ class ServerTools:
             if row is None:
                 raise self._unknown("server", arguments.server)
             if not arguments.uri:
-                return ToolOutput(_outside(row.name, _resources_text(await self._servers.ready(row.name))))
-            parts = await self._servers.read(row.name, arguments.uri)
+                manifest = await _answer(row.name, self._servers.ready(row.name))
+                return ToolOutput(_outside(row.name, _resources_text(manifest)))
+            parts = await _answer(row.name, self._servers.read(row.name, arguments.uri))
             from lmagent.mcp.results import text_of
 
             return ToolOutput(_outside(row.name, text_of(row.name, parts, context.workspace) or "(empty)"))
@@ -175,6 +179,14 @@ class ServerTools:
             deferred=True,
             summary=lambda arguments: one_line(f"mcp_resource {arguments.server} {arguments.uri}".rstrip()),
         )
+
+
+async def _answer(server: str, asked: Awaitable[T]) -> T:
+    """Return a server's answer. Its errors quote it, so they are data from outside like its results."""
+    try:
+        return await asked
+    except ToolError as failure:
+        raise ToolError(_outside(server, printable(failure.message)), data=failure.data) from failure
 
 
 def _outside(server: str, text: str) -> str:

@@ -22,6 +22,10 @@ _DECEPTIVE = (
     "\ud800-\udfff"  # lone surrogates: undecodable bytes of a file name, and no valid UTF-8
     "\U000e0000-\U000e007f]"  # tag characters: invisible ASCII
 )
+_UNSEEN = (  # without the joiners and variants that scripts and emoji need
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2060-\u2064\u206a-\u206f\u3164"
+    "\ufeff\uffa0\U000e0100-\U000e01ef]"
+)
 _INVISIBLE = (  # no width, or only variants and fillers
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2064\u206a-\u206f\u3164"
     "\ufe00-\ufe0e\ufeff\uffa0\U000e0100-\U000e01ef]"
@@ -33,6 +37,11 @@ _Patterns = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 def _patterns() -> _Patterns:
     """Return the patterns for suspicious, removed and escaped characters; cached, since start-up does not need them."""
     return re.compile(f"\r|{_CONTROLS}|{_DECEPTIVE}"), re.compile(_SEQUENCES), re.compile(_DECEPTIVE)
+
+
+@cache
+def _shown() -> re.Pattern[str]:
+    return re.compile(f"\r|{_CONTROLS}|{_DECEPTIVE}|{_UNSEEN}")
 
 
 def printable(text: str) -> str:
@@ -54,7 +63,7 @@ def visible(text: str) -> str:
 
     For text that the user decides about: nothing is left out, so nothing can hide. Line feeds and tabs stay.
     """
-    suspect, _, _ = _patterns()
+    suspect = _shown()
     if suspect.search(text) is None:
         return text
     return suspect.sub(_escaped, text.replace("\r\n", "\n"))
