@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from lmagent.core.errors import ToolError
 from lmagent.mcp.config import LoadedServers
 from lmagent.mcp.oauth import auth_of, login
 from lmagent.mcp.servers import McpServers
-from lmagent.mcp.spec import Elicitation, ElicitationAnswer, OAuthClient, SamplingRequest, ServerSpec
+from lmagent.mcp.spec import Elicitation, ElicitationAnswer, McpTool, OAuthClient, SamplingRequest, ServerSpec
 from lmagent.sandbox.environment import SandboxRequest
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+GIVEN: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3
 """More logins in a row than these help no user."""
@@ -49,16 +51,15 @@ def browser(address: str) -> bool:
 
 def client(folder: str) -> OAuthClient:
     """The client that the scenario gives, in the environment."""
-    given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     if SCENARIO == "auth/basic-cimd":
         return OAuthClient(client_id=DOCUMENT)
-    if "client_id" not in given:
+    if "client_id" not in GIVEN:
         return OAuthClient()
     grant = "client_credentials" if "client-credentials" in SCENARIO else "authorization_code"
-    key = Path(folder, "key.pem") if "private_key_pem" in given else ""
+    key = Path(folder, "key.pem") if "private_key_pem" in GIVEN else ""
     if key:
-        key.write_text(given["private_key_pem"])
-    return OAuthClient(given["client_id"], given.get("client_secret", ""), str(key), grant=grant)
+        key.write_text(GIVEN["private_key_pem"])
+    return OAuthClient(GIVEN["client_id"], GIVEN.get("client_secret", ""), str(key), grant=grant)
 
 
 def arguments(schema: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +67,22 @@ def arguments(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: simple.get(each.get("type"), 2) for name, each in schema.get("properties", {}).items()}
 
 
+def calls(tools: tuple[McpTool, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The calls that the scenario asks for: those that it names, or each tool once."""
+    if SCENARIO == "json-schema-ref-no-deref":
+        return
+    schemas = {tool.name: tool.schema for tool in tools}
+    if "json_schema_echo" in schemas:
+        yield "json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]}
+    elif named := GIVEN.get("toolCalls"):
+        yield from ((call["name"], call["arguments"]) for call in named)
+    else:
+        yield from ((name, arguments(schema)) for name, schema in schemas.items())
+
+
 async def use(servers: McpServers, name: str) -> None:
-    for tool in (await servers.ready(name)).tools:
-        print(await servers.call(name, tool.name, arguments(tool.schema), Accepts()))
+    for tool, given in calls((await servers.ready(name)).tools):
+        print(await servers.call(name, tool, given, Accepts()))
 
 
 async def main(address: str) -> int:

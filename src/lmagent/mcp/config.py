@@ -268,6 +268,9 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
         written = ("true" if value else "false") if isinstance(value, bool) else str(value)
         return written if is_raw or "${" not in written else _expanded(written, workspace)
 
+    def path(written: str) -> str:
+        return str(paths.expand_path(written, workspace, paths.home_dir(os.environ)))
+
     return ServerSpec(
         name=name,
         command=(text(entry.command), *map(text, entry.args)) if entry.command else (),
@@ -279,13 +282,11 @@ def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: boo
             entry.oauth,
             client_id=text(entry.oauth.client_id),
             client_secret=text(entry.oauth.client_secret),
-            key_file=str(paths.expand_path(text(key), workspace, home)) if (key := entry.oauth.key_file) else "",
+            key_file=path(text(entry.oauth.key_file)) if entry.oauth.key_file else "",
         ),
         needs=Needs(
             network=tuple(map(text, entry.network)),
-            paths=tuple(
-                str(paths.expand_path(text(each), workspace, paths.home_dir(os.environ))) for each in entry.paths
-            ),
+            paths=tuple(path(text(each)) for each in entry.paths),
             unconfined=entry.unconfined,
         ),
         file=file.path,
