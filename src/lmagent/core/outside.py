@@ -50,7 +50,7 @@ def framed(source: str, text: str) -> str:
     """Return a text from outside as data for the model, with its source: `<outside 1f3a… from="web example.org">`.
 
     The first and the last line hold eight digits of the text's own SHA-256, so that no text can be written that ends
-    its frame. What is in it is `defused`. Callers cap the text, and make it `printable`.
+    its frame. The text is `defused`. Callers cap the text, and make it `printable`.
     """
     import hashlib  # loads OpenSSL, and few sessions read from outside
 
