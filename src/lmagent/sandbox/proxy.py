@@ -209,7 +209,7 @@ class AllowListProxy:
         if addresses and not allowed:
             why = f"{target.host} is {addresses[0]}, which is not on the internet"
             listed_itself = "An address like this must be listed itself."
-            raise _denied(why, listed_itself if reach == "local" else ADVICE.format(f"ip:{target}"))
+            raise _denied(why, listed_itself if reach in ("local", "reserved") else ADVICE.format(f"ip:{target}"))
         if not allowed:
             raise ProxyRefusal(502, f"{target.host} cannot be resolved")
         return allowed
