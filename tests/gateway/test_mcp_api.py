@@ -203,7 +203,7 @@ def test_a_login_begins_on_the_page_and_ends_in_the_browser(guarded):
     assert "You can close this window" in visit(login["address"])
     until(lambda: row(guarded)["status"] == "ready")
     until(lambda: row(guarded)["login"]["state"] == "done")
-    assert row(guarded)["tools"] == 1
+    assert row(guarded)["tools"] == 2
     kept = "".join(file.read_text() for file in (guarded.folder / "data").rglob("logins/*.json"))
     token = json.loads(kept)["access_token"]
     assert token not in json.dumps(row(guarded))

@@ -12,8 +12,8 @@ import anyio
 import httpx2
 import pytest
 from mcp_kit import run
-from oauth_kit import AuthServer, auth_server, query, visit
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from testkit.authserver import AuthServer, auth_server, query, visit
 
 from lmagent.core.errors import LmagentError
 from lmagent.mcp.login import auth, flow, kept

@@ -27,9 +27,9 @@ from msgspec import Struct
 from lmagent.core.errors import ConfigError
 
 Address = IPv4Address | IPv6Address
-Reach = Literal["public", "local", "reserved", "listed"]
+Reach = Literal["public", "local", "reserved", "any"]
 """The addresses that a host may have: public; also those of this machine or network; also reserved ones, but none of
-this machine; the listed one."""
+this machine; any, of a host whose address is listed."""
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
@@ -137,7 +137,7 @@ def parse_pattern(text: str) -> HostPattern:
 def reach_of(patterns: Sequence[HostPattern], target: Target, *, tunnel: bool = False) -> Reach | None:
     """Return the addresses that a target may resolve to, by the most generous pattern; None if no pattern matches."""
     found = {pattern.reach for pattern in patterns if pattern.matches(target, tunnel=tunnel)}
-    order: tuple[Reach, ...] = ("listed", "reserved", "local", "public")
+    order: tuple[Reach, ...] = ("any", "reserved", "local", "public")
     return next((reach for reach in order if reach in found), None)
 
 
@@ -149,7 +149,7 @@ def is_public(address: Address) -> bool:
 
 def is_reachable(address: Address, reach: Reach) -> bool:
     """Return whether a connection to this address of a host is allowed."""
-    if reach == "listed" or is_public(address):
+    if reach == "any" or is_public(address):
         return True
     if reach == "reserved":
         is_host = isinstance(address, IPv4Address) or address in _IPV6_GLOBAL or address in _IPV6_LOCAL
@@ -183,7 +183,7 @@ def _pattern(text: str) -> HostPattern:
     if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
         raise ValueError("the address is no host's")
     wide: Reach = "reserved" if anywhere else "local" if local or private else "public"
-    return HostPattern(host, port, wildcard, "listed" if address and private else wide)
+    return HostPattern(host, port, wildcard, "any" if address and private else wide)
 
 
 def _split(authority: str) -> tuple[str, int | None]:
