@@ -20,11 +20,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from lmagent.core.errors import LmagentError, ToolError
+from lmagent.engine.redact import Redactor
 from lmagent.mcp.protocol import messages
 from lmagent.mcp.protocol.gauge import gauged
 from lmagent.mcp.protocol.launch import login
 from lmagent.mcp.protocol.link import McpLink
 from lmagent.mcp.protocol.logs import ServerLog
+from lmagent.mcp.protocol.redacted import redacted
 from lmagent.mcp.spec import CallHandler, ElicitationAnswer, McpManifest, McpResult, Part, ServerSpec
 from lmagent.tools.sanitize import one_line
 
@@ -94,11 +96,19 @@ class McpConnection:
         manifest: what it offers now.
     """
 
-    def __init__(self, spec: ServerSpec, link: McpLink, log: ServerLog, changed: Callable[[McpManifest], None]) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        link: McpLink,
+        log: ServerLog,
+        redactor: Redactor,
+        changed: Callable[[McpManifest], None],
+    ) -> None:
         self.manifest = McpManifest()
         self.link = link
         self._spec = spec
         self._log = log
+        self._redactor = redactor
         self._changed = changed
         self._calls: list[_Call] = []
         self._stale = anyio.Event()
@@ -253,7 +263,7 @@ class McpConnection:
 
     def attach(self, transport: AbstractAsyncContextManager[Any]) -> Client:
         self._client = Client(
-            gauged(transport, self.link),
+            redacted(gauged(transport, self.link), self._redactor),
             sampling_callback=self.sample,
             elicitation_callback=self.elicit,
             list_roots_callback=self.roots,

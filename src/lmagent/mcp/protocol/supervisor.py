@@ -171,16 +171,15 @@ class ServerSupervisor:
     async def _once(self) -> _Death:
         """Start the server, and wait for its end."""
         from lmagent.mcp.protocol.connection import McpConnection, connect, first_line
-        from lmagent.mcp.protocol.redacted import redacted
 
         link = McpLink(str(self._place.workspace))
-        connection = McpConnection(self._spec, link, self.log, self._learn)
+        connection = McpConnection(self._spec, link, self.log, self._place.redactor, self._learn)
         ready_at: float | None = None
         why = ""
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._place.slots)
-                transport = redacted(await self._transport(link), self._place.redactor)
+                transport = await self._transport(link)
                 with anyio.move_on_after(self._spec.start_timeout) as starting:
                     async with connect(transport, connection) as manifest:
                         starting.deadline, ready_at = float("inf"), anyio.current_time()
