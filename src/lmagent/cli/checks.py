@@ -18,6 +18,7 @@ import msgspec
 from lmagent.app.commands.charts import tool_rows
 from lmagent.app.single import call_tool, open_toolbox, probe_all, run_command
 from lmagent.cli import shared
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 from lmagent.core.plurals import plural
 from lmagent.tools.sanitize import visible
@@ -73,7 +74,7 @@ def _tested(tell: Callable[[Finding], None]) -> list[Finding]:
         with subprocess.Popen(command, env={**kept, "HOME": str(home)}, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                findings.append(msgspec.json.decode(line, type=Finding))
+                findings.append(decode_json(line, Finding))
                 tell(findings[-1])
     if process.returncode:
         findings.append(Finding("self-test", "fault", "it ended before all checks were made", "install lmagent again"))

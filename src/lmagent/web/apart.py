@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ToolError
 from lmagent.web import worker
 from lmagent.web.extract import CUT, WebPage
@@ -65,7 +66,7 @@ def _run(job: DocumentJob, body: bytes, what: str) -> DocumentReply:
     given = msgspec.json.encode(job) + b"\n" + body
     try:
         done = subprocess.run(line, input=given, capture_output=True, timeout=SECONDS, env={}, check=False)
-        return msgspec.json.decode(done.stdout, type=DocumentReply)
+        return decode_json(done.stdout, DocumentReply)
     except (subprocess.TimeoutExpired, msgspec.DecodeError):  # its own limits end it without a reply
         raise ToolError(
             f"{job.url} {what} more time or memory than a page may. Nothing was read.", data={"code": "too_costly"}

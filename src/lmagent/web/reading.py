@@ -29,6 +29,9 @@ LONGEST, MOST = 2_000_000, 200_000
 _SPARE = 300
 """Bytes for the remarks after a page."""
 
+_LITTLE = 400
+"""Characters of a page of HTML that may be all that there is without its scripts."""
+
 _ONE = anyio.CapacityLimiter(1)
 """Pages are turned into text one at a time, so that the memory for it is bounded."""
 
@@ -60,6 +63,13 @@ async def read_rendered(
     fetched = Fetched(link, "text/html; charset=utf-8", page.html, page.cut, 0.0)
     remark = f"\n[not reached, since they are not the page's own site: {named(page.refused)}]" if page.refused else ""
     return output_of(fetched, await _turned(fetched, selector), url, SHOWN, remark)
+
+
+def with_hint(output: ToolOutput) -> ToolOutput:
+    """Return the output with a remark that names `web_fetch_js`, if the page has hardly any text."""
+    if output.data["kind"] != "html" or len(output.content) > _LITTLE:
+        return output
+    return ToolOutput(f"{output.content}\n[little text: web_fetch_js runs the page's scripts first]", output.data)
 
 
 async def _turned(fetched: Fetched, selector: str) -> PageText:

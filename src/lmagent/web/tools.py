@@ -77,6 +77,7 @@ class WebTools:
         self._hosts = hosts
         self._clock = clock
         self._stealth = stealth
+        self._has_browser = False
         self._web: Web | None = None
 
     @property
@@ -106,9 +107,11 @@ class WebTools:
         name = "web_fetch_stealth" if self._stealth else "web_fetch"
 
         async def run(arguments: WebFetch, context: ToolContext) -> ToolOutput:
-            from lmagent.web.reading import read
+            from lmagent.web.reading import read, with_hint
 
-            return await read(self.web, arguments.url, arguments.css_selector.strip(), arguments.max_chars, context)
+            selector = arguments.css_selector.strip()
+            output = await read(self.web, arguments.url, selector, arguments.max_chars, context)
+            return with_hint(output) if self._has_browser else output
 
         return Tool(
             name=name,
@@ -140,7 +143,8 @@ class WebTools:
         )
 
     def fetch_js(self, browser: Browser) -> Tool:
-        """Return `web_fetch_js`."""
+        """Return `web_fetch_js`. The catalogue need not list it: the result of `web_fetch` names it where it helps."""
+        self._has_browser = True
 
         async def run(arguments: WebFetchJs, context: ToolContext) -> ToolOutput:
             from lmagent.web.reading import read_rendered

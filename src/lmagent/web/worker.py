@@ -17,14 +17,15 @@ CPU_SECONDS = 15
 
 def main() -> int:
     bound()
+    from lmagent.core.decoding import convert, decode_json
     from lmagent.core.errors import ToolError
     from lmagent.web.apart import DocumentJob, DocumentReply
     from lmagent.web.maintext import read_html
 
     line, _, body = sys.stdin.buffer.read().partition(b"\n")
-    job = msgspec.json.decode(line, type=DocumentJob)
+    job = decode_json(line, DocumentJob)
     if not job.selector:
-        reply = msgspec.convert(read_pdf(body), DocumentReply)
+        reply = convert(read_pdf(body), DocumentReply)
     else:
         try:
             reply = DocumentReply(read_html(body, job.content_type, job.url, job.selector))
