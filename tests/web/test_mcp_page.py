@@ -118,7 +118,7 @@ def test_the_user_logs_in_to_a_server_and_its_tools_are_there(tmp_path, screen, 
             elsewhere.get_by_text("You can close this window").wait_for()
             server.get_by_text("Logged in", exact=True).wait_for()
             server.get_by_text("Ready", exact=True).wait_for()
-            server.get_by_role("button", name="Tools (1): guarded").wait_for()
+            server.get_by_role("button", name="Tools (2): guarded").wait_for()
             judged(page, tmp_path, "mcp-logged-in-desktop")
             assert not any(token in page.content() for token in (*asking.tokens, *asking.refresh_tokens))
 
