@@ -30,7 +30,7 @@ unset PYTHONDONTWRITEBYTECODE
 long="${1:-}"
 marked="long"
 [ "$long" = long ] || marked="not long"
-workers=$(($(nproc 2>/dev/null || echo 2) * 2)) # tests wait for processes and browsers half of their time
+workers=$(($(nproc 2>/dev/null || echo 2) * 5 / 2)) # tests wait for processes and browsers half of their time
 
 quick() {
     step "lock file" "$uv" lock --check --quiet

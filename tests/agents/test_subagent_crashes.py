@@ -49,8 +49,8 @@ def logs_of(workspace: Path) -> dict[str, list[dict]]:
 
 @pytest.mark.parametrize(
     ("kill_at", "where"),
-    spread([(number, "torn") for number in range(1, EVENTS + 1)], 8)
-    + spread([(number, "after") for number in range(1, EVENTS + 1)], 4),
+    spread([(number, "torn") for number in range(1, EVENTS + 1)], 16)
+    + spread([(number, "after") for number in range(1, EVENTS + 1)], 8),
 )
 def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_anything(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"

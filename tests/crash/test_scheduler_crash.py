@@ -71,7 +71,7 @@ async def prepare(workspace: Path, server: ScriptedServer) -> None:
     (workspace / ".lmagent" / "cron-history.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")
 
 
-@pytest.mark.parametrize("kill_at", spread(range(1, STEPS + 1), 4))
+@pytest.mark.parametrize("kill_at", spread(range(1, STEPS + 1), 8))
 def test_a_scheduler_that_is_killed_loses_nothing_and_nothing_runs_twice(tmp_path, monkeypatch, kill_at):
     monkeypatch.setenv("HOME", str(tmp_path))
     workspace = tmp_path / "workspace"

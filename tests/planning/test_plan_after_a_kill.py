@@ -63,8 +63,8 @@ def events_of(workspace: Path) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("kill_at", "where"),
-    spread([(number, "after") for number in range(1, EVENTS + 1)], 4)
-    + spread([(number, "torn") for number in range(2, EVENTS)], 12),
+    spread([(number, "after") for number in range(1, EVENTS + 1)], 8)
+    + spread([(number, "torn") for number in range(2, EVENTS)], 24),
 )
 def test_no_task_is_lost_and_none_is_there_twice(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
