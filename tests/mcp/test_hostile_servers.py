@@ -47,7 +47,7 @@ CALLS = [
             ("lines", FAST),
             ("changed", SILENT),
             ("ask", REQUESTS),
-            ("huge-progress", "died during the call"),
+            ("huge-progress", "The call is not repeated"),
         )
     ),
 ]

@@ -113,7 +113,8 @@ class _Scan:
 
     def _opened(self, name: bytes, tag: bytes) -> bool:
         """Count a start tag; return whether it is parsed."""
-        self._nodes += max(tag.count(b"="), len(tag) // 12)
+        bare = tag if b'"' in tag or b"'" in tag else tag.replace(b"/", b" ")  # which separates attributes, too
+        self._nodes += max(tag.count(b"="), len(tag) // 12, len(bare.split()))
         foreign = self._open[b"svg"] or self._open[b"math"]
         if name in _VOID or (name in _SIBLINGS and not foreign) or (foreign and tag.endswith(b"/>")):
             return True
