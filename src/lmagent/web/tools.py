@@ -65,6 +65,14 @@ class WebSearch(Struct, frozen=True):
     n: Annotated[int, Meta(ge=1, le=20)] = 5
 
 
+_TAKEN = {
+    **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
+    **dict.fromkeys(("selector", "css"), "css_selector"),
+    **dict.fromkeys(("prompt", "reason", "description", "explanation"), ""),
+}
+"""Arguments of other agents' tools that fetch, by ours."""
+
+
 class WebTools:
     """The tool that fetches, with the pages that it has read.
 
@@ -125,10 +133,8 @@ class WebTools:
             deferred=True,
             aliases=() if self._stealth else ALIASES,
             renames={
-                **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
-                **dict.fromkeys(("selector", "css"), "css_selector"),
+                **_TAKEN,
                 **dict.fromkeys(("max_length", "max_characters", "length", "limit"), "max_chars"),
-                **dict.fromkeys(("prompt", "reason", "description", "explanation"), ""),
             },
             implied={
                 "format": ("markdown", "text"),
@@ -162,10 +168,8 @@ class WebTools:
             deferred=True,
             aliases=("fetch_js", "browse_js", "render_page", "browser_fetch"),
             renames={
-                **dict.fromkeys(("uri", "link", "address", "href", "website"), "url"),
-                **dict.fromkeys(("selector", "css"), "css_selector"),
+                **_TAKEN,
                 **dict.fromkeys(("wait", "timeout", "wait_for", "delay"), "wait_seconds"),
-                **dict.fromkeys(("prompt", "reason", "description", "explanation"), ""),
             },
             summary=lambda arguments: f"web_fetch_js {_shown(arguments.url)}",
             preview=lambda arguments, _: self._question(arguments.url),

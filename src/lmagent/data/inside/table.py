@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +16,7 @@ LOOKED_AT = 1000
 Row = list[Any]
 
 
-class Table:
+class Table(ABC):
     """The rows of a file.
 
     Attributes:
@@ -32,9 +33,9 @@ class Table:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
+    @abstractmethod
     def rows(self) -> Iterator[Row]:
         """Return all rows, from the first one on; it can be called again."""
-        raise NotImplementedError
 
     def count(self) -> int:
         return sum(1 for _ in self.rows())
