@@ -47,10 +47,10 @@ from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.identity.feature import NOTE as IDENTITY
 from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
+from lmagent.notebook.feature import Projects
 from lmagent.planning.feature import Choices, Planning
 from lmagent.policy.gate import Request, Rules, check_rule, judge
 from lmagent.policy.paths import located
-from lmagent.projects.feature import Projects
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import WORK, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError, ToolError
-from lmagent.projects.files import ProjectFiles
-from lmagent.projects.show import project_text
+from lmagent.notebook.files import ProjectFiles
+from lmagent.notebook.show import project_text
 
 USAGE = "[show|create GOAL|state STATE|note TEXT|pause|resume]"
 ENTRIES = 10  # of the notebook

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from lmagent.core.errors import ToolError
 from lmagent.gateway.http.errors import refusing
 from lmagent.gateway.http.route import Call, Routes
-from lmagent.projects.files import ProjectFiles
+from lmagent.notebook.files import ProjectFiles
 
 ROUTES = Routes()
 

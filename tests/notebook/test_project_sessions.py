@@ -16,8 +16,8 @@ import pytest
 
 from lmagent.app.clock import SystemClock
 from lmagent.core.errors import ToolError
-from lmagent.projects.feature import AS_DATA
-from lmagent.projects.files import ProjectFiles
+from lmagent.notebook.feature import AS_DATA
+from lmagent.notebook.files import ProjectFiles
 from lmagent.testing import ScriptedServer
 from lmagent.testing.prefix import PrefixMeter, canonical
 from lmagent.testing.script import call, hang, say
@@ -274,8 +274,8 @@ import sys
 from pathlib import Path
 from lmagent.app.clock import SystemClock
 from lmagent.core.work import Task
-from lmagent.projects.files import ProjectFiles
-from lmagent.projects.record import follow
+from lmagent.notebook.files import ProjectFiles
+from lmagent.notebook.record import follow
 files, name = ProjectFiles(Path.cwd(), SystemClock()), sys.argv[1]
 for number in range(int(sys.argv[2])):
     tasks = [Task(f"todo{n}", "todo", name * 50) for n in range(number + 1)]

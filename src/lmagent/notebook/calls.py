@@ -11,15 +11,15 @@ from lmagent.core.errors import ToolError
 from lmagent.core.events import TasksChanged
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import Task
+from lmagent.notebook.files import NOTEBOOK
+from lmagent.notebook.record import TAKES
+from lmagent.notebook.show import project_text
+from lmagent.notebook.tools import ProjectCall
 from lmagent.planning.tasks import Store, fresh, require_few
-from lmagent.projects.files import NOTEBOOK
-from lmagent.projects.record import TAKES
-from lmagent.projects.show import project_text
-from lmagent.projects.tools import ProjectCall
 
 if TYPE_CHECKING:
     from lmagent.engine.work import WorkState
-    from lmagent.projects.feature import Projects
+    from lmagent.notebook.feature import Projects
 
 ENTRIES = 10  # of the notebook that `show` returns
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.ports import Clock
-from lmagent.projects.record import PAUSED, NotAProject, Project, encode, move, parse
+from lmagent.notebook.record import PAUSED, NotAProject, Project, encode, move, parse
 from lmagent.store.lock import locked
 from lmagent.tools.beneath import Beneath, LoadedFile
 from lmagent.tools.change import difference_of, load_if_there, sha256

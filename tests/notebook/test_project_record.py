@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lmagent.core.work import Task
-from lmagent.projects.record import TAKES, NotAProject, Project, encode, follow, move, parse
+from lmagent.notebook.record import TAKES, NotAProject, Project, encode, follow, move, parse
 
 OLDER = {
     "name": "Rate study",

@@ -10,7 +10,7 @@ from msgspec import Struct
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
-    from lmagent.projects.feature import Projects
+    from lmagent.notebook.feature import Projects
 
 Operation = Literal["show", "create", "state", "note", "tasks"]
 
@@ -26,7 +26,7 @@ class ProjectCall(Struct, frozen=True):
 
 def project_tool(projects: Callable[[], Projects]) -> Tool:
     async def run(arguments: ProjectCall, context: ToolContext) -> ToolOutput:
-        from lmagent.projects.calls import carry_out
+        from lmagent.notebook.calls import carry_out
 
         return await carry_out(projects(), arguments, context)
 

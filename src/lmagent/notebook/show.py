@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lmagent.core.notes import unclosing
-from lmagent.projects.record import Project, ProjectTask
+from lmagent.notebook.record import Project, ProjectTask
 from lmagent.tools.sanitize import one_line
 
 NOTE = "project"
