@@ -1,1 +1,1 @@
-"""Notebook: the goal, the state and the open tasks of work over many sessions, in a workspace. Read `record.py` first."""
+"""Notebook: goal, state and open tasks of work over many sessions, in a workspace. Read `record.py` first."""
