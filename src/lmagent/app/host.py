@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
-from lmagent.app.prompt import Environment, approvals_note, profile_for, system_text
+from lmagent.app.named import SessionParts, parts_for
+from lmagent.app.prompt import Environment, approvals_note, profile_for
 from lmagent.app.registry import Registry
 from lmagent.config.settings import Settings
-from lmagent.core.agent import Agent
+from lmagent.core.agent import Agent, NamedAgent
 from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound
@@ -68,6 +69,7 @@ class Host(Struct):
         opened: called with each session that is opened.
         released: called with each session id that is no longer open.
         replay: the cassette that plays the model's side; the server gets no request then.
+        named: the agent of new sessions; None for the one that the settings describe.
     """
 
     workspace: Path
@@ -91,6 +93,7 @@ class Host(Struct):
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
+    named: NamedAgent | None = None
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -133,6 +136,12 @@ class Host(Struct):
     def model_of(self, session: str) -> str:
         return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model
 
+    def parts(self, named: NamedAgent | None) -> SessionParts:
+        """Return what depends on a session's agent; None for the default one."""
+        if named is None:
+            return SessionParts(self.agent, self.toolbox, self.rules)
+        return parts_for(named, self.agent, self.toolbox, self.rules)
+
     def traits(self) -> KeptTraits:
         return KeptTraits(self.settings.agent_data_dir, self.settings.endpoint)
 
@@ -171,33 +180,48 @@ class Host(Struct):
                     pass
 
     def _beginning(self) -> ModelRequest:
-        tools = self.toolbox.specs(self.registry.profile.block)
-        catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
-        sources = (source() for source in (*self.registry.notes, *self.registry.frozen_notes.values()))
-        machine = (self.machine.note, approvals_note(attended=self.attended))
+        parts = self.parts(self.named)
+        tools = parts.specs(self.registry.profile)
+        hidden = {tool.name for tool in tools} | self.registry.hidden(SessionState())
+        catalogue = _tools_note(parts.toolbox, hidden)
+        frozen = (source for name, source in self.registry.frozen_notes.items() if parts.has_note(name))
+        sources = (source() for source in (*self.registry.notes, *frozen))
+        machine = (self.machine.note, approvals_note(attended=self.attended)) if parts.has_note("environment") else ()
         tail = (source() for source in self.registry.tail_notes)
         notes = [text for text in (*machine, *sources, catalogue, *tail) if text]
-        system = self.agent.system or system_text(self.registry.profile)
-        return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
+        first = (user("\n\n".join((*notes, ""))),)
+        return ModelRequest(parts.agent.model, parts.system(self.registry.profile), tools, first, max_tokens=1)
 
-    async def new_session(self, id: str = "") -> Session:
-        """Return a new session; without an `id` it is named after the time."""
+    async def new_session(self, id: str = "", agent: str = "") -> Session:
+        """Return a new session of an agent; without an `id` it is named after the time.
+
+        Raise ConfigError if no agent has this name.
+        """
+        named = self.registry.agents.get(agent) if agent else self.named
         await self.settle()
         log = self.store.create(id or new_session_id(self.clock.now()))
-        return self._keep(await Session.create(log, self.wiring(log.session), self.opening(log.session)))
+        parts = self.parts(named)
+        return self._keep(await Session.create(log, self.wiring(log.session, parts), self.opening(log.session, parts)))
 
-    def opening(self, session: str) -> SessionCreated:
+    def opening(self, session: str, parts: SessionParts | None = None) -> SessionCreated:
+        parts = parts or self.parts(self.named)
+        agent, given = parts.agent, parts.named and parts.named.mode
         return SessionCreated(
             session=session,
             workspace=str(self.workspace),
-            agent=self.agent.name,
-            system=self.agent.system or system_text(self.registry.profile),
-            tools=self.toolbox.specs(self.registry.profile.block),
-            model=self.agent.model,
-            mode=self.settings.permission_mode,
+            agent=agent.name,
+            system=parts.system(self.registry.profile),
+            tools=parts.specs(self.registry.profile),
+            model=agent.model,
+            mode=given or self.settings.permission_mode,
             app_version=__version__,
-            options=self.agent.options,
+            options=agent.options,
         )
+
+    def _parts_of(self, session: str) -> SessionParts:
+        """Return the parts of a session that has a log. Raise ConfigError if its agent is not here any more."""
+        first = next(iter(self.store.read(session)), None)
+        return self.parts(self.registry.agents.get(first.agent) if isinstance(first, SessionCreated) else None)
 
     async def open_session(self, name: str) -> Session:
         """Open a session by id or unique prefix."""
@@ -207,11 +231,12 @@ class Host(Struct):
                 raise SessionBusy(f"a job runs in session {session_id}", fix="it is free when its turn has ended")
             return self.sessions[session_id]
         await self.settle()
+        parts = self._parts_of(session_id)
         log = self.store.open(session_id)
-        left, opening = self.left.pop(session_id, None), self.opening(session_id)
+        left, opening = self.left.pop(session_id, None), self.opening(session_id, parts)
         opening = replace(opening, mode=left.mode if left is not None else self._modes.of(session_id, opening.mode))
         try:
-            session = self._keep(await Session.resume(log, self.wiring(session_id, left and left.lane), opening))
+            session = self._keep(await Session.resume(log, self.wiring(session_id, parts, left and left.lane), opening))
         except BaseException:
             log.close()
             raise
@@ -295,22 +320,23 @@ class Host(Struct):
         wanted = count() if first is None else chain((first,), count())
         return next(number for number in wanted if number not in used and fits(number))
 
-    def wiring(self, session: str, lane: int | None = None) -> Wiring:
-        """Return a session's services, on the given lane if that is free."""
+    def wiring(self, session: str, parts: SessionParts | None = None, lane: int | None = None) -> Wiring:
+        """Return a session's services, those of the default agent without `parts`; on the lane, if that is free."""
+        parts = parts or self.parts(None)
+        machine = (lambda: self.machine.note, partial(self._approvals, session))
         secrets = self.registry.secrets
         secrets += [value for value in self.settings.secrets if value not in secrets]
         return Wiring(
             provider=self.served.for_session(self.free_lane(first=lane), partial(self._in_turn, session)),
-            toolbox=self.toolbox,
+            toolbox=parts.toolbox,
             clock=self.clock,
-            agent=self.agent,
+            agent=parts.agent,
             workspace=self.workspace,
-            rules=self.rules,
+            rules=parts.rules,
             attended=self.attended and session not in self.unattended,
             notes=(
-                lambda: self.machine.note,
-                partial(self._approvals, session),
-                *self.registry.notes_of(session),
+                *(machine if parts.has_note("environment") else ()),
+                *self.registry.notes_of(session, parts.has_note),
                 partial(self._catalogue, session),
                 *self.registry.tail_notes,
             ),
@@ -335,12 +361,9 @@ class Host(Struct):
 
     def _catalogue(self, session: str) -> str:
         """Return the tools for use_tool as a note for the tail: it may grow without changing the tool block."""
-        state = self.sessions[session].state
-        return self._tools_note({spec.name for spec in state.tools} | self.registry.hidden(state))
-
-    def _tools_note(self, advertised: set[str]) -> str:
-        text = self.toolbox.catalogue(advertised)
-        return f"<tools>\n{text}\n</tools>" if text else ""
+        open_session = self.sessions[session]
+        state, toolbox = open_session.state, open_session.wiring.toolbox
+        return _tools_note(toolbox, {spec.name for spec in state.tools} | self.registry.hidden(state))
 
     async def aclose(self) -> None:
         if isinstance(self.snapshots, KeptChanges):
@@ -351,3 +374,8 @@ class Host(Struct):
         await self.registry.aclose()
         await self.served.aclose()
         await self.transport.aclose()
+
+
+def _tools_note(toolbox: Toolbox, advertised: set[str]) -> str:
+    text = toolbox.catalogue(advertised)
+    return f"<tools>\n{text}\n</tools>" if text else ""

@@ -20,6 +20,7 @@ class HostOptions(Struct, frozen=True):
 
     Attributes:
         mcp_servers: servers of an editor, in addition to the configured ones.
+        agent: the name of the agent of new sessions; empty for the one that the settings describe.
     """
 
     workspace: Path | None = None
@@ -28,6 +29,7 @@ class HostOptions(Struct, frozen=True):
     replay: Path | None = None
     attended: bool = False
     mcp_servers: tuple[ServerSpec, ...] = ()
+    agent: str = ""
 
 
 def load_settings(options: HostOptions) -> Loaded:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lmagent.app.confined import Confined
+from lmagent.app.named import NamedAgents
 from lmagent.app.prompt import PROFILES, Profile
 from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError, StoreError, ToolError
@@ -82,6 +83,7 @@ class Registry(Struct):
             one-shot needs none.
         closers: release the features' resources at the end of the program.
         enders: release the features' resources of a session that is over; they receive its id.
+        agents: the agents that users wrote, by name.
         hooks: the user's and the workspace's hooks; None if no file has any.
         skills: those of the workspace; None without the feature.
         mcp: the MCP servers of the workspace; None if none is configured.
@@ -121,6 +123,7 @@ class Registry(Struct):
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
+    agents: NamedAgents = field(default_factory=NamedAgents)
     hooks: HookFeature | None = None
     skills: Skills | None = None
     mcp: Servers | None = None
@@ -186,8 +189,9 @@ class Registry(Struct):
         """Keep the model informed of `<name>text</name>` at the tail of the conversation."""
         self.notes.append(source)
 
-    def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
-        frozen = (partial(self._frozen, session, name) for name in self.frozen_notes)
+    def notes_of(self, session: str, has: Callable[[str], bool] = lambda _: True) -> tuple[Callable[[], str], ...]:
+        """Return the sources of a session's notes; `has` tells whether it gets a frozen note of a name."""
+        frozen = (partial(self._frozen, session, name) for name in self.frozen_notes if has(name))
         return (*self.notes, *frozen, *(partial(source, session) for source in self.session_notes))
 
     def _frozen(self, session: str, name: str) -> str:

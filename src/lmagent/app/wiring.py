@@ -33,7 +33,7 @@ from lmagent.config.paths import config_file, home_dir
 from lmagent.config.settings import Settings
 from lmagent.config.trust import HOOK_FILES, MCP_FILES, is_trusted
 from lmagent.config.workspace import open_workspace
-from lmagent.core.agent import Agent
+from lmagent.core.agent import DEFAULT_AGENT, Agent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
@@ -122,6 +122,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         initial_commands=_initial_commands(options, settings),
         attended=options.attended,
         replay=replay,
+        named=registry.agents.get(options.agent),
     )
     return registry.host
 
@@ -392,7 +393,7 @@ def _initial_commands(options: HostOptions, settings: Settings) -> tuple[SetMode
 
 def _agent(settings: Settings) -> Agent:
     return Agent(
-        name="lmagent",
+        name=DEFAULT_AGENT,
         system=settings.system,
         model=settings.llm_model,
         temperature=settings.llm_temperature,

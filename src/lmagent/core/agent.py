@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.core.events import PermissionMode
 from lmagent.core.model import Sampling, SessionOptions
+from lmagent.core.tool import Tool
 
 
 class TurnLimits(Struct, frozen=True):
@@ -50,6 +52,7 @@ class Window(Struct, frozen=True):
         keep_recent: tokens of recent messages that a compaction keeps, in whole call/result groups.
         keep_user: tokens of user text that a compaction keeps.
         result_cap: tokens of one tool result; None lets it follow the window.
+        keep_turns: turns that a compaction keeps word for word, if they fit; None leaves it to `keep_recent`.
     """
 
     tokens: int = 32768
@@ -59,6 +62,7 @@ class Window(Struct, frozen=True):
     keep_recent: int = 16000
     keep_user: int = 20000
     result_cap: int | None = None
+    keep_turns: int | None = None
 
     @property
     def trigger(self) -> int:
@@ -86,6 +90,7 @@ class Agent(Struct, frozen=True):
         limits: when a turn has to stop.
         window: how the context is managed.
         options: the initial options of new sessions, which override the values above.
+        template: the text around each of the user's messages, which takes the place of `USER_INPUT`; empty for none.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Agent(Struct, frozen=True):
     limits: TurnLimits = TurnLimits()
     window: Window = Window()
     options: SessionOptions = SessionOptions()
+    template: str = ""
 
     def with_options(self, options: SessionOptions) -> Agent:
         """Return the agent with a session's options applied."""
@@ -111,3 +117,50 @@ class Agent(Struct, frozen=True):
             max_tokens=self.max_tokens if options.max_tokens is None else options.max_tokens,
             sampling=replace(self.sampling, **given),
         )
+
+
+DEFAULT_AGENT = "lmagent"
+"""The name of the agent that the settings describe."""
+
+USER_INPUT = "{{user_input}}"
+"""The user's message in a template."""
+
+
+class NamedAgent(Struct, frozen=True):
+    """An agent that a user wrote: what it does differently from the default one. None leaves a value to the settings.
+
+    Attributes:
+        name: what `--agent`, the facade and `delegate` call it.
+        description: what it is for, in one line.
+        source: the file that describes it.
+        system: the beginning of its system text, in its author's words.
+        model: the model's name; empty leaves it to the settings.
+        options: how the model samples.
+        tools: names of the built-in tools that it may use; None for all.
+        own: tools that only this agent has.
+        mode: the permission mode of its new sessions.
+        allow: permission rules, added to those of the settings; `ask` and `deny` as well.
+        steps: see `TurnLimits`, as `turn_tokens` and `turn_seconds`.
+        template: see `Agent`.
+        keep_turns: see `Window`.
+        memory: it may use the long-term memory.
+    """
+
+    name: str
+    description: str = ""
+    source: str = ""
+    system: str = ""
+    model: str = ""
+    options: SessionOptions = SessionOptions()
+    tools: tuple[str, ...] | None = None
+    own: tuple[Tool, ...] = ()
+    mode: PermissionMode | None = None
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    steps: int | None = None
+    turn_tokens: int | None = None
+    turn_seconds: float | None = None
+    template: str = ""
+    keep_turns: int | None = None
+    memory: bool = False

@@ -12,6 +12,7 @@ from collections import Counter
 
 from msgspec import Struct, field
 
+from lmagent.core.agent import USER_INPUT
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import InputWithdrawn, MessageAdded, Outcome, TurnFinished, TurnStarted
@@ -92,9 +93,17 @@ async def _deliver_input(session: Session) -> TurnFinished | None:
         finished = await finish(session, End("blocked", "hook", reason, fix="change the message, or the hook"), 0)
         await session.record(InputWithdrawn(input=first.id), sync=True)
         return finished
-    message = await _fitted(session, first.message)
+    message = await _fitted(session, _in_template(session.agent.template, first.message))
     await session.record(MessageAdded(message=message, origin="input", input=first.id))
     return None
+
+
+def _in_template(template: str, message: Message) -> Message:
+    """Return the message with its text in the agent's template, if it has one."""
+    if not template:
+        return message
+    others = (part for part in message.parts if not isinstance(part, Text))
+    return Message(message.role, (Text(template.replace(USER_INPUT, message.text)), *others))
 
 
 async def _fitted(session: Session, message: Message) -> Message:

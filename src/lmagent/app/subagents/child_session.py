@@ -36,6 +36,7 @@ async def open_child(
         raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, then continue")
     wiring = host.wiring(started.child)
     wiring.agent = _agent(parent, started.brief.depth, bounds)
+    wiring.toolbox, wiring.rules = parent.wiring.toolbox, parent.wiring.rules
     wiring.fences = (*wiring.fences, _above(parent))
     wiring.attended = parent.wiring.attended  # a call that the parent may not ask about, its sub-agent may not either
     opening = _opening(parent, started)

@@ -125,13 +125,14 @@ def _sizes(session: Session, trigger: Trigger) -> CutSizes:
         lists=part(LISTS_SHARE),
         notes=part(NOTES_SHARE),
         summary=part(SUMMARY_SHARE, SUMMARY_TOKENS),
+        turns=window.keep_turns,
     )
 
 
 def cut(state: SessionState, summary: str, sizes: CutSizes) -> tuple[Message, ...]:
     """Return the new conversation. No call may be open; an empty `summary` makes a ledger-only cut."""
     head = _head(state, sizes)
-    start = max(_recent_start(state.messages, sizes.recent), 1 if head else 0)
+    start = max(_recent_start(state.messages, sizes.recent), _turns_start(state, sizes.turns), 1 if head else 0)
     recent = fitted(state.messages[start:], max(sizes.recent, sizes.unread))
     first = {part.text for part in head if isinstance(part, Text)}
     texts = zip(state.user_texts, state.user_at, strict=True)
@@ -169,6 +170,11 @@ def _recent_start(messages: Sequence[Message], budget: int) -> int:
             start = position
     unread = seen(messages)
     return min(start, unread) if unread < len(messages) and messages[unread].role == "assistant" else start
+
+
+def _turns_start(state: SessionState, turns: int | None) -> int:
+    """Return where the last `turns` turns begin; 0 if there are no more than these, or None is given."""
+    return state.user_at[-turns] if turns and len(state.user_at) > turns else 0
 
 
 def _worth_a_summary(state: SessionState, sizes: CutSizes) -> bool:

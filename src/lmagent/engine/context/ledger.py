@@ -39,6 +39,7 @@ class CutSizes(Struct, frozen=True):
         lists: each of the lists (files, artifacts).
         notes: the model's own texts.
         summary: its summary.
+        turns: how many turns are kept at most; None if only `recent` counts.
     """
 
     user: int
@@ -47,6 +48,7 @@ class CutSizes(Struct, frozen=True):
     lists: int
     notes: int
     summary: int
+    turns: int | None = None
 
 
 class Gone(Struct, frozen=True):

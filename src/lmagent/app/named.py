@@ -1,0 +1,150 @@
+"""Named agents: what `--agent NAME`, the facade's `agent/NAME` and `delegate` mean by a name.
+
+Features name them through `Registry.agents`. A session keeps its agent's name in its first event, so that a resumed
+session works with the same tools and rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.app.prompt import Profile, system_text
+from lmagent.core.agent import DEFAULT_AGENT, Agent, NamedAgent
+from lmagent.core.errors import ConfigError
+from lmagent.engine.toolbox import Toolbox
+from lmagent.policy.gate import Rules
+
+if TYPE_CHECKING:
+    from lmagent.core.model import ToolSpec
+
+Source = Callable[[], Iterable[NamedAgent]]
+
+ALWAYS = ("read_artifact", "recall")
+"""Tools that every agent with tools has: they read the rest of a long result, and the session's own record."""
+
+MEMORY = ("memory", "memory_search")
+
+NOTES: dict[str, tuple[str, ...]] = {
+    "environment": ("shell", "python"),
+    "memory": MEMORY,
+    "skills": ("skill",),
+    "workspace": (),
+}
+"""The notes that an agent with a choice of tools gets only if it has one of these; the workspace's are not for it."""
+
+
+class NamedAgents:
+    """The agents that have a name, of all sources; they are read at each look, since the user edits their files."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.sources)
+
+    def __iter__(self) -> Iterator[NamedAgent]:
+        """Return the agents; of two with one name, the first."""
+        found = dict[str, NamedAgent]()
+        for source in self.sources:
+            for agent in source():
+                found.setdefault(agent.name, agent)
+        return iter(found.values())
+
+    def get(self, name: str) -> NamedAgent | None:
+        """Return an agent; None for the default one. Raise ConfigError if no agent has this name."""
+        if name in ("", DEFAULT_AGENT):
+            return None
+        known = {agent.name: agent for agent in self}
+        if name in known:
+            return known[name]
+        import difflib  # only a wrong name needs it
+
+        near = difflib.get_close_matches(name, known, n=1)
+        names = ", ".join(sorted(known)) or "none"
+        fix = f"did you mean {near[0]}?" if near else f"the agents here are: {names}"
+        raise ConfigError(f"there is no agent named {name!r} here", fix=fix)
+
+
+class SessionParts(Struct, frozen=True):
+    """The parts of a session that depend on its agent."""
+
+    agent: Agent
+    toolbox: Toolbox
+    rules: Rules
+    named: NamedAgent | None = None
+
+    def system(self, profile: Profile) -> str:
+        """Return the system text of a new session."""
+        named = self.named
+        if named is None or not named.system:
+            return self.agent.system or system_text(profile)
+        if named.tools is None:
+            return f"{named.system}\n\n{system_text(profile)}"
+        return f"{named.system}\n\n{_rules()}" if any(self.toolbox) else named.system
+
+    def specs(self, profile: Profile) -> tuple[ToolSpec, ...]:
+        """Return the tool block of a new session."""
+        if self.named is None or self.named.tools is None:
+            return self.toolbox.specs(profile.block)
+        return tuple(tool.spec for tool in self.toolbox)
+
+    def has_note(self, name: str) -> bool:
+        """Return whether its sessions get a note of this name."""
+        if self.named is None or self.named.tools is None:
+            return True
+        return name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
+
+
+def parts_for(named: NamedAgent, agent: Agent, toolbox: Toolbox, rules: Rules) -> SessionParts:
+    """Return the parts of a named agent's session; the others are those of the default agent."""
+    own = _toolbox(named, toolbox)
+    return SessionParts(_agent(named, agent, speaks_only=not any(own)), own, _rules_with(named, rules), named)
+
+
+def _agent(named: NamedAgent, agent: Agent, *, speaks_only: bool) -> Agent:
+    limits, window = agent.limits, agent.window
+    limits = replace(
+        limits,
+        steps=named.steps or limits.steps,
+        turn_tokens=named.turn_tokens or limits.turn_tokens,
+        turn_seconds=named.turn_seconds or limits.turn_seconds,
+        nudges=0 if speaks_only else limits.nudges,  # an announcement is an answer: there is nothing to call
+    )
+    return replace(
+        agent,
+        name=named.name,
+        model=named.model or agent.model,
+        limits=limits,
+        window=replace(window, keep_turns=named.keep_turns),
+        options=named.options,
+        template=named.template,
+    )
+
+
+def _toolbox(named: NamedAgent, toolbox: Toolbox) -> Toolbox:
+    """Return the agent's tools. All that it names are in its tool block: they are few, and it was made for them."""
+    if named.tools is None:
+        return Toolbox((*toolbox, *named.own), toolbox.outside)
+    wanted = {tool.name for tool in map(toolbox.get, named.tools) if tool is not None}
+    wanted |= set(ALWAYS) if wanted or named.own else set()
+    wanted |= set(MEMORY) if named.memory else set()
+    chosen = [replace(tool, deferred=False) for tool in toolbox if tool.name in wanted]
+    return Toolbox((*chosen, *named.own))
+
+
+def _rules_with(named: NamedAgent, rules: Rules) -> Rules:
+    return replace(
+        rules,
+        allow=(*rules.allow, *named.allow),
+        ask=(*rules.ask, *named.ask),
+        deny=(*rules.deny, *named.deny),
+    )
+
+
+def _rules() -> str:
+    return Path(__file__).with_name("system-agent.md").read_text(encoding="utf-8").strip()
