@@ -80,6 +80,19 @@ def _event(kind: type) -> list[str]:
     return [*lines, ""]
 
 
+def agent_schema() -> str:
+    """The JSON Schema of agent.yaml, for editors."""
+    import json
+
+    import msgspec
+
+    from lmagent.projects.spec import AgentYaml
+
+    found = msgspec.json.schema(AgentYaml)
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.yaml of an lmagent project"}
+    return json.dumps(title | found, indent=1, ensure_ascii=False)
+
+
 def schema() -> str:
     """The JSON Schema of an event, as `--json` prints it."""
     import json
@@ -255,6 +268,7 @@ def slash() -> str:
 DOCS: dict[str, Callable[[], str]] = {
     "docs/events.md": events,
     "docs/events.schema.json": schema,
+    "docs/agent.schema.json": agent_schema,
     "docs/tools.md": tools,
     "docs/cli.md": cli,
     "docs/configuration.md": configuration,

@@ -187,3 +187,20 @@ def test_an_agent_keeps_at_most_its_number_of_turns_at_a_cut(workspace: Path) ->
     few, more = map(kept, agents)
     assert few == ["answer 5"]
     assert more == ["answer 4", "answer 5"]
+
+
+def test_an_agent_without_memory_begins_each_turn_anew(workspace: Path) -> None:
+    forgetful = NamedAgent("forgetful", system="Be brief.", tools=(), keep_turns=0)
+
+    async def do(host: Host) -> None:
+        session = await host.new_session(agent="forgetful")
+        await answered(session, "my name is Ada")
+        await answered(session, "what is my name?")
+        await host.release(session.state.session)
+        await answered(await host.open_session(session.state.session), "and now?")
+
+    first, second, third = requests(workspace, [say("hi"), say("unknown"), say("no")], do, [forgetful])
+    assert len(first["messages"]) == len(second["messages"]) == len(third["messages"]) == 2
+    assert "Ada" not in text_of(second)
+    assert "what is my name?" in text_of(second)
+    assert text_of(third) == text_of(second).replace("what is my name?", "and now?")

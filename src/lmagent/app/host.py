@@ -216,6 +216,7 @@ class Host(Struct):
             mode=given or self.settings.permission_mode,
             app_version=__version__,
             options=agent.options,
+            forgets=agent.window.keep_turns == 0,
         )
 
     def _parts_of(self, session: str) -> SessionParts:

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 Source = Callable[[], Iterable[NamedAgent]]
 
-ALWAYS = ("read_artifact", "recall")
-"""Tools that every agent with tools has: they read the rest of a long result, and the session's own record."""
-
 MEMORY = ("memory", "memory_search")
 
 NOTES: dict[str, tuple[str, ...]] = {
@@ -131,7 +128,8 @@ def _toolbox(named: NamedAgent, toolbox: Toolbox) -> Toolbox:
     if named.tools is None:
         return Toolbox((*toolbox, *named.own), toolbox.outside)
     wanted = {tool.name for tool in map(toolbox.get, named.tools) if tool is not None}
-    wanted |= set(ALWAYS) if wanted or named.own else set()
+    if wanted or named.own:
+        wanted |= {"read_artifact"} if named.keep_turns == 0 else {"read_artifact", "recall"}
     wanted |= set(MEMORY) if named.memory else set()
     chosen = [replace(tool, deferred=False) for tool in toolbox if tool.name in wanted]
     return Toolbox((*chosen, *named.own))

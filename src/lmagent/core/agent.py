@@ -52,7 +52,8 @@ class Window(Struct, frozen=True):
         keep_recent: tokens of recent messages that a compaction keeps, in whole call/result groups.
         keep_user: tokens of user text that a compaction keeps.
         result_cap: tokens of one tool result; None lets it follow the window.
-        keep_turns: turns that a compaction keeps word for word, if they fit; None leaves it to `keep_recent`.
+        keep_turns: turns that a compaction keeps word for word, if they fit; None leaves it to `keep_recent`; 0 begins
+            the prompt of each turn anew, with the user's last message.
     """
 
     tokens: int = 32768

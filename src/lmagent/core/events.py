@@ -53,6 +53,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         options: the session's own options, which override the settings.
         replaces: id of the session with the earlier conversation; `seq` continues from its last event. Earlier versions
             named the session itself if it took the name of a deleted one.
+        forgets: each turn's prompt begins anew, with the user's last message.
     """
 
     session: str
@@ -67,6 +68,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
     parent: Parent | None = None
     replaces: str = ""
     options: SessionOptions = SessionOptions()
+    forgets: bool = False
 
 
 class SessionForked(Envelope, frozen=True, tag="session.forked"):

@@ -95,6 +95,7 @@ class SessionState(Struct):
     grants: list[str] = field(default_factory=list[str])
     marks: FileMarks = field(default_factory=FileMarks)
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
+    forgets: bool = False
     notes: dict[str, str] = field(default_factory=dict[str, str])
     user_texts: list[str] = field(default_factory=list[str])
     user_at: list[int] = field(default_factory=list[int])
@@ -221,7 +222,7 @@ class SessionState(Struct):
                 self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
                 self.system, self.tools, self.nonce = event.system, event.tools, event.id[:8]
                 self.model, self.mode = event.model, event.mode
-                self.work.parent, self.work.options = event.parent, event.options
+                self.work.parent, self.work.options, self.forgets = event.parent, event.options, event.forgets
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
             case ev.SessionForked():
                 self.session = event.session
@@ -276,6 +277,8 @@ class SessionState(Struct):
             return
         if self.awaits_reply:  # in an undamaged log, the end of a turn has answered
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
+        if self.forgets and event.origin == "input" and self.sealed:
+            self._forget()
         self._join(message, apart=event.apart)
         if event.origin == "input" and said is not None and said.origin.kind != "wait":
             self.origin = said.origin
@@ -372,20 +375,29 @@ class SessionState(Struct):
         if event.approved and event.scope == "session" and event.grant and event.grant not in self.grants:
             self.grants.append(event.grant)
 
+    def _forget(self) -> None:
+        """Begin the prompt anew with the notes as they are, since the agent remembers only the last message."""
+        notes = "\n\n".join(self.notes.values())
+        self._replace((Message("user", (Text(notes),)),) if notes else ())
+
     def _compact(self, event: ev.CompactionDone) -> None:
-        # The tail has only moved. Texts of the first message, or of the cut part, are "earlier" from now on.
-        shift = len(event.messages) - len(self.messages)
-        self.user_at = [position + shift if position + shift > 0 else -1 for position in self.user_at]
-        self.messages = list(event.messages)
-        self.conversation_bytes = sum(map(message_bytes, self.messages))
-        self.sealed = self.sealed_bytes = 0
-        self.calls = {}
-        self.prompt_tokens = self.measured_bytes = 0
+        self._replace(event.messages)
         self.compactions += 1
         self.head, self.summary = event.head, event.summary or self.summary
         if event.usage is not None:
             self.steps_total += 1
             self.usage = self.usage + event.usage
+
+    def _replace(self, messages: Sequence[Message]) -> None:
+        """Take other messages as the conversation: a shorter one, whose tail has only moved."""
+        # Texts of the first message, or of the cut part, are "earlier" from now on.
+        shift = len(messages) - len(self.messages)
+        self.user_at = [position + shift if position + shift > 0 else -1 for position in self.user_at]
+        self.messages = list(messages)
+        self.conversation_bytes = sum(map(message_bytes, self.messages))
+        self.sealed = self.sealed_bytes = 0
+        self.calls = {}
+        self.prompt_tokens = self.measured_bytes = 0
 
 
 def message_bytes(message: Message) -> int:

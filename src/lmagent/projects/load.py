@@ -1,0 +1,204 @@
+"""Load: a folder with an agent.yaml as a named agent.
+
+What the agent is told comes from, in rising order: a sentence about its type, `system_prompt`, `prompts/system.yaml`,
+a given text (`--system`). The personality follows, whichever it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from lmagent.core.agent import NamedAgent
+from lmagent.core.errors import ConfigError, ToolError
+from lmagent.core.model import SessionOptions
+from lmagent.core.tool import Tool
+from lmagent.projects.prompts import PromptFiles
+from lmagent.projects.spec import AgentType, AgentYaml, ModelSpec, ToolEntry
+from lmagent.projects.yamlfile import YamlFile
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.sanitize import one_line, visible
+
+FILE = "agent.yaml"
+LARGEST = 1_000_000
+"""Bytes of a file of a project that is read as configuration."""
+
+READING = ("read", "glob", "grep", "ls", "data_view", "web_fetch")
+WRITING = ("read", "write", "edit", "glob", "grep", "ls")
+
+TOOLS: dict[AgentType, tuple[str, ...] | None] = {
+    "conversational": (),
+    "task-oriented": None,
+    "knowledge": READING,
+    "creative": WRITING,
+}
+"""The built-in tools of an agent whose agent.yaml has no `tools`; None for all of them."""
+
+SENTENCES: dict[AgentType, str] = {
+    "conversational": "You are {name}. You talk with the user.",
+    "task-oriented": "You are {name}. You carry out the user's tasks.",
+    "knowledge": "You are {name}. You answer questions from sources that you have read, and name them.",
+    "creative": "You are {name}. You write texts with the user.",
+}
+
+
+class AgentFolder(Struct, frozen=True):
+    """A project that was read.
+
+    Attributes:
+        path: the folder.
+        slug: the agent's name in commands and addresses: small letters, digits and dashes.
+        system: what the agent is told, with its personality.
+        template: the frame of the user's messages; empty for none.
+        versions: versions of the prompts that are used, by their files.
+        file: agent.yaml, for errors about what it says.
+    """
+
+    path: Path
+    spec: AgentYaml
+    slug: str
+    system: str
+    template: str
+    versions: dict[str, str]
+    file: YamlFile
+
+    @property
+    def tools(self) -> tuple[ToolEntry, ...]:
+        """The tools that agent.yaml lists and does not switch off."""
+        rows = (ToolEntry(row) if isinstance(row, str) else row for row in self.spec.tools or ())
+        return tuple(row for row in rows if row.enabled)
+
+    @property
+    def model(self) -> ModelSpec:
+        given = self.spec.model
+        return ModelSpec(model_id=given) if isinstance(given, str) else given
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, with its provider unless that is the server which is set."""
+        model = self.model
+        is_local = model.provider in ("", "local")
+        return model.model_id if is_local or not model.model_id else f"{model.provider}:{model.model_id}"
+
+
+def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: str = "") -> AgentFolder:
+    """Read a project: its folder, or the agent.yaml in it. `system`: a text that takes the place of its prompt.
+
+    Raises ConfigError, with file, line and column, if it cannot be used.
+    """
+    folder, name = (path.parent, path.name) if path.is_file() or path.suffix in (".yaml", ".yml") else (path, FILE)
+    folder = Path(os.path.realpath(folder))
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {visible(str(path))}", fix="lmagent agent init NAME makes a project")
+    with Beneath(folder) as files:
+        content = _read(files, name)
+        if content is None:
+            fix = "lmagent agent init NAME makes a project, and this command takes its folder"
+            raise ConfigError(f"there is no {name} in {visible(str(folder))}", fix=fix)
+        file = YamlFile(name, content)
+        spec = file.as_type(AgentYaml)
+        _check(file, spec)
+        given = {"agent_name": spec.name, **spec.variables, **(variables or {})}
+        prompts = PromptFiles(lambda wanted: _read(files, wanted), given)
+        own, user = prompts.get(spec.prompts.system), prompts.get(spec.prompts.user, user=True)
+    for found, wanted, place in ((own, spec.prompts.system, "system"), (user, spec.prompts.user, "user")):
+        if found is None and (("prompts", place) in file):
+            raise file.wrong(("prompts", place), f"there is no prompts/{wanted}.yaml", "correct the name")
+    written = own.text if own is not None else spec.system_prompt.strip()
+    told = system.strip() or written or SENTENCES[spec.type].format(name=spec.name)
+    return AgentFolder(
+        path=folder,
+        spec=spec,
+        slug=slug_of(file, spec.name),
+        system="\n\n".join(part for part in (told, _personality(spec)) if part),
+        template=user.text if user is not None else "",
+        versions={prompt.source: prompt.version for prompt in (own, user) if prompt is not None},
+        file=file,
+    )
+
+
+def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
+    """Return the project's agent; `own` are its tools that have a file."""
+    spec, parameters = folder.spec, folder.spec.parameters
+    names = {tool.name for tool in own}
+    return NamedAgent(
+        name=folder.slug,
+        description=one_line(spec.description or spec.name, 200),
+        source=str(folder.path / FILE),
+        system=folder.system,
+        model=folder.model_name,
+        options=SessionOptions(
+            temperature=parameters.temperature,
+            max_tokens=parameters.max_tokens,
+            top_p=parameters.top_p,
+            frequency_penalty=parameters.frequency_penalty,
+            presence_penalty=parameters.presence_penalty,
+            seed=parameters.seed,
+        ),
+        tools=_built_in(folder, names),
+        own=tuple(own),
+        mode=spec.permissions.mode,
+        allow=(*spec.permissions.allow, *(f"effect:net({host})" for host in spec.network.hosts)),
+        ask=spec.permissions.ask,
+        deny=spec.permissions.deny,
+        steps=spec.limits.steps,
+        turn_tokens=spec.limits.turn_tokens,
+        turn_seconds=spec.limits.turn_seconds,
+        template=folder.template,
+        keep_turns=0 if spec.memory.type == "none" else spec.memory.retention_size,
+        memory=spec.memory.type == "long_term",
+    )
+
+
+def _built_in(folder: AgentFolder, own: set[str]) -> tuple[str, ...] | None:
+    if folder.spec.tools is None:
+        return TOOLS[folder.spec.type]
+    return tuple(row.name for row in folder.tools if row.name not in own)
+
+
+def slug_of(file: YamlFile, name: str) -> str:
+    """Return a name in the form of commands and addresses. Raise ConfigError if nothing of it is left."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not slug or slug == "lmagent":
+        raise file.wrong(("name",), f"{visible(name)!r} cannot be an agent's name", "choose another one")
+    return slug
+
+
+def _read(files: Beneath, path: str) -> bytes | None:
+    try:
+        content = files.read_bytes(path, LARGEST + 1)
+    except ToolError as error:
+        if error.data.get("code") in ("missing", "kind"):
+            return None
+        raise ConfigError(str(error), fix="a project's files are regular files inside its folder") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} is larger than {LARGEST:,} bytes", fix="a configuration file is small: shorten it")
+    return content
+
+
+def _check(file: YamlFile, spec: AgentYaml) -> None:
+    """Check what the types do not tell. Raise ConfigError with line and column."""
+    if str(spec.version) not in ("1", "1.0"):
+        raise file.wrong(("version",), f"version {spec.version} is not known", 'write version: "1.0"')
+    seen = dict[str, int]()
+    for number, row in enumerate(spec.tools or ()):
+        name = row if isinstance(row, str) else row.name
+        if name in seen:
+            raise file.wrong(("tools", number), f"two tools are named {name!r}", "rename one of them")
+        seen[name] = number
+    for name, variable in spec.env.items():
+        if variable.secret and variable.default:
+            what = f"{name} is a secret, and has a default in the file"
+            raise file.wrong(("env", name, "default"), what, "remove it: a secret's value comes from the environment")
+
+
+def _personality(spec: AgentYaml) -> str:
+    lines = [
+        f"- {trait.replace('_', ' ')}: {value if isinstance(value, str) else ', '.join(value)}"
+        for trait, value in spec.personality.items()
+    ]
+    return "\n".join(("Your personality:", *lines)) if lines else ""
