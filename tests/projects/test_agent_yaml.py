@@ -152,7 +152,7 @@ BROKEN = [
     ("parameters:\n\n\n  topp: 1", "5:3: there is no key 'topp' here", "did you mean top_p?"),
     ("type: convo", "2:1: type: 'convo' is not known", "did you mean conversational?"),
     ("type: [creative]", "2:1: type: expected text, got a list", ""),
-    ("name: y", "2:1: the key 'name' stands here twice", "keep one of them"),
+    ("name: y", "2:1: the key 'name' is here twice", "keep one of them"),
     ("tools:\n  - nam: y", "3:5: there is no key 'nam' here", "did you mean name?"),
     ("tools:\n  - path: ./tools/a.js", "3:5: the key 'name' is missing here", "add name: …"),
     ("tools:\n  - name: y\n    enabled: yes", "4:5: enabled: expected true or false, got text", ""),

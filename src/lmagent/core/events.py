@@ -51,9 +51,8 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         imported_from: file that the session was imported from.
         parent: the call and session whose sub-agent it is; None for a user's session.
         options: the session's own options, which override the settings.
-        replaces: id of the session with the earlier conversation; `seq` continues from its last event. Earlier versions
-            named the session itself if it took the name of a deleted one.
-        forgets: each turn's prompt begins anew, with the user's last message.
+        replaces: id of the session with the earlier conversation; `seq` continues from its last event.
+        forgets: the prompt of each turn begins anew, with the user's last message.
     """
 
     session: str

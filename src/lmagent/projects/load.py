@@ -1,6 +1,6 @@
 """Load: a folder with an agent.yaml as a named agent.
 
-What the agent is told comes from, in rising order: a sentence about its type, `system_prompt`, `prompts/system.yaml`,
+The system text comes from, in rising order: a sentence about its type, `system_prompt`, `prompts/system.yaml`,
 a given text (`--system`). The personality follows, whichever it is.
 """
 
@@ -52,7 +52,7 @@ class AgentFolder(Struct, frozen=True):
     Attributes:
         path: the folder.
         slug: the agent's name in commands and addresses: small letters, digits and dashes.
-        system: what the agent is told, with its personality.
+        system: the agent's system text, with its personality.
         template: the frame of the user's messages; empty for none.
         versions: versions of the prompts that are used, by their files.
         file: agent.yaml, for errors about what it says.

@@ -1,7 +1,7 @@
 """Prompts: the templates in `prompts/*.yaml`, with their variables and includes filled in.
 
 `{{name}}` is a variable: of the file, of agent.yaml, or a given one; `{{> other}}` includes the content of
-prompts/other.yaml. A name that is unknown is an error, since a model would read the braces. `\\{{` stands for `{{`.
+prompts/other.yaml. A name that is unknown is an error, since a model would read the braces. `\\{{` gives `{{`.
 """
 
 from __future__ import annotations

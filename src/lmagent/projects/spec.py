@@ -87,7 +87,7 @@ class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
     deny: tuple[Line, ...] = ()
 
 
-class Bounds(Struct, frozen=True, forbid_unknown_fields=True):
+class LimitsSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """When a turn ends: after so many model calls, tokens, or seconds."""
 
     steps: Count | None = None
@@ -136,7 +136,7 @@ class AgentYaml(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: Prompts = Prompts()
     variables: dict[Annotated[str, Meta(pattern=VARIABLE)], str] = {}
     permissions: Permissions = Permissions()
-    limits: Bounds = Bounds()
+    limits: LimitsSpec = LimitsSpec()
     network: Network = Network()
     env: dict[Annotated[str, Meta(pattern=VARIABLE)], Variable] = {}
     agents: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ MEANINGS = {
 """What the patterns of `spec.py` mean, in words."""
 
 
-class Mark(NamedTuple):
+class Position(NamedTuple):
     """A line and a column, both from 1."""
 
     line: int
@@ -80,8 +80,8 @@ class YamlFile:
     def __init__(self, name: str, content: bytes) -> None:
         """Read `content`. Raise ConfigError, with line and column, if it is not such a file."""
         self.name = name
-        self._marks: dict[Place, Mark] = {(): Mark(1, 1)}
-        self._keys: dict[Place, Mark] = {}
+        self._marks: dict[Place, Position] = {(): Position(1, 1)}
+        self._keys: dict[Place, Position] = {}
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as wrong:
@@ -93,7 +93,9 @@ class YamlFile:
             for token in tokens:
                 if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
                     what = "anchors (&) and aliases (*) are not read; write the value out, or put the text in quotes"
-                    raise self._wrong(Mark(token.start_mark.line + 1, token.start_mark.column + 1), what, "correct it")
+                    raise self._wrong(
+                        Position(token.start_mark.line + 1, token.start_mark.column + 1), what, "correct it"
+                    )
             node = loader.get_single_node()
             self.value: Any = None if node is None else self._built(loader, node, ())
         except yaml.MarkedYAMLError as wrong:
@@ -108,7 +110,7 @@ class YamlFile:
 
     def _built(self, loader: _Loader, node: Any, place: Place) -> Any:
         """Return a node's value, and note where it and its parts stand."""
-        here = Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+        here = Position(node.start_mark.line + 1, node.start_mark.column + 1)
         self._marks[place] = here
         if len(place) > DEEPEST:
             raise self._wrong(here, f"more than {DEEPEST} levels of nesting", "write it flatter")
@@ -118,17 +120,17 @@ class YamlFile:
             return cast("Any", loader).construct_object(node)
         built = dict[str, Any]()
         for key_node, value_node in node.value:
-            mark = Mark(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            mark = Position(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 raise self._wrong(mark, "a key must be a text", "write a plain name before the colon")
             key = str(key_node.value)
             if key in built:
-                raise self._wrong(mark, f"the key {key!r} stands here twice", "keep one of them")
+                raise self._wrong(mark, f"the key {key!r} is here twice", "keep one of them")
             self._keys[*place, key] = mark
             built[key] = self._built(loader, value_node, (*place, key))
         return built
 
-    def _wrong(self, mark: Mark, what: str, fix: str) -> ConfigError:
+    def _wrong(self, mark: Position, what: str, fix: str) -> ConfigError:
         return ConfigError(f"{self.name}:{mark.line}:{mark.column}: {what}", fix=fix)
 
     def wrong(self, place: Place, what: str, fix: str) -> ConfigError:
@@ -138,7 +140,7 @@ class YamlFile:
         return self._wrong(self._keys.get(place, self._marks[place]), what, fix)
 
     def __contains__(self, place: Place) -> bool:
-        """Return whether something stands at a place."""
+        """Return whether the file has a value at a place."""
         return place in self._marks
 
     def as_type(self, type: type[T]) -> T:
@@ -175,7 +177,7 @@ class YamlFile:
         return self.wrong(place, f"{name}: {what[:1].lower()}{what[1:]}", "docs/agent-projects.md has all keys")
 
     def _place_of(self, type: Any, where: str) -> tuple[Place, Any]:
-        """Return the place of msgspec's path, and what is known about the type of what stands there.
+        """Return the place of msgspec's path, and the type that its value should have.
 
         `[...]` is any value of a mapping: the first that does not fit is meant.
         """
@@ -209,7 +211,7 @@ def nearest(name: str, known: Sequence[str], head: str = "it can be") -> str:
 
 
 def _plain(info: Any, kinds: Any) -> Any:
-    """Return the part of a type that is of a kind: a type may be one of several, or nothing."""
+    """Return the part of a type that is of a kind: a type may be a union."""
     while isinstance(info, msgspec.inspect.Metadata):
         info = info.type
     if isinstance(info, msgspec.inspect.UnionType):
