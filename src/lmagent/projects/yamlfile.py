@@ -211,7 +211,7 @@ def nearest(name: str, known: Sequence[str], head: str = "it can be") -> str:
 
 
 def _plain(info: Any, kinds: Any) -> Any:
-    """Return the part of a type that is of a kind: a type may be a union."""
+    """Return a type, or the part of a union, of one of the kinds."""
     while isinstance(info, msgspec.inspect.Metadata):
         info = info.type
     if isinstance(info, msgspec.inspect.UnionType):
