@@ -15,6 +15,7 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -62,7 +63,7 @@ class ProjectFile(Struct, frozen=True):
     program: bool = False
 
 
-class Manifest(Struct, frozen=True):
+class AgentManifest(Struct, frozen=True):
     """The list of an archive's files, by their names."""
 
     lmagent_agent: int
@@ -74,7 +75,7 @@ class Manifest(Struct, frozen=True):
 # --- building ---------------------------------------------------------------------------------------------------------
 
 
-def build(folder: AgentFolder, target: Path, env: Mapping[str, str]) -> Manifest:
+def build(folder: AgentFolder, target: Path, env: Mapping[str, str]) -> AgentManifest:
     """Write a project's archive. `env`: the variables of the environment, among which are the secrets' values.
 
     Raises ConfigError for a file that cannot be part of it, such as one with a key; StoreError if it cannot be
@@ -89,7 +90,7 @@ def build(folder: AgentFolder, target: Path, env: Mapping[str, str]) -> Manifest
         name: ProjectFile(hashlib.sha256(content).hexdigest(), len(content), program)
         for name, (content, program) in contents.items()
     }
-    manifest = Manifest(VERSION, folder.slug, files, folder.versions)
+    manifest = AgentManifest(VERSION, folder.slug, files, folder.versions)
     written = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=written, compresslevel=9, mtime=0) as packed,
@@ -112,7 +113,7 @@ def _contents(root: Path, target: Path) -> Iterator[tuple[str, tuple[bytes, bool
     total = 0
     names = sorted(_names(root, target))
     if len(names) > MOST_FILES:
-        raise ConfigError(f"the project has more than {MOST_FILES:,} files", fix="move what is no part of it elsewhere")
+        raise ConfigError(f"the project has more than {MOST_FILES:,} files", fix="move other files elsewhere")
     for name in names:
         path = root / name
         try:
@@ -191,7 +192,7 @@ def _locked(contents: Mapping[str, tuple[bytes, bool]]) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def unpack(path: Path, parent: Path) -> tuple[Manifest, Path]:
+def unpack(path: Path, parent: Path) -> tuple[AgentManifest, Path]:
     """Unpack an archive into a new folder below `parent`, named by its content, or find it there.
 
     Nothing of it is run. Raises StoreError, before a file is written, if it is no archive of a project or is changed.
@@ -202,12 +203,12 @@ def unpack(path: Path, parent: Path) -> tuple[Manifest, Path]:
         return manifest, target
     beside = parent / f".{target.name}.{os.getpid()}.new"
     try:
-        for name, file in _as_listed(path, manifest):
+        for name, content in _as_listed(path, manifest):
             place = beside / name
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             mode = 0o700 if manifest.files[name].program else 0o600
             with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode), "wb") as fresh:
-                fresh.write(file)
+                fresh.write(content)
         os.replace(beside, target)
     except OSError as error:
         raise store_error(error, "the archive could not be unpacked", target) from error
@@ -216,35 +217,32 @@ def unpack(path: Path, parent: Path) -> tuple[Manifest, Path]:
     return manifest, target
 
 
-def check(path: Path) -> tuple[Manifest, str]:
+def check(path: Path) -> tuple[AgentManifest, str]:
     """Read an archive once; return its manifest and its digest. Raise StoreError if a file is not as listed."""
-    name, file = next(_members(path), ("", io.BytesIO()))
-    content = file.read(_PIECE)
+    name, content = next(_members(path), ("", b""))
     manifest = _manifest(path, name, content)
     for _ in _as_listed(path, manifest):
         pass
     return manifest, hashlib.sha256(content).hexdigest()
 
 
-def _as_listed(path: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
+def _as_listed(path: Path, manifest: AgentManifest) -> Iterator[tuple[str, bytes]]:
     """Yield the files of an archive. Raise StoreError if one is not as listed, also if it was changed just now."""
     left = dict(manifest.files)
-    for name, file in _members(path):
+    for name, content in _members(path):
         if name == MANIFEST:
             continue
-        listed, content = left.pop(name, None), bytearray()
-        while piece := file.read(_PIECE):
-            content += piece
+        listed = left.pop(name, None)
         if listed is None or hashlib.sha256(content).hexdigest() != listed.sha256:
             raise _refused(path, f"{visible(name)[:80]} is not as its manifest says")
-        yield name, bytes(content)
+        yield name, content
     if left:
         raise _refused(path, "files are missing")
 
 
-def _manifest(path: Path, name: str, content: bytes) -> Manifest:
+def _manifest(path: Path, name: str, content: bytes) -> AgentManifest:
     try:
-        manifest = decode_json(content, Manifest)
+        manifest = decode_json(content, AgentManifest)
     except ValueError:
         manifest = None
     if name != MANIFEST or manifest is None or FILE not in manifest.files:
@@ -252,7 +250,7 @@ def _manifest(path: Path, name: str, content: bytes) -> Manifest:
     if manifest.lmagent_agent != VERSION:
         raise _refused(path, f"its form is {manifest.lmagent_agent}, and this lmagent reads {VERSION}")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", manifest.name):
-        raise _refused(path, "its name is none of an agent")
+        raise _refused(path, "its name cannot be an agent's")
     return manifest
 
 
@@ -269,7 +267,7 @@ class _Careful:
         return self._file.read(size)
 
 
-def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the files of an archive; each is judged by its header before anything of it is read."""
     seen, total = set[str](), 0
     try:
@@ -286,7 +284,7 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     raise _refused(path, f"it is larger than {MOST_FILES:,} files or {LARGEST >> 20} MB")
                 file = archive.extractfile(member)
                 assert file is not None  # it is a regular file
-                yield name, file
+                yield name, b"".join(iter(partial(file.read, _PIECE), b""))
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise _refused(path, str(error)) from None
     except OSError as error:
