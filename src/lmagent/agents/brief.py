@@ -66,10 +66,12 @@ def brief_of(parent: Session, child: str, order: Order, bounds: AgentBounds, pla
         parent_scope=f"{FOLDER}/{state.session}/scope" if depth_of(parent) else "",
         session_id=above.state.session,
         created_at=parent.wiring.clock.now(),
+        agent=order.agent,
     )
 
 
-def told(brief: Brief, place: PromptPlace, steps: int) -> str:
+def told(brief: Brief, place: PromptPlace, steps: int, *, direct: bool = False) -> str:
+    """Return the brief for the model; `direct`: report_result is in its tool block."""
     wanted = brief.deliverable
     where = ", ".join(named(wanted))
     form = f" ({wanted.format})" if wanted.format else ""
@@ -89,10 +91,11 @@ def told(brief: Brief, place: PromptPlace, steps: int) -> str:
         lines.append(f"The whole that it is a part of: {brief.parent_objective}")
     if brief.data:
         lines.append(f"Data:\n{brief.data}")
+    report = '{"status": "ok", "summary": "...", "artifacts": ["path"], "data": null, "error": ""}'
+    through = report if direct else f'{{"name": "report_result", "arguments": {report}}}'
     lines.append(
-        f"You have at most {plural(steps, 'step')}, and no user answers questions. At the end call use_tool with "
-        '{"name": "report_result", "arguments": {"status": "ok", "summary": "...", "artifacts": ["path"], '
-        '"data": null, "error": ""}}; status is ok, partial, blocked or error.'
+        f"You have at most {plural(steps, 'step')}, and no user answers questions. At the end call "
+        f"{'report_result' if direct else 'use_tool'} with {through}; status is ok, partial, blocked or error."
     )
     return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 BEGINNING = ("delegate", "decompose")
 """The tools that start a sub-agent."""
+
+LISTED, DESCRIBED = 12, 80
+"""How many agents the model is told of, and characters of the description of each."""
 
 TOOLS = (*BEGINNING, "report_result")
 """The tools of sub-agents; only a sub-agent has the last one."""
@@ -43,6 +46,12 @@ class DelegateArgs(Struct, frozen=True):
     data_hint: str = ""
 
 
+class DelegateToArgs(DelegateArgs, frozen=True):
+    """Arguments of `delegate` where agents have names."""
+
+    agent: str = ""
+
+
 class DecomposeArgs(Struct, frozen=True):
     manifest: Any
 
@@ -55,8 +64,12 @@ class ReportArgs(Struct, frozen=True):
     error: str = ""
 
 
-def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
+def delegation_tools(
+    host: ChildHost, runner: Callable[[], ChildRunner], agents: Mapping[str, str] | None = None
+) -> Iterator[Tool]:
     """Yield the tools delegate (one sub-agent for one task) and decompose (several).
+
+    `agents`: descriptions of the agents that a task can be given to, by their names.
 
     The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """
@@ -73,14 +86,20 @@ def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iter
 
     yield Tool(
         name="delegate",
-        description="Give a task to a sub-agent; returns its report. deliverable_type: report, file, files or data.",
-        arguments=DelegateArgs,
+        description="Give a task to a sub-agent; returns its report. deliverable_type: report, file, files or data."
+        + _named(agents or {}),
+        arguments=DelegateToArgs if agents else DelegateArgs,
         effect="read",
         run=delegate,
         replay_safe=True,
         deferred=True,
         aliases=("task",),
-        renames={"instructions": "objective", "file_path": "deliverable_path", "task_type": "deliverable_description"},
+        renames={
+            "instructions": "objective",
+            "file_path": "deliverable_path",
+            "task_type": "deliverable_description",
+            **({"subagent_type": "agent", "agent_name": "agent"} if agents else {}),
+        },
         summary=lambda arguments: f"delegate: {arguments.objective}".replace("\n", " ")[:120],
     )
     yield Tool(
@@ -95,6 +114,14 @@ def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iter
         renames={"manifest_json": "manifest", "tasks": "manifest"},
         summary=lambda arguments: "decompose",
     )
+
+
+def _named(agents: Mapping[str, str]) -> str:
+    """Return the part of the description that lists the agents; each is paid for in every prompt."""
+    if not agents:
+        return ""
+    listed = "; ".join(f"{name}: {what[:DESCRIBED]}" for name, what in list(agents.items())[:LISTED])
+    return f" agent: {listed}."
 
 
 def report_tool(host: ChildHost) -> Tool:

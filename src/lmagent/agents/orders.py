@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from lmagent.agents.feature import DelegateArgs
+from lmagent.agents.feature import DelegateArgs, DelegateToArgs
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ToolError
 from lmagent.core.work import Deliverable
@@ -31,6 +31,7 @@ class Order(Struct, frozen=True):
     constraints: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
     hint: str = ""  # words to look for in the parent's findings
+    agent: str = ""  # the name of the agent that does it; empty for one like its parent
 
 
 class _Task(Struct, forbid_unknown_fields=True):
@@ -65,6 +66,7 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
         deliverable=checked(wanted, workspace),
         constraints=arguments.constraints,
         hint=arguments.data_hint,
+        agent=arguments.agent if isinstance(arguments, DelegateToArgs) else "",
     )
 
 

@@ -74,7 +74,8 @@ class ChildRunner:
             if started is None:
                 if reason := overspent(parent):
                     return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
-                started = await self._begin(parent, call, order, place, passed())
+                own = msgspec.structs.replace(place, inherits=place.inherits and not order.agent)
+                started = await self._begin(parent, call, order, own, passed())
             try:
                 child = await self._host.open(parent, started)
             except LmagentError as trouble:
@@ -134,7 +135,8 @@ class ChildRunner:
         else:
             await self._keep(parent, partial(briefs.write_brief, parent.wiring.workspace, started.child, started.brief))
             place = PromptPlace(inherits=bool(state.messages), side_by_side=1)
-            text = briefs.told(started.brief, place, child.agent.limits.steps)
+            direct = any(tool.name == "report_result" for tool in state.tools)
+            text = briefs.told(started.brief, place, child.agent.limits.steps, direct=direct)
             await child.send(Submit(message=user(text), by="parent", origin=origin))
         finished = await run_until_idle(child, resumable=True)
         await _withdraw(child)

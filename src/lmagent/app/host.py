@@ -140,6 +140,8 @@ class Host(Struct):
         """Return what depends on a session's agent; None for the default one."""
         if named is None:
             return SessionParts(self.agent, self.toolbox, self.rules)
+        for command in self.initial_commands:  # what the command line says wins
+            named = replace(named, mode=None) if isinstance(command, SetMode) else replace(named, model="")
         return parts_for(named, self.agent, self.toolbox, self.rules)
 
     def traits(self) -> KeptTraits:

@@ -137,12 +137,12 @@ class Runner:
 
     # --- opening and releasing --------------------------------------------------------------------------------------
 
-    async def begin(self, id: str = "") -> OpenSession:
-        """Return a new session, which is on disk. With an empty id, it gets an id made from the time."""
+    async def begin(self, id: str = "", agent: str = "") -> OpenSession:
+        """Return a new session of an agent, which is on disk. With an empty id, it gets an id made from the time."""
         tasks = await self.ready()
         async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
             _require_free(self.host.store.root / id)
-            return await self._opened(id, self.host.new_session(id), tasks)
+            return await self._opened(id, self.host.new_session(id, agent), tasks)
 
     async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
         """Open a session for writing, if it is not open yet.

@@ -149,6 +149,7 @@ def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[Se
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     identity_files(registry, say)
+    agents_by_name(registry, say)
     registry.command_modules += [f"lmagent.app.commands.{name}" for name in ("session", "settings", "work", "mcp")]
     registry.orders |= {SetOptions: set_options, Mark: _mark}
     registry.session_notes.append(partial(instructions_note, registry))
@@ -215,6 +216,27 @@ def identity_files(registry: Registry, say: Say) -> None:
     registry.facts.append(identity.facts)
     identity.check()
     registry.command_modules.append("lmagent.app.commands.identity")
+
+
+def agents_by_name(registry: Registry, say: Say) -> None:
+    """Register the agents in the files of the user and of the workspace; without such a folder, nothing is loaded."""
+    workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
+    own = config_file(os.environ).parent
+    places = ((own, ("agents",)), *((workspace, (folder, "agents")) for folder in (".lmagent", ".claude")))
+    for root, parts in places:
+        if not any(name.endswith((".md", ".toml")) for name in _names(root.joinpath(*parts))):
+            continue
+        from lmagent.projects.agentfiles import AgentFiles  # few users have one
+
+        counts = (lambda: True) if root is own else (lambda: is_trusted(data_dir, workspace))
+        registry.agents.sources.append(AgentFiles(root, parts, counts, say, own=root is own))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def long_term_memory(registry: Registry) -> None:

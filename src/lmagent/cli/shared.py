@@ -194,6 +194,7 @@ model_options = together(
     click.option(
         "--require-proof", is_flag=True, help="Changed files: run the project's check; not done before it passed."
     ),
+    click.option("--agent", metavar="NAME", help="The agent of new sessions: one of .lmagent/agents/ or of your own."),
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
     click.option("--no-mcp", is_flag=True, help="Use no MCP servers."),
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
@@ -240,7 +241,8 @@ def flags(**options: Any) -> dict[str, Any]:
 def host_options(workspace: Path | None, options: dict[str, Any], *, attended: bool = False) -> HostOptions:
     from lmagent.app.options import HostOptions
 
-    return HostOptions(workspace, flags(**options), options.get("record"), options.get("replay"), attended)
+    record, replay, agent = options.get("record"), options.get("replay"), options.get("agent") or ""
+    return HostOptions(workspace, flags(**options), record, replay, attended, agent=agent)
 
 
 def loaded_settings(workspace: Path | None = None) -> Loaded:

@@ -188,6 +188,7 @@ class Brief(Struct, frozen=True, omit_defaults=True):
         parent_scope: the parent's scratch folder.
         session_id: the session at the root.
         created_at: Unix seconds.
+        agent: the name of the agent that does it; empty for one like its parent.
     """
 
     agent_id: str
@@ -203,6 +204,7 @@ class Brief(Struct, frozen=True, omit_defaults=True):
     parent_scope: str = ""
     session_id: str = ""
     created_at: float = 0.0
+    agent: str = ""
 
 
 class ChildResult(Struct, frozen=True, omit_defaults=True):

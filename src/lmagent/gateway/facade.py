@@ -79,23 +79,25 @@ class CompletionOptions(Struct, frozen=True):
 
 @ROUTES.get("/v1/models", "Agents, as OpenAI lists models", tell=told)
 async def list_agents(call: Call) -> dict[str, Any]:
-    """Return the agents: the default one, and one per model that the server lists."""
-    names = [AGENT]
+    """Return the agents: that of new sessions, those with a name, and the first with each model of the server."""
+    host = call.gateway.host
+    names = [AGENT, *(f"agent/{agent.name}" for agent in host.registry.agents)]
     with suppress(ProviderError):  # the default agent is listed even if the server is down
-        names += [f"{AGENT}:{model}" for model in await call.gateway.host.models()]
+        names += [f"{AGENT}:{model}" for model in await host.models()]
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
     return {"object": "list", "data": rows}
 
 
-async def _model_of(gateway: Gateway, name: str) -> str:
-    """Return the model that an agent's name asks for; empty for that of new sessions."""
+async def _asked_for(gateway: Gateway, name: str) -> tuple[str, str]:
+    """Return the agent and the model that a name asks for; empty for those of new sessions."""
     if name == AGENT:
-        return ""
-    model = name.removeprefix(f"{AGENT}:")
-    known = await gateway.host.models() if model != name else ()
-    if model not in known:
+        return "", ""
+    agent, _, model = name.removeprefix("agent/").partition(":")
+    default = agent == AGENT.removeprefix("agent/")
+    is_known = default or agent in {one.name for one in gateway.host.registry.agents}
+    if not name.startswith("agent/") or not is_known or (model and model not in await gateway.host.models()):
         raise Refusal(404, "model_not_found", f"there is no agent {name[:200]!r}", fix="GET /v1/models lists them")
-    return model
+    return "" if default else agent, model
 
 
 # --- one completion ---------------------------------------------------------------------------------------------------
@@ -163,12 +165,14 @@ async def _accepted(
     mark = await to_thread.run_sync(mark_of, key, name, messages, bool(wanted.session))
     if wanted.is_retry and (sent := await _repeated(gateway, mark, wanted.session)) is not None:
         return sent
-    model = await _model_of(gateway, name)
+    agent, model = await _asked_for(gateway, name)
     asked, before = await _checked(gateway, last_of(messages)), await _checked(gateway, begun_with(messages))
     known = await (named(gateway, wanted.session) if wanted.session else _resumed(gateway, key, name, messages))
     if known is None:
-        known = await gateway.runner.begin()
+        known = await gateway.runner.begin(agent=agent)
     state = known.session.state
+    if agent and state.agent != agent:
+        raise Refusal(409, "another_agent", f"that session's agent is {state.agent}", fix="leave X-Session out")
     if before and not (state.turn or state.inputs):
         # Its first message begins with the earlier conversation, which is no title.
         await gateway.runner.send(known.id, Rename(title=title_of(asked)))

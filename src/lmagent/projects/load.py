@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError, ToolError
@@ -66,24 +67,6 @@ class AgentFolder(Struct, frozen=True):
     versions: dict[str, str]
     file: YamlFile
 
-    @property
-    def tools(self) -> tuple[ToolEntry, ...]:
-        """The tools that agent.yaml lists and does not switch off."""
-        rows = (ToolEntry(row) if isinstance(row, str) else row for row in self.spec.tools or ())
-        return tuple(row for row in rows if row.enabled)
-
-    @property
-    def model(self) -> ModelSpec:
-        given = self.spec.model
-        return ModelSpec(model_id=given) if isinstance(given, str) else given
-
-    @property
-    def model_name(self) -> str:
-        """The model's name, with its provider unless that is the server which is set."""
-        model = self.model
-        is_local = model.provider in ("", "local")
-        return model.model_id if is_local or not model.model_id else f"{model.provider}:{model.model_id}"
-
 
 def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: str = "") -> AgentFolder:
     """Read a project: its folder, or the agent.yaml in it. `system`: a text that takes the place of its prompt.
@@ -108,29 +91,42 @@ def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: 
     for found, wanted, place in ((own, spec.prompts.system, "system"), (user, spec.prompts.user, "user")):
         if found is None and (("prompts", place) in file):
             raise file.wrong(("prompts", place), f"there is no prompts/{wanted}.yaml", "correct the name")
-    written = own.text if own is not None else spec.system_prompt.strip()
-    told = system.strip() or written or SENTENCES[spec.type].format(name=spec.name)
     return AgentFolder(
         path=folder,
         spec=spec,
         slug=slug_of(file, spec.name),
-        system="\n\n".join(part for part in (told, _personality(spec)) if part),
+        system=system_of(spec, system.strip() or (own.text if own is not None else "")),
         template=user.text if user is not None else "",
         versions={prompt.source: prompt.version for prompt in (own, user) if prompt is not None},
         file=file,
     )
 
 
+def system_of(spec: AgentYaml, text: str = "") -> str:
+    """Return the system text: the given one, that of agent.yaml, or a sentence; and the personality."""
+    told = text or spec.system_prompt.strip() or SENTENCES[spec.type].format(name=spec.name)
+    lines = [
+        f"- {trait.replace('_', ' ')}: {value if isinstance(value, str) else ', '.join(value)}"
+        for trait, value in spec.personality.items()
+    ]
+    return "\n".join((told, "\nYour personality:", *lines)) if lines else told
+
+
 def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
     """Return the project's agent; `own` are its tools that have a file."""
-    spec, parameters = folder.spec, folder.spec.parameters
-    names = {tool.name for tool in own}
+    agent = agent_from(folder.spec, folder.slug, str(folder.path / FILE), own)
+    return replace(agent, system=folder.system, template=folder.template)
+
+
+def agent_from(spec: AgentYaml, slug: str, source: str, own: Sequence[Tool] = ()) -> NamedAgent:
+    """Return the agent that the keys describe, without its prompt files."""
+    parameters = spec.parameters
     return NamedAgent(
-        name=folder.slug,
+        name=slug,
         description=one_line(spec.description or spec.name, 200),
-        source=str(folder.path / FILE),
-        system=folder.system,
-        model=folder.model_name,
+        source=source,
+        system=system_of(spec),
+        model=model_name(spec),
         options=SessionOptions(
             temperature=parameters.temperature,
             max_tokens=parameters.max_tokens,
@@ -139,7 +135,7 @@ def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
             presence_penalty=parameters.presence_penalty,
             seed=parameters.seed,
         ),
-        tools=_built_in(folder, names),
+        tools=_built_in(spec, {tool.name for tool in own}),
         own=tuple(own),
         mode=spec.permissions.mode,
         allow=(*spec.permissions.allow, *(f"effect:net({host})" for host in spec.network.hosts)),
@@ -148,16 +144,28 @@ def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
         steps=spec.limits.steps,
         turn_tokens=spec.limits.turn_tokens,
         turn_seconds=spec.limits.turn_seconds,
-        template=folder.template,
         keep_turns=0 if spec.memory.type == "none" else spec.memory.retention_size,
         memory=spec.memory.type == "long_term",
     )
 
 
-def _built_in(folder: AgentFolder, own: set[str]) -> tuple[str, ...] | None:
-    if folder.spec.tools is None:
-        return TOOLS[folder.spec.type]
-    return tuple(row.name for row in folder.tools if row.name not in own)
+def _built_in(spec: AgentYaml, own: set[str]) -> tuple[str, ...] | None:
+    if spec.tools is None:
+        return TOOLS[spec.type]
+    return tuple(row.name for row in tool_rows(spec) if row.name not in own)
+
+
+def tool_rows(spec: AgentYaml) -> tuple[ToolEntry, ...]:
+    """Return the tools that agent.yaml lists and does not switch off."""
+    rows = (ToolEntry(row) if isinstance(row, str) else row for row in spec.tools or ())
+    return tuple(row for row in rows if row.enabled)
+
+
+def model_name(spec: AgentYaml) -> str:
+    """Return the model's name, with its provider unless that is the server which is set."""
+    model = ModelSpec(model_id=spec.model) if isinstance(spec.model, str) else spec.model
+    is_local = model.provider in ("", "local")
+    return model.model_id if is_local or not model.model_id else f"{model.provider}:{model.model_id}"
 
 
 def slug_of(file: YamlFile, name: str) -> str:
@@ -194,11 +202,3 @@ def _check(file: YamlFile, spec: AgentYaml) -> None:
         if variable.secret and variable.default:
             what = f"{name} is a secret, and has a default in the file"
             raise file.wrong(("env", name, "default"), what, "remove it: a secret's value comes from the environment")
-
-
-def _personality(spec: AgentYaml) -> str:
-    lines = [
-        f"- {trait.replace('_', ' ')}: {value if isinstance(value, str) else ', '.join(value)}"
-        for trait, value in spec.personality.items()
-    ]
-    return "\n".join(("Your personality:", *lines)) if lines else ""

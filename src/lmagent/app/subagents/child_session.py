@@ -9,6 +9,8 @@ from lmagent.agents.brief import steps_for
 from lmagent.agents.childhost import PromptPlace
 from lmagent.agents.feature import AgentBounds
 from lmagent.app.host import Host
+from lmagent.app.named import SessionParts, parts_for
+from lmagent.app.prompt import Profile
 from lmagent.core.agent import Agent
 from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import ContextInherited, SessionCreated, SessionRenamed, SubagentStarted
@@ -34,12 +36,13 @@ async def open_child(
     """Return a sub-agent's session with its place in the server's cache; a session with a log resumes from it."""
     if started.child in host.sessions:
         raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, then continue")
-    wiring = host.wiring(started.child)
-    wiring.agent = _agent(parent, started.brief.depth, bounds)
-    wiring.toolbox, wiring.rules = parent.wiring.toolbox, parent.wiring.rules
+    parts = _parts(host, parent, started)
+    wiring = host.wiring(started.child, parts)
+    wiring.agent = _agent(parent, parts, started.brief.depth, bounds)
     wiring.fences = (*wiring.fences, _above(parent))
     wiring.attended = parent.wiring.attended  # a call that the parent may not ask about, its sub-agent may not either
-    opening = _opening(parent, started)
+    opening = _opening(parent, started, parts, host.registry.profile)
+    inherits = home.inherits and parts.named is None
     try:
         log, is_new = host.store.open(started.child), False
     except SessionNotFound:
@@ -52,7 +55,7 @@ async def open_child(
             title = " ".join(started.brief.objective.split())[:TITLE]
             session.opening.append(await session.record(SessionRenamed(title=title)))
         session.window, session.stated_window = parent.window, parent.stated_window
-        if home.inherits and not session.state.messages and not session.state.work.origins:
+        if inherits and not session.state.messages and not session.state.work.origins:
             session.opening.append(await session.record(_inherited(parent, started.call_id)))
         session.wiring.provider = await _lane(host, parent, session)
         for grant in parent.state.grants:
@@ -65,35 +68,48 @@ async def open_child(
     return session
 
 
-def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
-    """Return the parent's system text and tool block, byte for byte, with a mode that asks no less."""
-    state = parent.state
+def _parts(host: Host, parent: Session, started: SubagentStarted) -> SessionParts:
+    """Return the parts of the agent that the brief names, or the parent's. Raise ConfigError if it is not here."""
+    named, own = host.registry.agents.get(started.brief.agent), parent.wiring
+    if named is None:
+        return SessionParts(parent.agent, own.toolbox, own.rules)
+    parts = parts_for(named, host.agent, host.toolbox, own.rules)
+    if named.tools is not None and (report := host.toolbox.get("report_result")) is not None:
+        parts.toolbox.add(replace(report, deferred=False))
+    return parts
+
+
+def _opening(parent: Session, started: SubagentStarted, parts: SessionParts, profile: Profile) -> SessionCreated:
+    """Return the parent's system text and tool block, byte for byte, or those of the agent that the brief names; with
+    a mode that asks no less."""
+    state, named = parent.state, parts.named
     return SessionCreated(
         session=started.child,
         workspace=state.workspace,
-        agent=state.agent,
-        system=state.system,
-        tools=state.tools,
-        model=state.model,
-        mode=state.mode,
+        agent=named.name if named else state.agent,
+        system=parts.system(profile) if named else state.system,
+        tools=parts.specs(profile) if named else state.tools,
+        model=(named.model if named else "") or state.model,
+        mode="manual" if named and named.mode == "manual" else state.mode,
         app_version=__version__,
         parent=Parent(state.session, started.call_id, started.task, started.brief.depth),
     )
 
 
-def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
-    """Return the parent's agent with tighter limits; tokens and time are shared, and a review watches them."""
-    own = limits(parent)
+def _agent(parent: Session, parts: SessionParts, depth: int, bounds: AgentBounds) -> Agent:
+    """Return the agent with limits tighter than the parent's; tokens and time are shared, and a review watches them."""
+    own, agent = limits(parent), parts.agent
+    options = parent.state.work.options if parts.named is None else parts.named.options
     tighter = replace(
         own,
-        steps=min(own.steps, steps_for(bounds, depth)),
+        steps=min(own.steps, agent.limits.steps, steps_for(bounds, depth)),
         turn_tokens=None,
         turn_seconds=None,
         session_tokens=None,
         errors=min(own.errors, 3),
         no_progress=min(own.no_progress, max(5, 9 - depth)),
     )
-    return replace(parent.agent.with_options(parent.state.work.options), limits=tighter)
+    return replace(agent.with_options(options), limits=tighter)
 
 
 def _above(parent: Session) -> Fence:

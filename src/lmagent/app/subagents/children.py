@@ -28,7 +28,8 @@ def register(registry: Registry) -> None:
     if not registry.settings.enable_sub_agents:
         return
     children = Children(registry)
-    for tool in (*delegation_tools(children, lambda: children.runner), report_tool(children)):
+    agents = {agent.name: agent.description for agent in registry.agents}
+    for tool in (*delegation_tools(children, lambda: children.runner, agents), report_tool(children)):
         registry.tool(tool)
     registry.fences.append(fence(children.bounds))
     registry.fences.append(lambda _, tool: NO_ROOM if tool.name in BEGINNING and registry.profile.name == TIGHT else "")
