@@ -51,6 +51,7 @@ AGENTS = (COMPANION, RESEARCHER, CODER)
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LLM_MODEL", "m")
     root = tmp_path / "ws"
     root.mkdir()
     (root / "secret.txt").write_text("hidden")
@@ -64,7 +65,7 @@ def requests(
     """Return the bodies of the requests that the model gets."""
 
     async def go(url: str) -> None:
-        options = HostOptions(workspace, {"llm_url": url, "llm_model": "m", "permission_mode": "auto"})
+        options = HostOptions(workspace, {"llm_url": url, "permission_mode": "auto"})
         host = await open_host(options, say=lambda _: None)
         host.registry.agents.sources.append(lambda: agents)
         try:
