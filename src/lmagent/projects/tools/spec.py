@@ -1,0 +1,124 @@
+"""Spec: the types that the parts of this package exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from lmagent.core.sandbox import Sandbox
+from lmagent.core.tool import Tool
+
+if TYPE_CHECKING:
+    from lmagent.sandbox.environment import SandboxRequest
+
+
+class ToolEntry(Struct, frozen=True):
+    """A row of `tools:` in agent.yaml.
+
+    Attributes:
+        path: of its file, relative to the project's folder; empty for a built-in tool of that name.
+        description: for the model; the file's own if this is empty.
+        parameters: a JSON schema of type object, or short forms by name; None if the file declares them, or they are
+            inferred.
+        timeout: seconds that a call may take.
+    """
+
+    name: str
+    path: str = ""
+    enabled: bool = True
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    timeout: float = 60.0
+
+
+class ToolPlace(Struct, frozen=True):
+    """Where the tools of a project run, and what they get.
+
+    Attributes:
+        workspace: the folder of the session: they begin in it, and may write there.
+        sandbox: returns the sandbox of the commands; raises SandboxError without one. Only its kind is used.
+        backend: the name of that sandbox, after it was returned.
+        request: the options of sandboxes here.
+        builtin: the tools that are there already.
+        reserved: further names that no tool may take.
+        hosts: `host:port` patterns that the tools may reach; without them they have no network.
+        env: variables that the tools get, with their secrets.
+        kept: a folder of ours for facts about files that had to be loaded to be read; None to load them each time.
+        libraries: folders of installed packages, for Python.
+        modules: folders of installed packages, for Node.js; `node_modules` in the project is found without them.
+    """
+
+    workspace: Path
+    sandbox: Callable[[], Awaitable[Sandbox]]
+    backend: Callable[[], str]
+    request: Callable[[], SandboxRequest]
+    builtin: Collection[Tool] = ()
+    reserved: Collection[str] = ("use_tool",)
+    hosts: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    kept: Path | None = None
+    libraries: tuple[Path, ...] = ()
+    modules: tuple[Path, ...] = ()
+
+
+class Declared(Struct, frozen=True):
+    """What a tool's file says about it.
+
+    Attributes:
+        name: the name that it gives itself; empty if it gives none.
+        schema: the JSON schema of its arguments.
+        origin: where the schema is from, in words for the user.
+        shown: whether the user is shown it, since it was read out of code or comments.
+        function: of Python, the function that is called.
+        argv: of a program, its command line.
+    """
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    origin: str
+    shown: bool = False
+    function: str = ""
+    argv: tuple[str, ...] = ()
+
+
+class OwnTool(Struct, frozen=True):
+    """A tool of the project, ready to be called.
+
+    Attributes:
+        path: of its file, relative to the project's folder.
+        kind: the program that runs it.
+        source: of JavaScript and Python, the text that was read, and is run; of a program, its manifest.
+    """
+
+    name: str
+    description: str
+    declared: Declared
+    folder: Path
+    path: str
+    kind: str
+    source: bytes
+    timeout: float
+
+    @property
+    def file(self) -> Path:
+        return self.folder / self.path
+
+
+class OwnTools(Struct, frozen=True):
+    """The tools of a project.
+
+    Attributes:
+        tools: its own.
+        builtin: the built-in tools that its rows name, by our names for them.
+        off: the built-in tools that its rows switch off.
+        facts: lines for the user: the inferred parameters with their source, and the files that do not exist.
+    """
+
+    tools: tuple[Tool, ...]
+    builtin: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
