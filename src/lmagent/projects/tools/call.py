@@ -176,7 +176,7 @@ async def _carried_out(place: ToolPlace, tool: OwnTool, asked: Mapping[str, Any]
             **asked,
         }
         file.write_text(json.dumps(asked["arguments"] if tool.kind == "program" else request), encoding="utf-8")
-        read = (tool.folder, file.parent, *runs.read, *place.libraries, *place.modules)
+        read = (*_visible(tool.folder, place.workspace), file.parent, *runs.read, *place.libraries, *place.modules)
         options = place.request()
         options = replace(options, read=(*options.read, *read), scratch=None)
         command = Exec(
@@ -192,6 +192,13 @@ async def _carried_out(place: ToolPlace, tool: OwnTool, asked: Mapping[str, Any]
             return await _heard(sandbox, command)
         finally:
             await sandbox.aclose()
+
+
+def _visible(folder: Path, workspace: Path) -> tuple[Path, ...]:
+    """Return what tools see of a project: no hidden files (`.env`, our own records), and no links, which lead out."""
+    if folder.is_relative_to(workspace):
+        return ()
+    return tuple(path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_symlink())
 
 
 async def _heard(sandbox: Sandbox, command: Exec) -> tuple[_Heard, Exit]:

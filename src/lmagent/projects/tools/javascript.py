@@ -56,7 +56,7 @@ class _Used(Struct):
 
 
 def read_javascript(source: bytes, where: str) -> Declared:
-    """Return what a file says about its tool. Raise ConfigError if it is no tool, NotConstant if it has to be loaded."""
+    """Return the tool of a file. Raise ConfigError if it has none, NotConstant if it has to be loaded."""
     root = _root(source, where)
     members = _exported(root)
     if "execute" not in members:
