@@ -130,7 +130,8 @@ def test_node_offers_its_modules_and_those_of_the_project(agent: AgentFolder) ->
         "module.exports = { name: 'sounds', description: 'Sound.', execute() {\n"
         "  const here = [process.cwd(), __dirname, process.env.LMAGENT_PROJECT];\n"
         "  const md5 = createHash('md5').update('').digest('hex');\n"
-        "  return { owl: require('owl')(), bat: require('bat')(), md5, here, text: fs.readFileSync('data.txt', 'utf8'),\n"
+        "  return { owl: require('owl')(), bat: require('bat')(), md5, here,\n"
+        "    text: fs.readFileSync('data.txt', 'utf8'),\n"
         "    own: path.basename(__filename), seen: fs.readdirSync(path.dirname(__dirname)) };\n} };",
     )
     (agent.workspace / "data.txt").write_text("data")

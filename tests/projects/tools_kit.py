@@ -69,7 +69,7 @@ class AgentFolder:
         file.chmod(0o755 if executable else 0o644)
         return file
 
-    def add(self, path: str, text: str, **row: Any) -> None:
+    def add(self, path: str, text: str, /, **row: Any) -> None:
         """Write a tool's file, and a row for it."""
         self.write(path, text, executable=path.endswith(".sh"))
         name = re.sub(r"\W", "_", Path(path).stem)
