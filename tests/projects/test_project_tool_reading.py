@@ -13,7 +13,8 @@ from tools_kit import AgentFolder
 from lmagent.core.errors import ConfigError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.projects.tools import call as calling
-from lmagent.projects.tools.javascript import NotConstant, read_javascript
+from lmagent.projects.tools.javascript import read_javascript
+from lmagent.projects.tools.own import read_tools
 from lmagent.projects.tools.program import read_manifest
 from lmagent.projects.tools.python import read_python
 from lmagent.projects.tools.schema import declared_schema, signature
@@ -21,7 +22,9 @@ from lmagent.projects.tools.spec import Declared
 
 
 def js(source: str) -> Declared:
-    return read_javascript(source.encode(), "tools/a.js")
+    found = read_javascript(source.encode(), "tools/a.js")
+    assert found is not None
+    return found
 
 
 def inferred(execute: str) -> str:
@@ -134,8 +137,7 @@ def test_constants_are_read_in_all_their_forms() -> None:
     ],
 )
 def test_a_file_that_computes_what_it_says_has_to_be_loaded(source: str) -> None:
-    with pytest.raises(NotConstant):
-        js(source)
+    assert read_javascript(source.encode(), "tools/a.js") is None
 
 
 def test_files_that_are_no_tools_are_refused_with_their_line() -> None:
@@ -143,8 +145,7 @@ def test_files_that_are_no_tools_are_refused_with_their_line() -> None:
     assert "is an ES module" in wrong(js, "export default { execute() {} };")
     assert "is no text" in wrong(js, "module.exports = { name: 5, execute() {} };")
     nested = "module.exports = { execute() {}, parameters: " + "[" * 50 + "]" * 50 + "};"
-    with pytest.raises(NotConstant):
-        js(nested)
+    assert read_javascript(nested.encode(), "tools/a.js") is None
 
 
 def test_a_file_made_to_take_long_is_given_up() -> None:
@@ -314,8 +315,8 @@ def test_an_own_tool_beats_another_name_of_a_built_in_tool_and_never_its_name(ag
     [
         ({"name": "none", "path": "tools/none.js"}, "its file tools/none.js does not exist"),
         ({"name": "reed", "path": ""}, "no built-in tool is named so\n  → give the `path` of its file, or write read"),
-        ({"name": "x y"}, "has a name that models cannot call"),
-        ({"name": "x" * 65}, "has a name that models cannot call"),
+        ({"name": "x y"}, "its name cannot be called by models"),
+        ({"name": "x" * 65}, "its name cannot be called by models"),
         ({"path": "../x.js"}, "leads out of the folder"),
         ({"path": "/etc/passwd"}, "leads out of the folder"),
         ({"path": "link.js"}, "leads out of"),
@@ -323,7 +324,7 @@ def test_an_own_tool_beats_another_name_of_a_built_in_tool_and_never_its_name(ag
         ({"path": "tools/x.ts"}, "is .ts, which is not run"),
         ({"path": "tools/x.bin"}, "has no manifest beside it"),
         ({"path": "tools/large.js"}, "has more than 1 MB"),
-        ({"timeout": 0}, "has the timeout 0"),
+        ({"timeout": 0}, "its timeout is 0"),
         ({"parameters": {"n": "wrong"}}, "`parameters`: n"),
     ],
 )
@@ -347,7 +348,7 @@ def test_two_rows_of_one_name_are_refused_and_switched_off_rows_are_passed_over(
     agent.add("tools/x.js", EMPTY, enabled=False, name="y")
     assert [tool.name for tool in agent.found.tools] == ["x"]
     agent.add("tools/x.js", EMPTY, name="X")
-    assert "is in two rows" in wrong(lambda: agent.found)
+    assert "it is in two rows" in wrong(lambda: agent.found)
 
 
 def test_the_row_decides_about_name_description_and_parameters(agent: AgentFolder) -> None:
@@ -377,7 +378,10 @@ def test_a_computed_description_is_loaded_once_in_the_sandbox(agent: AgentFolder
     agent.write("tools/words.js", "exports.tail = '!';")
     agent.gets(kept=tmp_path / "kept")
     agent.add("tools/computed.js", COMPUTED)
+    unread = read_tools(agent.folder, agent.entries, agent.place)
+    assert unread.facts[0] == "computed(…): not known before it was loaded (tools/computed.js)"
     assert agent.tool("computed").description == "a b!"
+    assert read_tools(agent.folder, agent.entries, agent.place).tools[0].description == "a b!"
     assert agent.found.facts == ("computed(city, days?=3): inferred from its code (tools/computed.js)",)
     assert agent.call("computed", city="Rome") == "Rome"
     (kept,) = (tmp_path / "kept").iterdir()

@@ -1,6 +1,6 @@
 """JavaScript: what a tool's file says about it, read from its syntax tree, so that nothing of it runs.
 
-A file whose name, description or parameters are computed is `NotConstant`: then it has to be loaded, in the sandbox.
+A file that computes its name, description or parameters has to be loaded, in the sandbox.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
@@ -55,13 +56,23 @@ class _Used(Struct):
     whole: bool = False
 
 
-def read_javascript(source: bytes, where: str) -> Declared:
-    """Return the tool of a file. Raise ConfigError if it has none, NotConstant if it has to be loaded."""
+@lru_cache(maxsize=64)  # an agent's files are read at each look at it
+def read_javascript(source: bytes, where: str) -> Declared | None:
+    """Return the tool of a file; None if the file has to be loaded. Raise ConfigError if it has no tool."""
     root = _root(source, where)
+    try:
+        return _read(root, where)
+    except NotConstant:
+        if _is_module(root):
+            raise ConfigError(
+                f"{where} is an ES module", fix="write module.exports = {name, description, execute}"
+            ) from None
+        return None
+
+
+def _read(root: Node, where: str) -> Declared:
     members = _exported(root)
     if "execute" not in members:
-        if _is_module(root):
-            raise ConfigError(f"{where} is an ES module", fix="write module.exports = {name, description, execute}")
         raise NotConstant
     name, description = (_constant(members[key], root) if key in members else "" for key in ("name", "description"))
     parameters = _constant(members["parameters"], root) if "parameters" in members else None

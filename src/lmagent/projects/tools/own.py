@@ -10,12 +10,13 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput, plain
@@ -37,7 +38,12 @@ FORMAT = 1
 _JAVASCRIPT, _ELSEWHERE = (".js", ".cjs"), (".mjs", ".ts", ".mts", ".jsx", ".tsx")
 
 
+Facts = dict[str, Any]
+"""What loading a file has shown: `name`, `description`, `parameters`, and the text of `execute`."""
+
+
 class _Found(Struct):
+    loaded: Mapping[str, Facts]
     tools: list[Tool] = field(default_factory=list[Tool])
     builtin: list[str] = field(default_factory=list[str])
     off: list[str] = field(default_factory=list[str])
@@ -45,39 +51,67 @@ class _Found(Struct):
 
 
 async def own_tools(folder: Path, entries: Sequence[ToolEntry], place: ToolPlace) -> OwnTools:
-    """Return the tools that the rows name. Nothing of the project runs outside of the sandbox.
+    """Return the tools that the rows name. A file that computes what it says about its tool is loaded in the sandbox.
 
     Raises ConfigError: a row cannot be followed; the text names it.
     """
-    folder, found, taken = Path(os.path.realpath(folder)), _Found(), set[str]()
+    folder, loaded = Path(os.path.realpath(folder)), dict[str, Facts]()
     for entry in entries:
-        named = f"the tool {one_line(entry.name, 60)!r}"
-        if NAME.fullmatch(entry.name) is None:
-            raise ConfigError(f"{named} has a name that models cannot call", fix="use 1-64 letters, digits, _ and -")
-        if plain(entry.name) in taken:
-            raise ConfigError(f"{named} is in two rows", fix="rename or remove one")
-        taken.add(plain(entry.name))
-        if not 0 < entry.timeout <= LONGEST:
-            raise ConfigError(f"{named} has the timeout {entry.timeout:g}", fix=f"give seconds, at most {LONGEST:g}")
-        try:
-            await _row(folder, entry, place, found)
-        except ConfigError as wrong:
-            raise ConfigError(f"{named}: {wrong.message}", fix=wrong.fix) from None
+        path = PurePosixPath(entry.path)
+        if entry.enabled and path.suffix in _JAVASCRIPT and (folder / path).is_file():
+            with _naming(entry):
+                _check(entry)
+                loaded.update(await _loaded(_bare(folder, entry, place), place))
+    return read_tools(folder, entries, place, loaded)
+
+
+def read_tools(
+    folder: Path, entries: Sequence[ToolEntry], place: ToolPlace, loaded: Mapping[str, Facts] | None = None
+) -> OwnTools:
+    """Return the tools that the rows name, without running anything: see `own_tools`, which loads files first.
+
+    A file that computes what it says, and was not loaded before, is a tool that takes every argument.
+    """
+    folder, found, taken = Path(os.path.realpath(folder)), _Found(loaded or {}), set[str]()
+    for entry in entries:
+        with _naming(entry):
+            _check(entry)
+            if plain(entry.name) in taken:
+                raise ConfigError("it is in two rows", fix="rename or remove one")
+            taken.add(plain(entry.name))
+            _row(folder, entry, place, found)
     return OwnTools(tuple(found.tools), tuple(found.builtin), tuple(found.off), tuple(found.facts))
 
 
-async def _row(folder: Path, entry: ToolEntry, place: ToolPlace, found: _Found) -> None:
+@contextlib.contextmanager
+def _naming(entry: ToolEntry) -> Generator[None]:
+    """Name the row in the errors about it."""
+    try:
+        yield
+    except ConfigError as wrong:
+        raise ConfigError(f"the tool {one_line(entry.name, 60)!r}: {wrong.message}", fix=wrong.fix) from None
+
+
+def _check(entry: ToolEntry) -> None:
+    path = PurePosixPath(entry.path)
+    if NAME.fullmatch(entry.name) is None:
+        raise ConfigError("its name cannot be called by models", fix="use 1-64 letters, digits, _ and -")
+    if not 0 < entry.timeout <= LONGEST:
+        raise ConfigError(f"its timeout is {entry.timeout:g}", fix=f"give seconds, at most {LONGEST:g}")
+    if path.is_absolute() or ".." in path.parts:
+        raise ConfigError(f"its path {one_line(entry.path, 100)} leads out of the folder", fix="write ./tools/NAME.js")
+
+
+def _row(folder: Path, entry: ToolEntry, place: ToolPlace, found: _Found) -> None:
     """Add the tool of a row to the found ones."""
     same = _builtin(entry.name, place)
-    if PurePosixPath(entry.path).is_absolute() or ".." in PurePosixPath(entry.path).parts:
-        raise ConfigError(f"its path {one_line(entry.path, 100)} leads out of the folder", fix="write ./tools/NAME.js")
     if entry.path and (folder / entry.path).exists():
         if not entry.enabled:
             return
         if (same is not None and plain(entry.name) == same.name) or entry.name in place.reserved:
             fix = f"rename it, for example my_{plain(entry.name)}, or leave `path` out to use the built-in tool"
             raise ConfigError(f"the name {entry.name} is taken by a built-in tool", fix=fix)
-        own = await _own(folder, entry, place)
+        own = _own(_bare(folder, entry, place), entry, place, found.loaded)
         found.facts += _facts(own)
         found.tools.append(_tool(own, place))
         return
@@ -108,7 +142,8 @@ def _near(entry: ToolEntry, place: ToolPlace) -> str:
     return f"give the `path` of its file{f', or write {near[0]}' if near else ''}"
 
 
-async def _own(folder: Path, entry: ToolEntry, place: ToolPlace) -> OwnTool:
+def _bare(folder: Path, entry: ToolEntry, place: ToolPlace) -> OwnTool:
+    """Return a row's tool with its file as it is now, and nothing that the file says. Raise ConfigError."""
     path, manifest = str(PurePosixPath(entry.path)), str(PurePosixPath(entry.path).with_suffix(".json"))
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in _ELSEWHERE:
@@ -123,16 +158,19 @@ async def _own(folder: Path, entry: ToolEntry, place: ToolPlace) -> OwnTool:
         source = read_source(folder, path)
     except LmagentError as unreadable:
         raise ConfigError(unreadable.message, fix="use a file of the project's folder") from None
-    tool = OwnTool(entry.name, "", Declared("", "", {}, ""), folder, path, kind, source, entry.timeout)
-    declared = await _declared(tool, entry, place)
+    return OwnTool(entry.name, "", Declared("", "", {}, ""), folder, path, kind, source, entry.timeout)
+
+
+def _own(tool: OwnTool, entry: ToolEntry, place: ToolPlace, loaded: Mapping[str, Facts]) -> OwnTool:
+    declared = _declared(tool, place, loaded)
     if entry.parameters is not None:
         schema = declared_schema(entry.parameters, "`parameters`")
-        declared = msgspec.structs.replace(declared, schema=schema, origin="declared", shown=False)
+        declared = replace(declared, schema=schema, origin="declared", shown=False)
     description = " ".join(printable(entry.description or declared.description).split())[:DESCRIBED] or entry.name
-    return msgspec.structs.replace(tool, description=description, declared=declared)
+    return replace(tool, description=description, declared=declared)
 
 
-async def _declared(tool: OwnTool, entry: ToolEntry, place: ToolPlace) -> Declared:
+def _declared(tool: OwnTool, place: ToolPlace, loaded: Mapping[str, Facts]) -> Declared:
     where = one_line(tool.path)
     if tool.kind == "program":
         from lmagent.projects.tools.program import read_manifest
@@ -141,30 +179,46 @@ async def _declared(tool: OwnTool, entry: ToolEntry, place: ToolPlace) -> Declar
     if tool.kind == "python":
         from lmagent.projects.tools.python import read_python
 
-        return read_python(tool.source, entry.name, where)
-    from lmagent.projects.tools.javascript import NotConstant, read_javascript, read_loaded
+        return read_python(tool.source, tool.name, where)
+    from lmagent.projects.tools.javascript import read_javascript, read_loaded
 
-    try:
-        return read_javascript(tool.source, where)
-    except NotConstant:
-        return read_loaded(await _loaded(tool, place), where)
+    if (declared := read_javascript(tool.source, where)) is not None:
+        return declared
+    facts = loaded.get(tool.path) or _kept(_kept_file(tool, place))
+    if facts is None:
+        return Declared("", "", {"type": "object", "properties": {}}, "not known before it was loaded", shown=True)
+    return read_loaded(facts, where)
 
 
-async def _loaded(tool: OwnTool, place: ToolPlace) -> dict[str, Any]:
-    """Return the facts that loading a file shows, kept until a file of its folder changes."""
+async def _loaded(tool: OwnTool, place: ToolPlace) -> dict[str, Facts]:
+    """Return the facts about a file that has to be loaded, by its path; they are kept for the next time."""
     from lmagent.config.files import write_private
+    from lmagent.projects.tools.javascript import read_javascript
 
+    if read_javascript(tool.source, one_line(tool.path)) is not None:
+        return {}
+    file = _kept_file(tool, place)
+    if (facts := _kept(file)) is None:
+        facts = await describe(place, tool)
+        if file is not None:
+            write_private(file, msgspec.json.encode(facts).decode(), sync=False)
+    return {tool.path: facts}
+
+
+def _kept(file: Path | None) -> Facts | None:
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(file.read_bytes(), type=Facts) if file is not None else None
+    return None
+
+
+def _kept_file(tool: OwnTool, place: ToolPlace) -> Path | None:
+    """Return where facts about a file are kept: another place once a file of its folder has changed."""
+    if place.kept is None:
+        return None
     beside = sorted(path for path in tool.file.parent.iterdir() if path.is_file())
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in beside[:1000]]
-    key = hashlib.sha256(repr((FORMAT, tool.kind, str(tool.file), stamps)).encode() + tool.source).hexdigest()
-    kept = place.kept / f"{key}.json" if place.kept is not None else None
-    if kept is not None and kept.is_file():
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(kept.read_bytes(), type=dict[str, Any])
-    facts = await describe(place, tool)
-    if kept is not None:
-        write_private(kept, msgspec.json.encode(facts).decode(), sync=False)
-    return facts
+    key = repr((FORMAT, tool.kind, str(tool.file), stamps)).encode() + tool.source
+    return place.kept / f"{hashlib.sha256(key).hexdigest()}.json"
 
 
 def _facts(tool: OwnTool) -> list[str]:

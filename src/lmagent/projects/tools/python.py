@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from lmagent.core.errors import ConfigError
@@ -37,6 +38,7 @@ _KNOWN = "str, int, float, bool, list[…], dict[str, …], Literal[…], … | 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@lru_cache(maxsize=64)  # an agent's files are read at each look at it
 def read_python(source: bytes, name: str, where: str) -> Declared:
     """Return the tool of a file: the function that `@tool` marks, or that has the name, or the only public one.
 
