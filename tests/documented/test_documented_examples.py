@@ -23,7 +23,7 @@ from lmagent.testing.script import Behaviour, call, say
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-LANGUAGES = {"sh", "python", "json", "toml", "text"}
+LANGUAGES = {"sh", "python", "json", "toml", "text", "yaml", "js"}
 PLAN = {"title": "t", "goal": "g", "risk_areas": [], "steps": [{"id": "1", "description": "d", "verification": "v"}]}
 
 
