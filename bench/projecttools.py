@@ -27,10 +27,11 @@ from msgspec.structs import replace
 
 from lmagent.core.sandbox import Exec, Sandbox
 from lmagent.core.tool import ToolContext
+from lmagent.projects.spec import ToolEntry
 from lmagent.projects.tools.javascript import read_javascript
 from lmagent.projects.tools.own import read_tools
 from lmagent.projects.tools.python import read_python
-from lmagent.projects.tools.spec import ToolEntry, ToolPlace
+from lmagent.projects.tools.spec import ToolPlace
 from lmagent.sandbox.choose import alike, choose
 from lmagent.sandbox.environment import SandboxRequest
 
@@ -38,7 +39,7 @@ JAVASCRIPT = "module.exports = { description: 'Echo.', execute({ text }) { retur
 PYTHON = 'def echo(text: str) -> str:\n    """Echo."""\n    return text\n'
 MANIFEST = '{"description": "Echo.", "parameters": {"text": "string"}, "command": ["/bin/cat"]}'
 FILES = {"node.js": JAVASCRIPT, "quickjs.js": JAVASCRIPT, "python.py": PYTHON, "program.json": MANIFEST}
-BARS = {"node": 1.5, "quickjs": 1.7, "python": 1.7, "program": 1.5}
+BARS = {"node": 1.5, "quickjs": 1.7, "python": 2.0, "program": 1.5}
 """A call takes at most so many times as long as the start of its program in the sandbox."""
 
 
@@ -61,14 +62,18 @@ def without_node(env: dict[str, str], folder: Path) -> dict[str, str]:
     return {**env, "PATH": str(folder)}
 
 
-async def measure(root: Path, runs: int) -> dict[str, Any]:
-    folder, workspace = root / "project", root / "workspace"
+def written(folder: Path) -> dict[str, ToolEntry]:
+    """Write the tools' files, and return their rows by the kind of tool."""
     (folder / "tools").mkdir(parents=True)
-    workspace.mkdir()
-    entries = dict[str, ToolEntry]()
     for file, text in FILES.items():
         (folder / "tools" / file).write_text(text)
-        entries[file.partition(".")[0]] = ToolEntry(file.partition(".")[0], f"tools/{file}")
+    return {kind: ToolEntry(kind, f"tools/{file}") for file in FILES for kind in (file.partition(".")[0],)}
+
+
+async def measure(root: Path, runs: int) -> dict[str, Any]:
+    folder, workspace = root / "project", root / "workspace"
+    workspace.mkdir()
+    entries = written(folder)
     request = SandboxRequest(env=dict(os.environ))
     sandbox, report = await choose(workspace, request)
 

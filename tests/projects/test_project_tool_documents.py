@@ -10,10 +10,10 @@ import pytest
 import yaml
 from tools_kit import AgentFolder
 
+from lmagent.projects.spec import ToolEntry
 from lmagent.projects.tools.javascript import read_javascript
 from lmagent.projects.tools.own import DESCRIBED
 from lmagent.projects.tools.schema import PARAMETERS, declared_schema, signature
-from lmagent.projects.tools.spec import ToolEntry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-tools.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -294,9 +294,9 @@ EMPTY = "module.exports = { name: 'x', description: 'X.', execute() {} };"
 
 def test_a_row_without_a_file_names_a_built_in_tool(agent: AgentFolder) -> None:
     agent.gets(builtin=(READ,))
-    for row in ({"name": "read_file", "path": "./tools/read_file.js"}, {"name": "cat", "path": "", "enabled": False}):
+    for row in ({"name": "read_file", "path": "./tools/read_file.js"}, {"name": "cat", "path": ""}):
         agent.add("tools/x.js", EMPTY, **row)
-    assert (agent.found.builtin, agent.found.off, agent.found.tools) == (("read",), ("read",), ())
+    assert agent.found.tools == ()
     assert agent.found.facts == ("read_file: ./tools/read_file.js does not exist, so the built-in tool read is used",)
 
 
@@ -315,8 +315,6 @@ def test_an_own_tool_beats_another_name_of_a_built_in_tool_and_never_its_name(ag
     [
         ({"name": "none", "path": "tools/none.js"}, "its file tools/none.js does not exist"),
         ({"name": "reed", "path": ""}, "no built-in tool is named so\n  → give the `path` of its file, or write read"),
-        ({"name": "x y"}, "its name cannot be called by models"),
-        ({"name": "x" * 65}, "its name cannot be called by models"),
         ({"path": "../x.js"}, "leads out of the folder"),
         ({"path": "/etc/passwd"}, "leads out of the folder"),
         ({"path": "link.js"}, "leads out of"),
@@ -324,7 +322,6 @@ def test_an_own_tool_beats_another_name_of_a_built_in_tool_and_never_its_name(ag
         ({"path": "tools/x.ts"}, "is .ts, which is not run"),
         ({"path": "tools/x.bin"}, "has no manifest beside it"),
         ({"path": "tools/large.js"}, "has more than 1 MB"),
-        ({"timeout": 0}, "its timeout is 0"),
         ({"parameters": {"n": "wrong"}}, "`parameters`: n"),
     ],
 )
@@ -343,12 +340,11 @@ def test_rows_that_cannot_be_followed_are_refused_by_name(
     assert said.startswith("the tool '")
 
 
-def test_two_rows_of_one_name_are_refused_and_switched_off_rows_are_passed_over(agent: AgentFolder) -> None:
+def test_rows_that_are_switched_off_are_passed_over(agent: AgentFolder) -> None:
     agent.add("tools/x.js", EMPTY)
-    agent.add("tools/x.js", EMPTY, enabled=False, name="y")
+    agent.add("tools/broken.js", "module.exports = {", enabled=False)
+    agent.add("tools/x.js", EMPTY, enabled=False, path="tools/none.js", name="none")
     assert [tool.name for tool in agent.found.tools] == ["x"]
-    agent.add("tools/x.js", EMPTY, name="X")
-    assert "it is in two rows" in wrong(lambda: agent.found)
 
 
 def test_the_row_decides_about_name_description_and_parameters(agent: AgentFolder) -> None:

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import Tool, ToolContext
 from lmagent.engine.toolbox import decode
+from lmagent.projects.spec import ToolEntry
 from lmagent.projects.tools.own import own_tools
-from lmagent.projects.tools.spec import OwnTools, ToolEntry, ToolPlace
+from lmagent.projects.tools.spec import OwnTools, ToolPlace
 from lmagent.sandbox.bubblewrap import Bubblewrap
 from lmagent.sandbox.choose import alike
 from lmagent.sandbox.environment import SandboxRequest

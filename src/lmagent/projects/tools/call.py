@@ -152,7 +152,7 @@ def _ending(place: ToolPlace, tool: OwnTool, heard: _Heard, end: Exit) -> str:
         return f"it did not end within {tool.timeout:g} s and was stopped"
     if end.reason == "memory" or "heap out of memory" in heard.text("stdout"):
         return f"it needed more memory than the {_memory(place)} MB that a tool may use"
-    if end.code > 128:
+    if 128 < end.code <= 192:
         return f"it was ended by signal {end.code - 128}"
     if end.code == 127 and tool.kind in ("node", "python"):
         return f"{tool.kind} is not installed in the sandbox"

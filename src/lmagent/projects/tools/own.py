@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,17 +19,14 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput, plain
+from lmagent.projects.spec import ToolEntry
 from lmagent.projects.tools.call import call, describe, javascript, read_source
 from lmagent.projects.tools.schema import declared_schema, fitting, signature
-from lmagent.projects.tools.spec import Declared, OwnTool, OwnTools, ToolEntry, ToolPlace
+from lmagent.projects.tools.spec import Declared, OwnTool, OwnTools, ToolPlace
 from lmagent.tools.sanitize import one_line, printable, visible
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 DESCRIBED = 1000
 """Characters of a description."""
-
-LONGEST = 3600.0
-"""Seconds that a call may take at most."""
 
 FORMAT = 1
 """Of the facts that are kept; another number makes them read anew."""
@@ -45,8 +41,6 @@ Facts = dict[str, Any]
 class _Found(Struct):
     loaded: Mapping[str, Facts]
     tools: list[Tool] = field(default_factory=list[Tool])
-    builtin: list[str] = field(default_factory=list[str])
-    off: list[str] = field(default_factory=list[str])
     facts: list[str] = field(default_factory=list[str])
 
 
@@ -72,15 +66,12 @@ def read_tools(
 
     A file that computes what it says, and was not loaded before, is a tool that takes every argument.
     """
-    folder, found, taken = Path(os.path.realpath(folder)), _Found(loaded or {}), set[str]()
+    folder, found = Path(os.path.realpath(folder)), _Found(loaded or {})
     for entry in entries:
         with _naming(entry):
             _check(entry)
-            if plain(entry.name) in taken:
-                raise ConfigError("it is in two rows", fix="rename or remove one")
-            taken.add(plain(entry.name))
             _row(folder, entry, place, found)
-    return OwnTools(tuple(found.tools), tuple(found.builtin), tuple(found.off), tuple(found.facts))
+    return OwnTools(tuple(found.tools), tuple(found.facts))
 
 
 @contextlib.contextmanager
@@ -94,34 +85,26 @@ def _naming(entry: ToolEntry) -> Generator[None]:
 
 def _check(entry: ToolEntry) -> None:
     path = PurePosixPath(entry.path)
-    if NAME.fullmatch(entry.name) is None:
-        raise ConfigError("its name cannot be called by models", fix="use 1-64 letters, digits, _ and -")
-    if not 0 < entry.timeout <= LONGEST:
-        raise ConfigError(f"its timeout is {entry.timeout:g}", fix=f"give seconds, at most {LONGEST:g}")
     if path.is_absolute() or ".." in path.parts:
         raise ConfigError(f"its path {one_line(entry.path, 100)} leads out of the folder", fix="write ./tools/NAME.js")
 
 
 def _row(folder: Path, entry: ToolEntry, place: ToolPlace, found: _Found) -> None:
-    """Add the tool of a row to the found ones."""
+    """Add the tool of a row to the found ones, if it has a file."""
+    if not entry.enabled:
+        return
     same = _builtin(entry.name, place)
     if entry.path and (folder / entry.path).exists():
-        if not entry.enabled:
-            return
         if (same is not None and plain(entry.name) == same.name) or entry.name in place.reserved:
             fix = f"rename it, for example my_{plain(entry.name)}, or leave `path` out to use the built-in tool"
             raise ConfigError(f"the name {entry.name} is taken by a built-in tool", fix=fix)
         own = _own(_bare(folder, entry, place), entry, place, found.loaded)
         found.facts += _facts(own)
         found.tools.append(_tool(own, place))
-        return
-    if same is None:
-        if not entry.enabled:
-            return
+    elif same is None:
         where = f"its file {one_line(entry.path, 100)} does not exist" if entry.path else "no built-in tool is named so"
         raise ConfigError(where, fix="create the file, or set `enabled: false`" if entry.path else _near(entry, place))
-    (found.builtin if entry.enabled else found.off).append(same.name)
-    if entry.path and entry.enabled:
+    elif entry.path:
         path = one_line(entry.path, 100)
         found.facts.append(f"{entry.name}: {path} does not exist, so the built-in tool {same.name} is used")
 

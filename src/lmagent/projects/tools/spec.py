@@ -15,25 +15,6 @@ if TYPE_CHECKING:
     from lmagent.sandbox.environment import SandboxRequest
 
 
-class ToolEntry(Struct, frozen=True):
-    """A row of `tools:` in agent.yaml.
-
-    Attributes:
-        path: of its file, relative to the project's folder; empty for a built-in tool of that name.
-        description: for the model; the file's own if this is empty.
-        parameters: a JSON schema of type object, or short forms by name; None if the file declares them, or they are
-            inferred.
-        timeout: seconds that a call may take.
-    """
-
-    name: str
-    path: str = ""
-    enabled: bool = True
-    description: str = ""
-    parameters: dict[str, Any] | None = None
-    timeout: float = 60.0
-
-
 class ToolPlace(Struct, frozen=True):
     """Where the tools of a project run, and what they get.
 
@@ -109,16 +90,11 @@ class OwnTool(Struct, frozen=True):
 
 
 class OwnTools(Struct, frozen=True):
-    """The tools of a project.
+    """The tools of a project that have a file.
 
     Attributes:
-        tools: its own.
-        builtin: the built-in tools that its rows name, by our names for them.
-        off: the built-in tools that its rows switch off.
         facts: lines for the user: the inferred parameters with their source, and the files that do not exist.
     """
 
     tools: tuple[Tool, ...]
-    builtin: tuple[str, ...] = ()
-    off: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
