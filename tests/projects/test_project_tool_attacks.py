@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tools_kit import AgentFolder
 
 from lmagent.core.errors import ToolError
@@ -121,20 +122,17 @@ def test_a_tool_that_fills_memory_is_stopped(agent: AgentFolder) -> None:
     assert "memory" in said.lower() or "allocation failed" in said
 
 
+@pytest.mark.long
 def test_a_full_heap_of_javascript_is_named(tmp_path: Path) -> None:
     agent = AgentFolder(tmp_path)
     agent.add("tools/attack.js", JAVASCRIPT, timeout=60)
     assert "it needed more memory than the 512 MB that a tool may use" in refused(agent, "heap")
 
 
-def test_a_tool_that_forks_endlessly_ends_with_all_its_processes(tmp_path: Path) -> None:
-    agent = AgentFolder(tmp_path)
-    agent.add("tools/attack.py", PYTHON, timeout=2)
-    agent.add("tools/spawns.js", JAVASCRIPT, timeout=2)
+def test_a_tool_that_forks_endlessly_ends_with_all_its_processes(agent: AgentFolder) -> None:
+    agent.entries[0] = replace(agent.entries[0], timeout=1)
     before = len(os.listdir("/proc"))
-    for name in ("attack", "spawns"):
-        with pytest.raises(ToolError):
-            agent.call(name, what="fork")
+    refused(agent, "fork")
     assert len(os.listdir("/proc")) < before + 100
 
 
@@ -156,12 +154,12 @@ def test_a_tool_writes_into_the_workspace_and_nowhere_else(agent: AgentFolder) -
     assert (agent.workspace / "here.txt").read_text() == "taken"
     file = agent.folder / agent.entries[0].path
     before = file.read_bytes()
-    for path in (str(file), str(agent.folder / "new.txt"), "/usr/new.txt", "/etc/passwd"):
+    for path in (str(file), str(file.with_name("new.txt")), "/usr/new.txt", "/etc/passwd"):
         refused(agent, "write", path)
     agent.call("attack", what="write", at="/tmp/new.txt")  # of the call alone
     assert not Path("/tmp/new.txt").exists()
     assert file.read_bytes() == before
-    assert sorted(path.name for path in agent.folder.iterdir()) == ["tools"]
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_tool_has_no_network_unless_its_agent_names_hosts(agent: AgentFolder) -> None:
@@ -192,11 +190,12 @@ def test_output_that_looks_like_a_result_is_none(agent: AgentFolder) -> None:
     assert '[printed]\n{"text": "a false result"}' in said
 
 
+@pytest.mark.long
 def test_a_tool_that_closes_the_channel_has_no_result(agent: AgentFolder) -> None:
     assert "without a result" in refused(agent, "close") or "EBADF" in refused(agent, "close")
 
 
-@pytest.mark.parametrize("how", ["edited", "linked", "removed"])
+@pytest.mark.parametrize("how", ["edited", "linked", pytest.param("removed", marks=pytest.mark.long)])
 def test_a_file_that_was_replaced_since_the_start_is_not_run(tmp_path: Path, how: str) -> None:
     agent = AgentFolder(tmp_path)
     agent.add("tools/attack.py", PYTHON)

@@ -58,24 +58,16 @@ def test_results_are_text_or_json_and_output_follows_them(script: AgentFolder) -
     script.add(
         "tools/echo.js",
         """
-        const results = { text: "plain", number: 5, list: [1, { a: null }], nothing: null, false: false };
+        const results = { text: "plain", list: [1, { a: null }, 2n] };
         module.exports = {
           name: "echo", description: "Echo.",
           execute({ what, say = "" }) { if (say) console.log(say, { a: 1 }); return results[what]; },
         };
         """,
     )
-    answers = {what: script.call("echo", what=what) for what in ("text", "number", "list", "none", "nothing", "false")}
-    assert answers == {
-        "text": "plain",
-        "number": "5",
-        "list": '[1,{"a":null}]',
-        "none": "(no result)",
-        "nothing": "null",
-        "false": "false",
-    }
-    said = script.call("echo", what="text", say="\x1b[31mred")
-    assert said.startswith("plain\n[printed]\nred {")
+    assert script.call("echo", what="list") == '[1,{"a":null},"2"]'
+    assert script.call("echo", what="none") == "(no result)"
+    assert script.call("echo", what="text", say="\x1b[31mred").startswith("plain\n[printed]\nred {")
     long = script.call("echo", what="text", say="x" * 9000)
     assert len(long) < 2100
     assert long.startswith("plain\n[printed]\n…xxx")

@@ -226,7 +226,8 @@ def _tool(own: OwnTool, place: ToolPlace) -> Tool:
         shown = visible(msgspec.json.format(msgspec.json.encode(fitted), indent=2).decode())
         reach = f"may reach {', '.join(place.hosts)}" if place.hosts else "without network"
         secrets = f"; it gets {', '.join(map(one_line, place.env))}" if place.env else ""
-        return f"{one_line(own.path)} of this agent, in the sandbox, {reach}{secrets}, with\n{shown}"
+        where = f"in the sandbox, {reach}" if place.backend() != "off" else "without a sandbox"
+        return f"{one_line(own.path)} of this agent, {where}{secrets}, with\n{shown}"
 
     return Tool(
         name=own.name,
