@@ -7,7 +7,6 @@ tools, and never the name of one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -198,6 +197,8 @@ def _kept_file(tool: OwnTool, place: ToolPlace) -> Path | None:
     """Return where facts about a file are kept: another place once a file of its folder has changed."""
     if place.kept is None:
         return None
+    import hashlib  # few files have to be loaded
+
     beside = sorted(path for path in tool.file.parent.iterdir() if path.is_file())
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in beside[:1000]]
     key = repr((FORMAT, tool.kind, str(tool.file), stamps)).encode() + tool.source
