@@ -209,3 +209,22 @@ def test_a_file_that_was_replaced_since_the_start_is_not_run(tmp_path: Path, how
         file.symlink_to(tmp_path / "other.py")
     with pytest.raises(ToolError, match=r"tools/attack\.py was changed since this agent was loaded"):
         agent.call("attack", what="nothing")
+
+
+def test_without_node_a_tool_is_confined_too(tmp_path: Path) -> None:
+    agent = AgentFolder(tmp_path, "quickjs")
+    agent.add(
+        "tools/attack.js",
+        "module.exports = { description: 'Attack.', execute({ what, at }) {\n"
+        "  if (what === 'loop') for (;;);\n"
+        "  if (what === 'memory') for (const kept = [];;) kept.push(new Uint8Array(64 << 20).fill(1));\n"
+        "  if (what === 'deep') { const dig = () => dig() + 1; return dig(); }\n"
+        "  return require(at); } };",
+    )
+    (tmp_path / "secret.json").write_text('"opensesame"')
+    assert "memory" in refused(agent, "memory")
+    assert "stack" in refused(agent, "deep")
+    assert "Cannot find module" in refused(agent, "require", "../../secret.json")
+    agent.entries[0] = replace(agent.entries[0], timeout=1)
+    agent.gets()
+    assert "it did not end within 1 s and was stopped" in refused(agent, "loop")
