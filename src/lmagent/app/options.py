@@ -21,6 +21,7 @@ class HostOptions(Struct, frozen=True):
     Attributes:
         mcp_servers: servers of an editor, in addition to the configured ones.
         agent: the name of the agent of new sessions; empty for the one that the settings describe.
+        project: the folder of an agent project, whose agent it is.
     """
 
     workspace: Path | None = None
@@ -30,6 +31,7 @@ class HostOptions(Struct, frozen=True):
     attended: bool = False
     mcp_servers: tuple[ServerSpec, ...] = ()
     agent: str = ""
+    project: Path | None = None
 
 
 def load_settings(options: HostOptions) -> Loaded:

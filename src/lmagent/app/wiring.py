@@ -104,6 +104,10 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     if own is not None:
         registry.closers.append(own.aclose)
     features(registry, say, options.mcp_servers)
+    if options.project is not None:
+        from lmagent.app.agentproject import use_project  # few hosts are of a project
+
+        await use_project(registry, options.project, say)
     registry.host = Host(
         workspace=workspace.path,
         store=registry.store,

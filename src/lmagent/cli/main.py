@@ -30,6 +30,7 @@ COMMANDS = {
     "memory": ("lmagent.cli.memory:memory", "Search, list, change and remove memories.", TALK),
     "skills": ("lmagent.cli.skills:skills", "List, test, allow and remove skills.", TALK),
     "mcp": ("lmagent.cli.mcp:mcp", "Add, list, test and remove MCP servers, or be one.", TALK),
+    "agent": ("lmagent.cli.agent:agent", "Make, test, pack and serve a folder that is an agent.", TALK),
     "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
@@ -54,7 +55,7 @@ VALUE_OPTIONS = frozenset(
     {
         *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
         *("--scheduler-interval", "--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
-        *("--budget-steps", "--budget-tokens", "--log-level", "--config"),
+        *("--budget-steps", "--budget-tokens", "--log-level", "--config", "--agent"),
     }
 )
 """Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""

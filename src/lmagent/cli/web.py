@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
+    from lmagent.app.options import HostOptions
     from lmagent.config.settings import Settings
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.route import Route
@@ -66,7 +67,7 @@ def web(port: str | None, port_option: int | None, workspace: Path | None, **giv
         click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
         return 0
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "no_browser")}
-    _serve(workspace, {**given, "port": _port(port, port_option)}, own)
+    serve_host(host_options(workspace, {**given, "port": _port(port, port_option)}, attended=True), own)
     return 0
 
 
@@ -82,14 +83,15 @@ def _port(argument: str | None, option: int | None) -> int | None:
     return int(argument)
 
 
-def _serve(workspace: Path | None, given: dict[str, Any], own: dict[str, Any]) -> None:
+def serve_host(options: HostOptions, own: dict[str, Any]) -> None:
+    """Serve a host until a signal ends it. `own`: bind, lan, names and no_browser, as the options of `web`."""
     from lmagent.gateway.api.models import restore
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import TABLE, GatewayApp
     from lmagent.gateway.http.serving import serve
 
     async def main() -> None:
-        host = await open_host(host_options(workspace, given, attended=True), say=say)
+        host = await open_host(options, say=say)
         restore(host, say)
         try:
             front = _front(host.settings, own)

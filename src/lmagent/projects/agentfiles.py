@@ -1,7 +1,7 @@
 """Agent files: agents of one file, `NAME.md` as Claude Code has them, or `NAME.toml` with the keys of agent.yaml.
 
-A Markdown file has front matter with `name`, `description`, `tools` and `model`, and its text is what the agent is
-told; other keys of that program are passed over. A workspace's files count once the user trusts the folder, and cannot
+A Markdown file has front matter with `name`, `description`, `tools` and `model`, and its text is the agent's
+system text; other keys of that program are passed over. A workspace's files count once the user trusts the folder, and cannot
 allow anything: they can only ask for less.
 """
 
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 class AgentFiles:
-    """The agents in the files of a folder; `say` shows once what is wrong with a file.
+    """The agents in the files of a folder; `say` shows each faulty file once.
 
     Args:
         root: the workspace, or the user's folder of configuration.
@@ -88,7 +88,7 @@ def tightened(agent: NamedAgent) -> NamedAgent:
 
 
 def of_toml(text: str, source: str) -> NamedAgent:
-    """Return the agent in a TOML file. Raise ConfigError if it is none."""
+    """Return the agent in a TOML file. Raise ConfigError if it has another form."""
     try:
         spec = msgspec.convert(tomllib.loads(text), AgentYaml)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as wrong:
@@ -99,7 +99,7 @@ def of_toml(text: str, source: str) -> NamedAgent:
 
 
 def of_markdown(text: str, source: str) -> NamedAgent:
-    """Return the agent in a Markdown file. Raise ConfigError if it is none."""
+    """Return the agent in a Markdown file. Raise ConfigError if it has another form."""
     found = _FRONT.fullmatch(text.lstrip("\ufeff").replace("\r\n", "\n"))
     if found is None:
         raise ConfigError(f"{source} does not begin with front matter", fix="write name and description between ---")

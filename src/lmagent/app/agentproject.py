@@ -1,0 +1,127 @@
+"""Agent project: a host whose new sessions have the agent of a project's folder, with the tools in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from lmagent.app.confined import request
+from lmagent.app.options import HostOptions, load_settings
+from lmagent.app.registry import Registry
+from lmagent.core.agent import NamedAgent
+from lmagent.core.errors import ConfigError
+from lmagent.projects.load import AgentFolder, agent_of, load_folder, tool_rows
+from lmagent.projects.tools.own import own_tools
+from lmagent.projects.tools.spec import ToolPlace
+
+FILES = "files"
+"""The folder of a project whose content each new workspace of the agent begins with."""
+
+_LEVELS = {"trace": "debug", "warn": "warning"}
+
+
+def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
+    """Return options for a host with the project's agent. What the user has set wins over what agent.yaml says."""
+    from msgspec.structs import replace
+
+    spec, loaded = folder.spec, load_settings(options)
+    settings, flags = loaded.settings, dict(options.flags)
+    if spec.api.url and not settings.given_endpoint:
+        flags["llm_url"] = spec.api.url
+    if spec.api.key_env and spec.api.url == flags.get("llm_url"):
+        flags["llm_api_key"] = os.environ.get(spec.api.key_env, "")
+    if not isinstance(spec.model, str) and spec.model.context_window and settings.context_window is None:
+        flags["context_window"] = spec.model.context_window
+    if settings.log_level == "error" and spec.logging.level != "error":
+        flags["log_level"] = _LEVELS.get(spec.logging.level, spec.logging.level)
+    return replace(options, flags=flags, project=folder.path, agent=folder.slug)
+
+
+async def use_project(registry: Registry, path: Path, say: Callable[[str], None]) -> NamedAgent:
+    """Register the agent of a project; `say` shows facts about its tools. Raise ConfigError."""
+    folder, settings, workspace, confined = load_folder(path), registry.settings, registry.workspace, registry.confined
+    env = variables_of(folder, os.environ)
+    registry.secrets += [env[name] for name, one in folder.spec.env.items() if one.secret and env.get(name)]
+    place = ToolPlace(
+        workspace,
+        confined.get,
+        lambda: confined.name,
+        lambda: request(settings, workspace),
+        builtin=tuple(registry.tools.values()),
+        hosts=folder.spec.network.hosts,
+        env=env,
+        kept=settings.agent_data_dir / "tools",
+    )
+    own = await own_tools(folder.path, tool_rows(folder.spec), place)
+    for fact in own.facts:
+        say(fact)
+    agent = agent_of(folder, own.tools)
+    registry.agents.sources.insert(0, lambda: (agent,))
+    return agent
+
+
+def variables_of(folder: AgentFolder, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the project names, from the environment or the project's own `.env`.
+
+    Raises ConfigError if a required one has no value.
+    """
+    given = {**_dotenv(folder.path), **env}
+    found = dict[str, str]()
+    for name, one in folder.spec.env.items():
+        value = given.get(name) or one.default
+        if not value and one.required:
+            what = f"the agent needs {name}" + (f": {one.description}" if one.description else "")
+            raise ConfigError(what, fix=f"export {name}=…, or write it into {folder.path / '.env'}")
+        if value:
+            found[name] = value
+    return found
+
+
+def _dotenv(folder: Path) -> dict[str, str]:
+    from lmagent.config.files import read_small
+
+    content = read_small(folder / ".env")
+    lines = content.decode("utf-8", "replace").splitlines() if content is not None else []
+    pairs = (line.removeprefix("export ").partition("=") for line in lines if not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip().strip("'\"") for name, is_set, value in pairs if is_set}
+
+
+def workspace_of(folder: AgentFolder, data_dir: Path) -> Path:
+    """Return the agent's own workspace, made with the project's files if it is new."""
+    workspace = data_dir / "agents" / folder.slug / "workspace"
+    if not workspace.exists():
+        beside = workspace.with_name(f".{workspace.name}.{os.getpid()}.new")
+        beside.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        give_files(folder, beside)
+        os.replace(beside, workspace)
+    return workspace
+
+
+def give_files(folder: AgentFolder, target: Path) -> None:
+    """Copy the files that the agent's workspace begins with into a new folder."""
+    source = folder.path / FILES
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def abilities(folder: AgentFolder) -> Iterator[str]:
+    """Yield lines about what the agent may do, for the user's decision on a project from elsewhere."""
+    agent, spec = agent_of(folder), folder.spec
+    own = [row.name for row in tool_rows(spec) if row.path]
+    listed = [name for name in agent.tools or () if name not in own]
+    yield f"agent        {spec.name}: {agent.description}"
+    yield f"model        {agent.model or 'that of your settings'}" + (f" at {spec.api.url}" if spec.api.url else "")
+    yield f"tools        {'all of lmagent' if agent.tools is None else ', '.join(listed) or 'none of lmagent'}"
+    if own:
+        yield f"own tools    {', '.join(own)}: they run in the sandbox"
+    rules = [*spec.permissions.allow, *(["mode auto: it asks nothing"] if agent.mode == "auto" else [])]
+    if rules:
+        yield f"unasked      {', '.join(rules)}"
+    if spec.network.hosts:
+        yield f"network      {', '.join(spec.network.hosts)}"
+    if spec.env:
+        yield f"variables    {', '.join(spec.env)}"

@@ -1,0 +1,156 @@
+"""`lmagent agent`: make, test, pack and serve a folder that is an agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from lmagent.cli import shared
+from lmagent.core.errors import ConfigError
+from lmagent.core.plurals import plural
+from lmagent.projects.load import AgentFolder, load_folder
+from lmagent.projects.spec import AgentType
+from lmagent.tools.sanitize import printable
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
+
+PORT = 8000
+
+path_argument = click.argument("path", type=click.Path(path_type=Path), default=".")
+
+
+@click.group(name="agent")
+def agent() -> None:
+    """Make, test, pack and serve an agent: a folder with agent.yaml, prompts and tools."""
+
+
+@agent.command()
+@click.argument("name")
+@click.option(
+    "--type", "kind", type=click.Choice(get_args(AgentType)), default="task-oriented", help="What it is made for."
+)
+def init(name: str, kind: AgentType) -> None:
+    """Make the folder NAME with a working agent in it."""
+    from lmagent.projects.starting import start
+
+    folder = start(Path(name), kind)
+    click.echo(f"{folder}: a {kind} agent")
+    click.echo(f"  cd {name}")
+    click.echo("  lmagent agent show                       what it may do")
+    click.echo('  lmagent agent test --message "Hello"     try it with your model')
+    click.echo("  lmagent agent build -o agent.tar.gz      pack it for others")
+    click.echo(f"  lmagent agent run . --port {PORT}         serve it")
+
+
+@agent.command()
+@path_argument
+def show(path: Path) -> None:
+    """Show what the agent in a folder or an archive may do. Nothing of it is run."""
+    from lmagent.app.agentproject import abilities
+
+    with TemporaryDirectory(prefix="lmagent-agent-") as beside:
+        folder = _unpacked(path, Path(beside)) if _is_archive(path) else load_folder(path)
+        for line in abilities(folder):
+            click.echo(printable(line))
+
+
+@agent.command()
+@path_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The archive: NAME.tar.gz.")
+def build(path: Path, output: Path | None) -> None:
+    """Pack the agent in a folder into one file: the same bytes wherever and whenever it is built.
+
+    Left out are packages, caches, hidden files and what the agent has made. A key in any file ends the build.
+    """
+    from lmagent.projects import archive
+
+    folder = load_folder(path)
+    target = Path(os.path.abspath(output or f"{folder.slug}.tar.gz"))
+    manifest = archive.build(folder, target, os.environ)
+    size = target.stat().st_size
+    click.echo(f"{target}: {plural(len(manifest.files), 'file')}, {size / 1000:.1f} kB")
+
+
+@agent.command()
+@path_argument
+@click.option("--message", required=True, metavar="TEXT", help="What to say to the agent.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@shared.workspace_option
+@shared.model_options
+def test(path: Path, message: str, as_json: bool, workspace: Path | None, **options: Any) -> int:
+    """Say something to the agent in a folder, or in its agent.yaml, and print its answer.
+
+    It works in a new folder that is removed afterwards, unless --workspace names one.
+    """
+    from lmagent.app.agentproject import give_files
+
+    folder = load_folder(path)
+    if workspace is not None:
+        return _say(folder, workspace, message, options, as_json=as_json)
+    with TemporaryDirectory(prefix=f"lmagent-{folder.slug}-", ignore_cleanup_errors=True) as beside:
+        own = Path(os.path.realpath(beside)) / "workspace"
+        give_files(folder, own)
+        return _say(folder, own, message, options, as_json=as_json)
+
+
+def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, Any], *, as_json: bool) -> int:
+    from lmagent.app.agentproject import with_settings
+    from lmagent.headless.oneshot import TaskRequest, run_task
+
+    attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    given = with_settings(shared.host_options(workspace, options, attended=attended), folder)
+
+    async def do(host: Host) -> int:
+        return await run_task(host, TaskRequest(message, json=as_json))
+
+    return shared.with_host(given, do)
+
+
+@agent.command()
+@path_argument
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: a free one.")
+@click.option("--bind", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--yes", is_flag=True, help="Do not ask about an archive from elsewhere.")
+@shared.workspace_option
+@shared.model_options
+def run(path: Path, port: int, bind: str | None, yes: bool, workspace: Path | None, **options: Any) -> None:
+    """Serve the agent in a folder or an archive: its page, and OpenAI's API at /v1, where it is `agent/NAME`.
+
+    An archive from elsewhere is shown first, and unpacked into your data folder once you agree. The agent works in a
+    folder of its own there, unless --workspace names one.
+    """
+    from lmagent.app.agentproject import with_settings, workspace_of
+    from lmagent.cli.web import serve_host
+
+    data = shared.loaded_settings(workspace).settings.agent_data_dir
+    folder = _unpacked(path, data / "agents", yes=yes) if _is_archive(path) else load_folder(path)
+    own = workspace or workspace_of(folder, data)
+    given = with_settings(shared.host_options(own, {**options, "port": port}, attended=True), folder)
+    serve_host(given, {"bind": bind, "lan": False, "names": (), "no_browser": True})
+
+
+def _is_archive(path: Path) -> bool:
+    return path.is_file() and path.suffix not in (".yaml", ".yml")
+
+
+def _unpacked(path: Path, parent: Path, *, yes: bool = True) -> AgentFolder:
+    """Return the project in an archive, which is unpacked once the user has agreed to it."""
+    from lmagent.projects import archive
+
+    manifest, digest = archive.check(path)
+    if not (parent / f"{manifest.name}-{digest[:12]}").is_dir() and not yes:
+        from lmagent.app.agentproject import abilities
+
+        with TemporaryDirectory(prefix="lmagent-agent-") as beside:
+            for line in abilities(load_folder(archive.unpack(path, Path(beside))[1])):
+                click.echo(printable(line), err=True)
+        if not sys.stdin.isatty():
+            raise ConfigError(f"{path} is not run before you agree to it", fix="read the lines above, then add --yes")
+        click.confirm("Run this agent?", abort=True, err=True)
+    return load_folder(archive.unpack(path, parent)[1])

@@ -1,0 +1,44 @@
+"""Starting: a new project from the example of its type, in `examples/`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lmagent.core.errors import ConfigError, StoreError
+from lmagent.projects.spec import AgentType
+from lmagent.projects.yamlfile import YamlFile
+from lmagent.store.files import store_error
+from lmagent.tools.sanitize import visible
+
+EXAMPLES = Path(__file__).with_name("examples")
+
+
+def start(path: Path, kind: AgentType) -> Path:
+    """Make a project, and return its folder. Raise ConfigError if something is there already, or the name cannot be used."""
+    from lmagent.projects.load import slug_of
+
+    target = Path(os.path.abspath(path))
+    name = target.name
+    slug_of(YamlFile("the name", b""), name)
+    if '"' in name or "\\" in name or visible(name) != name:
+        raise ConfigError(f"{visible(name)!r} cannot be an agent's name", fix="use letters, digits and dashes")
+    if target.exists() and any(target.iterdir()):
+        raise ConfigError(f"{target} is there already, and not empty", fix="choose another name")
+    beside = target.with_name(f".{name}.{os.getpid()}.new")
+    try:
+        for source in (EXAMPLES / "common", EXAMPLES / kind):
+            shutil.copytree(source, beside, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in (beside / "agent.yaml", beside / "README.md"):
+            file.write_text(file.read_text(encoding="utf-8").replace("$NAME", name), encoding="utf-8")
+        os.replace(beside, target)
+    except OSError as error:
+        raise _failed(error, target) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return target
+
+
+def _failed(error: OSError, target: Path) -> StoreError:
+    return store_error(error, "the project could not be made", target)

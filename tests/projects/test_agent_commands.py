@@ -1,0 +1,108 @@
+"""`lmagent agent`: from an empty folder to an agent that an OpenAI client talks to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import openai
+import pytest
+
+from lmagent.testing import ScriptedServer, call, say
+
+KINDS = ("conversational", "task-oriented", "knowledge", "creative")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG")}
+    own = {"HOME": str(tmp_path / "home"), "AGENT_DATA_DIR": str(tmp_path / "data"), "AGENT_TOKEN": "t" * 40}
+    (tmp_path / "home").mkdir()
+    return {**kept, **own}
+
+
+def lmagent(*words: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lmagent", "agent", *words]
+    return subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_example_can_be_shown_and_built(tmp_path: Path, env: dict[str, str], kind: str) -> None:
+    made = lmagent("init", "helper", "--type", kind, env=env, cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    built = lmagent("build", "helper", "-o", "h.tar.gz", env=env, cwd=tmp_path)
+    assert (built.returncode, built.stderr) == (0, "")
+    shown = [lmagent("show", path, env=env, cwd=tmp_path).stdout for path in ("helper", "h.tar.gz")]
+    assert shown[0] == shown[1]
+    assert "own tools" in shown[0]
+
+
+def test_a_folder_that_has_something_is_not_overwritten(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("x")
+    refused = lmagent("init", "mine", env=env, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "is there already, and not empty" in refused.stderr
+    assert [path.name for path in tmp_path.glob("mine/*")] == ["notes.txt"]
+
+
+def test_a_message_is_answered_by_the_agent_with_its_own_tools(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    script = [call("roll_dice", sides=2, count=3), call("days_until", day="2000-01-01"), say("Three dice.")]
+    with ScriptedServer(script) as server:
+        env = {**env, "LLM_URL": server.base_url}
+        done = lmagent("test", "--message", "Roll three coins", "dice/agent.yaml", env=env, cwd=tmp_path)
+        bodies = [chat.body for chat in server.chats]
+    assert (done.returncode, done.stdout.strip().splitlines()[-1]) == (0, "Three dice.")
+    assert bodies[0]["messages"][0]["content"].startswith("You are dice, a companion for talks.")
+    rolled, days = (message["content"] for message in bodies[-1]["messages"] if message["role"] == "tool")
+    assert re.search(r'"rolled":\s*\[[12],\s*[12],\s*[12]\]', rolled)
+    assert re.match(r"-\d+", days)
+    assert "roll_dice(sides?=6, count?=1)" in done.stderr
+    assert not (tmp_path / "dice" / ".lmagent").exists()
+
+
+def test_a_broken_project_is_told_with_its_line(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", env=env, cwd=tmp_path)
+    (tmp_path / "dice" / "agent.yaml").write_text("name: dice\nparamters: {}\n")
+    told = lmagent("test", "--message", "hi", "dice", env=env, cwd=tmp_path)
+    assert told.returncode == 1
+    assert "agent.yaml:2:1: there is no key 'paramters' here" in told.stderr
+    assert "did you mean parameters?" in told.stderr
+
+
+def test_an_archive_is_served_once_the_user_agrees_and_an_openai_client_talks_to_it(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    lmagent("build", "dice", "-o", "d.tar.gz", env=env, cwd=tmp_path)
+    asked = lmagent("run", "d.tar.gz", "--port", "0", env=env, cwd=tmp_path)
+    assert asked.returncode == 1
+    assert "own tools    roll_dice, days_until" in asked.stderr
+    assert "before you agree" in asked.stderr
+    assert not (tmp_path / "data" / "agents").exists()
+    script = [call("roll_dice"), say("A four.")]
+    with ScriptedServer(script) as server:
+        command = [sys.executable, "-m", "lmagent", "agent", "run", "d.tar.gz", "--yes", "--port", "0"]
+        env = {**env, "LLM_URL": server.base_url}
+        with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runs:
+            try:
+                assert runs.stdout is not None
+                lines = iter(lambda: runs.stdout.readline().decode(), "")  # type: ignore[union-attr]
+                url = next(found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+                with openai.OpenAI(base_url=f"{url}/v1", api_key="t" * 40, max_retries=0, timeout=60) as client:
+                    assert "agent/dice" in [model.id for model in client.models.list()]
+                    answer = client.chat.completions.create(
+                        model="agent/dice", messages=[{"role": "user", "content": "Roll"}]
+                    )
+                assert answer.choices[0].message.content == "A four."
+            finally:
+                runs.send_signal(signal.SIGTERM)
+                runs.wait(30)
+        assert server.chats[0].body["messages"][0]["content"].startswith("You are dice")
