@@ -70,9 +70,13 @@ def serve(requests: socket.socket) -> None:
 
 
 def run() -> None:
-    """Run the program and end, as `python -m lmagent` does; only the modules are not taken apart, which takes long."""
+    """Run the program or a script and end, as `python` does; only the modules are not taken apart, which takes long."""
     try:
-        runpy._run_module_as_main("lmagent")  # type: ignore[attr-defined]
+        if sys.argv[0] == "-m":
+            del sys.argv[1]  # the name of the program
+            runpy._run_module_as_main("lmagent")  # type: ignore[attr-defined]
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
@@ -110,8 +114,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.stdin)
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.stdout)
     sys.stderr = sys.__stderr__ = _stream(2, "w", sys.stderr)
-    sys.path.insert(0, os.getcwd())
-    sys.argv = ["-m", *request["arguments"]]
+    sys.argv = request["arguments"]
+    sys.path[:0] = [os.getcwd() if sys.argv[0] == "-m" else os.path.dirname(sys.argv[0]), *request["path"]]
     gc.enable()
 
 

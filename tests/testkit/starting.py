@@ -1,5 +1,7 @@
 """Cheap starts of the program: `python -m lmagent …` comes from a process that has loaded the libraries.
 
+So do the victims of the crash tests (`*victim.py`), which kill themselves hundreds of times.
+
 Tests start the program thousands of times, with `subprocess`, `asyncio` or the SDK of a protocol, and all of them with
 `subprocess.Popen`. `install` has its starts of the program made by `testkit.preloaded`. What would differ there is
 started as usual: a start with options of Python, with an environment that Python reads at its start, or with anything
@@ -64,14 +66,17 @@ def _execute_child(self: Any, *given: Any) -> None:
 def _cheaply(options: dict[str, Any]) -> int:
     """Start the program for the options of a `Popen`; returns its process id, or 0 if that is not possible."""
     command = options["args"]
-    if not isinstance(command, list | tuple) or list(command[:3]) != [sys.executable, "-m", "lmagent"]:
+    if not isinstance(command, list | tuple) or command[0] != sys.executable:
         return 0
-    request = _request(options)
+    victim = str(command[1]).endswith("victim.py")
+    if not victim and list(command[1:3]) != ["-m", "lmagent"]:
+        return 0
+    request = _request(options, victim)
     if not request or len(request) > MOST:
         return 0
     streams = [options[name] for name in ("p2cread", "c2pwrite", "errwrite")]
     with _lock:
-        protocols = command[3:4] != [] and command[3] in WITH_PROTOCOLS
+        protocols = len(command) > 3 and command[3] in WITH_PROTOCOLS
         connection = _connections.get(protocols) or _begin(protocols)
         try:
             socket.send_fds(connection, [request], [n if given == -1 else given for n, given in enumerate(streams)])
@@ -80,11 +85,12 @@ def _cheaply(options: dict[str, Any]) -> int:
         return int(connection.recv(64))
 
 
-def _request(options: dict[str, Any]) -> bytes:
+def _request(options: dict[str, Any], victim: bool) -> bytes:
     """Return what the start needs, or nothing if a request cannot express it."""
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (options["env"] or os.environ).items()}
     folder = os.fspath(options["cwd"] or os.getcwd())
     preparing = options["preexec_fn"]
+    path = environment.get("PYTHONPATH", "").split(os.pathsep) if victim else []
     if (
         any(options.get(name) for name in ("executable", "pass_fds", "shell", "gid", "gids", "uid"))
         or options["umask"] != -1
@@ -92,12 +98,13 @@ def _request(options: dict[str, Any]) -> bytes:
         or not options["close_fds"]
         or preparing not in (None, take_terminal)
         or not os.path.isdir(folder)
-        or _at_start(environment) != _at_start(_given or dict(os.environ))
+        or _at_start(environment, victim) != _at_start(_given or dict(os.environ), victim)
     ):
         return b""
     return pickle.dumps(
         {
-            "arguments": [os.fsdecode(argument) for argument in options["args"][3:]],
+            "arguments": [os.fsdecode(argument) for argument in options["args"][1:]],
+            "path": [os.path.join(folder, name) for name in path if name],
             "folder": folder,
             "environment": environment,
             "session": bool(options["start_new_session"]),
@@ -106,8 +113,11 @@ def _request(options: dict[str, Any]) -> bytes:
     )
 
 
-def _at_start(environment: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+def _at_start(environment: dict[str, str], victim: bool) -> dict[str, str]:
+    read = {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+    if victim:
+        read.pop("PYTHONPATH", None)
+    return read
 
 
 def _begin(protocols: bool) -> socket.socket:
