@@ -66,7 +66,7 @@ def serve(requests: socket.socket) -> None:
             return _become(pickle.loads(data), streams)
         for stream in streams:
             os.close(stream)
-        requests.send(str(process).encode())
+        requests.send(str(max(process, 0)).encode())  # 0: this system makes no sibling
 
 
 def run() -> None:
@@ -121,10 +121,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
 
 def _stream(number: int, mode: str, like: Any) -> io.TextIOWrapper:
     """Return a standard stream as Python makes it at its start."""
-    binary: Any = open(number, mode + "b", closefd=False)  # noqa: SIM115
-    binary.raw.name = like.name
-    lines = number == 2 or binary.isatty()
-    return io.TextIOWrapper(binary, like.encoding, like.errors, "\n", line_buffering=lines)
+    unbuffered = like.write_through
+    binary: Any = open(number, mode + "b", 0 if unbuffered and number else -1, closefd=False)  # noqa: SIM115
+    getattr(binary, "raw", binary).name = like.name
+    lines = not unbuffered and (number == 2 or binary.isatty())
+    return io.TextIOWrapper(binary, like.encoding, like.errors, "\n", lines, unbuffered)
 
 
 if __name__ == "__main__":

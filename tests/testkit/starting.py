@@ -81,8 +81,8 @@ def _cheaply(options: dict[str, Any]) -> int:
         try:
             socket.send_fds(connection, [request], [n if given == -1 else given for n, given in enumerate(streams)])
         except OSError:
-            return 0  # more than a message can have
-        return int(connection.recv(64))
+            return 0  # more than a message can have, or nothing is there to take it
+        return int(connection.recv(64) or 0)
 
 
 def _request(options: dict[str, Any], victim: bool) -> bytes:
