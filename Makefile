@@ -24,7 +24,7 @@ check-long: setup ## The long tests: crash matrices, random rounds, real engines
 	@scripts/check.sh long
 
 explore: setup ## Every property test with new random examples, and a kill at every step
-	@LMAGENT_ALL=1 .venv/bin/pytest -n auto -q -m "hypothesis or crash"
+	@LMAGENT_ALL=1 LMAGENT_STARTS=real .venv/bin/pytest -n auto -q -m "hypothesis or crash"
 
 format: setup ## Format the code and fix what can be fixed
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .

@@ -43,7 +43,10 @@ from lmagent.testing.templates import TEMPLATES, Template
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from testkit import starting
 from testkit.servers.matrix import HONEST, LYING
+
+starting.install()  # what is counted here is no time
 
 BAR = 1.15
 BARRED = (16384, 32768)

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from testkit import starting
+
+starting.install()
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def logs_of(workspace: Path) -> dict[str, list[dict]]:
 @pytest.mark.parametrize(
     ("kill_at", "where"),
     spread([(number, "torn") for number in range(1, EVENTS + 1)], 16)
-    + spread([(number, "after") for number in range(1, EVENTS + 1)], 8),
+    + spread([(number, "after") for number in range(1, EVENTS + 1)], 12),
 )
 def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_anything(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
@@ -59,7 +59,7 @@ def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_an
         _killed_and_continued(workspace, server, kill_at, where)
 
 
-@pytest.mark.parametrize("kill_at", range(2, EVENTS, 10))
+@pytest.mark.parametrize("kill_at", spread(range(2, EVENTS), 18))
 def test_so_do_sub_agents_that_work_side_by_side(tmp_path, kill_at):
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -43,7 +43,7 @@ def events_of(workspace: Path) -> tuple[list[bytes], list[dict]]:
 
 @pytest.mark.parametrize(
     ("kill_at", "where"),
-    [(number, "after") for number in range(1, EVENTS + 1)]
+    spread([(number, "after") for number in range(1, EVENTS + 1)], 3)
     + spread([(number, where) for number in range(1, EVENTS + 1) for where in ("before", "torn")], 10),
 )
 def test_nothing_is_lost_and_nothing_runs_twice(tmp_path, kill_at, where):

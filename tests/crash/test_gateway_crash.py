@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
 
 from gateway_kit import Answer, Running, gateway
+from testkit.amount import spread
 
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing.loopback import Received
@@ -110,7 +112,7 @@ def once(running: Running, session: str, names: list[str]) -> None:
     assert len(names) - cut_off <= sum(marks.values()) <= len(names)
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.03, 0.15, 0.3])
+@pytest.mark.parametrize("pause", spread([0.3, 0.0, 0.03, 0.15], 2))
 def test_a_message_that_was_accepted_is_answered_once(running, pause):
     session = begun(running)
     first = send(running, session, said("stamp a", "a")).json
@@ -166,8 +168,7 @@ def test_an_approval_that_was_accepted_lets_its_call_run_once_at_most(running, p
     once(running, session, ["a"])
 
 
-@pytest.mark.parametrize("again", [True, False])
-@pytest.mark.parametrize("pause", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize(("pause", "again"), spread(list(product([0.0, 0.1, 0.3], [True, False])), 2))
 def test_a_message_that_was_accepted_while_a_job_ran_and_the_job_are_done_once(running, pause, again):
     task = Inbox(running.workspace / ".lmagent").submit("stamp a", time.time())
     sessions = running.workspace / ".lmagent" / "sessions"

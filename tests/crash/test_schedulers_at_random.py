@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from testkit.amount import spread
 
 from lmagent.config.paths import data_dir
 from lmagent.config.trust import trust
@@ -74,7 +75,7 @@ def is_settled(workspace: Path) -> bool:
     return claimed == ran and any(entry["what"] == "off" for entry in entries)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", spread([1, 2], 2))
 def test_everything_is_done_once(tmp_path, seed):
     chance = random.Random(seed)
     workspace = tmp_path / "workspace"

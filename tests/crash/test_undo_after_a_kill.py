@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 from test_crash import EVENTS, answer, run
+from testkit.amount import spread
 
 from lmagent.app.host import Host
 from lmagent.app.options import HostOptions
@@ -62,7 +63,7 @@ async def after_a_restart(workspace: Path, *lines: str) -> tuple[list[str], list
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("kill_at", range(1, EVENTS + 1))
+@pytest.mark.parametrize("kill_at", spread(range(1, EVENTS + 1), 4))
 def test_what_calls_changed_before_a_kill_is_taken_back_after_a_restart(workspace: Path, kill_at: int) -> None:
     first = files(workspace)
     with ScriptedServer(answer, strict=True) as server:

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.amount import examples
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -32,7 +33,7 @@ def files(draw: st.DrawFn) -> list[str]:
 
 
 @pytest.mark.usefixtures("no_settings")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     contents=st.lists(files(), min_size=1, max_size=8),
     window=st.integers(8192, 262_144),

@@ -21,7 +21,7 @@ from lmagent.engine.lane import run_until_idle
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = int(os.environ.get("LMAGENT_RANDOM_SESSIONS", "3000" if "LMAGENT_ALL" in os.environ else "400"))
+EXAMPLES = int(os.environ.get("LMAGENT_RANDOM_SESSIONS", "3000" if "LMAGENT_ALL" in os.environ else "200"))
 
 PATHS = st.sampled_from(["a", "b", "src/c", "missing", "bug"])
 SIZES = st.sampled_from([1, 30, 900])

@@ -218,9 +218,8 @@ def test_an_objection_after_a_call_is_recorded_with_its_result(world: HookWorld)
 
 
 def test_a_hooks_text_about_a_long_result_is_not_cut_with_it(world: HookWorld):
-    (world.workspace / "a.txt").write_text("x" * 80 + "\n")
     world.workspaces(hook("PostToolUse", "echo 'look at it again' >&2; exit 2", "Bash"))
-    ran = world.run(call("shell", command="for i in $(seq 20000); do cat a.txt; done"))
+    ran = world.run(call("shell", command=f"yes {'x' * 80} | head -n 20000"))
     assert ran.results[0].artifact
     assert ran.results[0].content.endswith(framed("hook PostToolUse in settings.json", "look at it again"))
 

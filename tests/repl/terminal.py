@@ -17,6 +17,8 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import Self
 
+from testkit.starting import take_terminal
+
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 ROWS = 30
@@ -41,7 +43,8 @@ class Terminal:
             **environ,
         }
         told = ["chat", "-w", str(workspace), "--base-url", base_url] if base_url else []
-        command = [sys.executable, "-m", "lmagent", *told, *arguments]
+        self._arguments = [*told, *arguments]
+        command = [sys.executable, "-m", "lmagent", *self._arguments]
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -50,13 +53,12 @@ class Terminal:
             env=environment,
             cwd=workspace,
             start_new_session=True,
-            # The controlling terminal, as a shell gives it: Ctrl+C in cooked mode is a signal then, not a key.
-            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=take_terminal,  # Ctrl+C in cooked mode is a signal then, not a key
         )
         os.close(slave)
 
     def __enter__(self) -> Self:
-        self.wait_for("> " if "--base-url" in self.process.args else "brackets")
+        self.wait_for("> " if "--base-url" in self._arguments else "brackets")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -152,33 +152,7 @@ def test_what_others_write_while_it_is_made_shorter_is_not_lost(tmp_path):
         assert [run.stage for run in ledger.history(name).runs.values()] == ["ran"] * 30
 
 
-VICTIM = """
-import os, signal, sys
-from pathlib import Path
-from lmagent.schedule.ledger import LedgerEntry, Ledger
-
-folder, at, kill_at, half = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "half"
-ledger = Ledger(folder, lambda: 1.0)
-ledger.read()
-count = 0
-
-def stepping(name):
-    real = getattr(os, name)
-    def step(*args, **more):
-        global count
-        count += 1
-        if count == kill_at:
-            if half and name == "write":
-                real(args[0], bytes(args[1])[: len(args[1]) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **more)
-    setattr(os, name, step)
-
-for name in ("open", "write", "fdatasync", "fsync", "replace", "unlink", "close"):
-    stepping(name)
-ledger.append(LedgerEntry(float(at), "job", "claimed", at, session="new"))
-ledger.note("job", "ran", at, outcome="done")
-"""
+VICTIM = Path(__file__).with_name("history_victim.py")
 
 
 @pytest.mark.parametrize("half", mostly_long(["half", "before"]))
@@ -195,7 +169,7 @@ def test_who_is_killed_at_any_step_loses_nothing_and_repeats_nothing(tmp_path, h
         for old in home.iterdir():
             old.unlink()
         whole.path.write_bytes(content)
-        done = subprocess.run([sys.executable, "-c", VICTIM, str(home), str(at), str(step), half], check=False)
+        done = subprocess.run([sys.executable, str(VICTIM), str(home), str(at), str(step), half], check=False)
         fresh = Ledger(home, lambda: 1.0)
         fresh.read()
         history = fresh.history("job")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -17,19 +16,19 @@ from lmagent import __version__
 from lmagent.app.clock import SystemClock
 from lmagent.app.kept import GivenModes
 from lmagent.app.options import HostOptions, load_settings
-from lmagent.app.prompt import system_text
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import Image
 from lmagent.sandbox.scratch import forget_scratch
-from lmagent.store import compat, export
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.tally import ListPlace, SessionRow, Shelf
 from lmagent.tools.beneath import Beneath
-from lmagent.tools.pictures import picture_of
+
+if TYPE_CHECKING:
+    from lmagent.store import compat
 
 LARGEST_PICTURE = 8_000_000  # bytes of a picture that an export holds
 
@@ -83,6 +82,8 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
     """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model."""
+    from lmagent.store import export  # lists of sessions, which each completion asks for, need none of it
+
     html = partial(export.to_html, read_picture=partial(_picture, store.root.parent.parent))
     forms = {"md": export.to_markdown, "talk": export.to_talk, "html": html, "jsonl": export.to_jsonl}
     if form not in forms:
@@ -92,6 +93,11 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
 
 def _picture(workspace: Path, path: str, sha256: str) -> Image | None:
     """Return a picture of the workspace, if it still has the SHA-256."""
+    import base64
+    import hashlib
+
+    from lmagent.tools.pictures import picture_of
+
     try:
         with Beneath(workspace) as files:
             content = files.read_bytes(path, LARGEST_PICTURE + 1)
@@ -191,7 +197,9 @@ class WorkspaceRecords(Struct, frozen=True):
                 yield file, error
 
     def import_file(self, path: Path) -> ImportedReport:
+        from lmagent.app.prompt import system_text
         from lmagent.app.single import open_toolbox  # loads every feature, which lists of sessions need not
+        from lmagent.store import compat
 
         now = SystemClock().now()
         opening = ev.SessionCreated(

@@ -9,7 +9,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
 
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS
@@ -92,7 +92,7 @@ def _make(path: Path) -> None:
 
 def _migrate(connection: sqlite3.Connection, migrations: str) -> None:
     """Bring the schema up to date; `PRAGMA user_version` counts the applied steps."""
-    steps = list(_steps(migrations))
+    steps = _steps(migrations)
     version = _version(connection)
     if version > len(steps):
         raise NewerSchemaError
@@ -100,9 +100,9 @@ def _migrate(connection: sqlite3.Connection, migrations: str) -> None:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        for number, script in enumerate(steps, 1):
+        for number, file in enumerate(steps, 1):
             if number > _version(connection):  # another process may have been faster
-                for statement in _statements(script):
+                for statement in _statements(file.read_text(encoding="utf-8")):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
 
@@ -112,11 +112,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _steps(migrations: str) -> Iterator[str]:
-    folder = files(migrations)
-    scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
-    for name in sorted(scripts):
-        yield scripts[name].read_text(encoding="utf-8")
+def _steps(migrations: str) -> list[Path]:
+    return sorted(Path(import_module(migrations).__path__[0]).glob("*.sql"))
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A reply that the token limit ended, wherever: what runs of it would have run of the whole."""
 
 import json
+import os
 
 import pytest
 from textcalls_corpus import TOOLS, late_thought, rows
@@ -28,7 +29,11 @@ def _is_json(text):
         return False
 
 
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
+FINE = 1 if "LMAGENT_ALL" in os.environ else 3
+"""Characters from one cut to the next in the long test."""
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(FINE, marks=pytest.mark.long)])
 @pytest.mark.parametrize("file", FILES)
 def test_no_call_of_a_cut_reply_runs_that_is_not_in_the_whole_one(file, stride):
     for row in ROWS:
