@@ -201,6 +201,7 @@ class Agent:
         if loop is None:
             raise ConfigError("an agent runs in an event loop of asyncio", fix="use asyncio.run(…), or run_sync")
         with self._lock:
+            self._services = {known: service for known, service in self._services.items() if not known.is_closed()}
             service = self._services.get(loop)
             if service is None:
                 service = self._services[loop] = AgentService(self._host_options(), self._instructions)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 from msgspec.structs import replace
 
 from lmagent.app.open_session import OpenSession
@@ -105,12 +104,12 @@ class AgentSession:
         self._is_followed, self._failure = True, None
         known = self._known = await self._runner.open(self.id, take_up=False)
         tasks = await self._runner.ready()
-        send, receive = anyio.create_memory_object_stream[ev.Event](math.inf)
+        heard = _Heard()
         if wanted is not None:
             self._service.answers.wanted[self.id] = wanted
 
         def hear(event: ev.Event) -> None:
-            send.send_nowait(event)
+            heard.put(event)
             _, inner = ev.innermost(event)
             if isinstance(inner, ev.ApprovalRequested) and self._approve and inner.id not in self._asked:
                 self._asked.add(inner.id)
@@ -122,8 +121,8 @@ class AgentSession:
             for event in unseen:  # recorded before any listener
                 yield event
             await self._runner.send(self.id, command)
-            tasks.start_soon(_close_when_idle, known, send)
-            async for event in receive:
+            tasks.start_soon(_end_when_idle, known, heard)
+            async for event in heard.events():
                 tally.take(event)
                 yield event
             is_over = True
@@ -132,8 +131,6 @@ class AgentSession:
                 if not is_over:
                     await self._runner.send(self.id, Interrupt(by=SURFACE))
             stop()
-            send.close()
-            receive.close()
             self._service.answers.wanted.pop(self.id, None)
             self._is_followed = False
         self._raise_failure(known, tally)
@@ -214,11 +211,36 @@ async def _reply(approve: Approver, question: ev.ApprovalRequested) -> Reply:
     return await reply if inspect.isawaitable(reply) else reply
 
 
-async def _close_when_idle(known: OpenSession, stream: MemoryObjectSendStream[ev.Event]) -> None:
+class _Heard:
+    """The events that the program has not taken yet. Putting one never fails: a session's log depends on it."""
+
+    def __init__(self) -> None:
+        self._waiting = deque[ev.Event]()
+        self._is_over = False
+        self._news = anyio.Event()
+
+    def put(self, event: ev.Event) -> None:
+        self._waiting.append(event)
+        self._news.set()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._news.set()
+
+    async def events(self) -> AsyncGenerator[ev.Event]:
+        while self._waiting or not self._is_over:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if not self._is_over:
+                self._news = anyio.Event()
+                await self._news.wait()
+
+
+async def _end_when_idle(known: OpenSession, heard: _Heard) -> None:
     try:
         await known.until_idle()
     finally:
-        stream.close()
+        heard.end()
 
 
 ApproveBy = Approver | Literal["events"] | None
