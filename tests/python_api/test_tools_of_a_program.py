@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
@@ -223,7 +223,9 @@ def test_giving_a_function_allows_its_calls_and_ask_makes_them_questions(agent_w
 
 def test_rules_of_the_settings_hold_for_a_programs_functions(agent_with, last_result):
     agent = agent_with(
-        [call("price", item="lamp"), say("no")], tools=[price], settings={"permission_deny": ["price"], "sandbox": "off"}
+        [call("price", item="lamp"), say("no")],
+        tools=[price],
+        settings={"permission_deny": ["price"], "sandbox": "off"},
     )
     agent.run_sync("How much?")
     assert last_result(agent_with.server).startswith("Denied:")
@@ -273,13 +275,14 @@ def test_a_function_that_a_model_cannot_be_told_about_is_refused_where_it_is_def
     def odd(x: complex) -> None:
         """Take a complex number."""
 
-    for function, why in (
+    refused: list[Any] = [
         (untyped, "the argument x of the tool untyped has no type hint"),
         (silent, "the tool silent has no description"),
         (many, "the argument x of the tool many has no name for the model"),
         (odd, "the arguments of the tool odd cannot be described"),
         (lambda: None, "'<lambda>' cannot be the name of a tool"),
-    ):
+    ]
+    for function, why in refused:
         with pytest.raises(ConfigError, match=why):
             tool(function)
     with pytest.raises(ConfigError, match="effect of odd must be read, write, exec, net, not 'all'"):

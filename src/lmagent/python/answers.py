@@ -51,11 +51,22 @@ class AnswerType(Generic[T]):
                 return self._model.model_validate_json(found)
             return decode_json(found, self._wanted)
         except msgspec.ValidationError as misfit:
-            raise Misfit(str(misfit)) from None
+            raise Misfit(_faults(found, self.schema) or str(misfit)) from None
         except (msgspec.DecodeError, UnicodeError, RecursionError) as broken:
             raise Misfit(f"it is not JSON: {broken}") from None
         except ValueError as misfit:  # of pydantic, and of the type's own checks
             raise Misfit(_problems(misfit)) from None
+
+
+def _faults(found: str, schema: dict[str, Any]) -> str:
+    """Return all faults of a JSON text: msgspec names the first alone, and the model is asked once."""
+    from jsonschema import Draft202012Validator  # slow to load, and few answers do not fit
+
+    try:
+        errors: Any = Draft202012Validator(schema).iter_errors(json.loads(found))  # type: ignore[reportUnknownMemberType]
+        return "; ".join(f"{error.json_path}: {error.message}" for error in list(errors)[:10])
+    except (ValueError, RecursionError):
+        return ""
 
 
 def _is_pydantic(wanted: Any) -> bool:
