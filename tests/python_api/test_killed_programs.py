@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from lmagent.core import events as ev
 from lmagent.store.log import EVENTS
-from lmagent.testing import ScriptedServer, call, say
+from lmagent.testing import ScriptedServer, call, say, slow
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour
 
@@ -63,6 +64,32 @@ def test_a_program_that_dies_in_its_own_tool_is_resumed_and_the_call_is_not_repe
     statuses = [event.status for event in events if isinstance(event, ev.ToolFinished)]
     assert statuses == ["interrupted", "ok"]
     assert len([event for event in events if isinstance(event, ev.InputReceived)]) == 1
+
+
+def test_ctrl_c_interrupts_the_turn_of_a_program_without_an_event_loop(empty_workspace):
+    code = "import sys; from lmagent import Agent; Agent(endpoint=sys.argv[1], model='m').run_sync('Talk')"
+    asked = threading.Event()
+
+    def answer(_: Received) -> Behaviour:
+        asked.set()
+        return slow(say("late"), first=60, keepalive=60)
+
+    with ScriptedServer(answer) as server:
+        program = subprocess.Popen(
+            [sys.executable, "-c", code, server.base_url],
+            cwd=empty_workspace,
+            env={**os.environ, "HOME": str(empty_workspace.parent)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert asked.wait(60)
+        program.send_signal(signal.SIGINT)
+        _, errors = program.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    (log,) = (empty_workspace / ".lmagent" / "sessions").glob(f"*/{EVENTS}")
+    last = ev.decode(log.read_bytes().splitlines()[-1])
+    assert isinstance(last, ev.TurnFinished)
+    assert last.outcome == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ class RunResult(Struct, Generic[T], frozen=True):
         turn: number of the turn in the session.
         steps: model calls.
         usage: tokens, with those of sub-agents.
-        changed: paths in the workspace that calls changed, by sub-agents too.
+        changed: paths in the workspace that calls changed, by sub-agents too; not those of a call with very many.
+        wanted: the type that the answer should have, if the run was given one.
     """
 
     text: str

@@ -16,6 +16,7 @@ from lmagent.core.errors import ShuttingDown, ungrouped
 from lmagent.core.model import SessionOptions
 from lmagent.python.answers import AnswerReview
 from lmagent.python.run import SURFACE
+from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -54,6 +55,8 @@ class AgentService:
     async def end(self) -> None:
         """End all turns, and release everything."""
         self._end.set()
+        if not self._ready.is_set():
+            self._task.cancel()
         with anyio.CancelScope(shield=True):
             await self._ended.wait()
 
@@ -87,4 +90,4 @@ class AgentService:
 
 
 def _say(text: str) -> None:
-    logging.getLogger("lmagent").warning("%s", text)
+    logging.getLogger("lmagent").warning("%s", printable(text))
