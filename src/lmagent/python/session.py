@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import aclosing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import anyio
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lmagent.app.open_session import OpenSession
 from lmagent.app.runner import Runner
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Continue, Interrupt, SetOptions, Steer, Submit
+from lmagent.core.commands import Approve, Continue, SetOptions, Steer, Submit
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, SessionNotFound, ShuttingDown
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import user
@@ -102,11 +102,26 @@ class AgentSession:
         if isinstance(command, Continue) and not self.is_unfinished:
             raise ConfigError(f"session {self.id} has no unfinished turn", fix="send a message: session.send(…)")
         self._is_followed, self._failure = True, None
+        if wanted is not None:
+            self._service.answers.wanted[self.id] = wanted
+        try:
+            async with aclosing(self._follow(command, tally)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._service.answers.wanted.pop(self.id, None)
+            self._is_followed = False
+        if self._failure is not None:
+            raise self._failure
+        if tally.finished is None:
+            raise self._known.failure or ShuttingDown(
+                "the agent was closed before the turn began", fix="the message is in the session: resume it"
+            )
+
+    async def _follow(self, command: Submit | Continue, tally: TurnTally) -> AsyncGenerator[ev.Event]:
         known = self._known = await self._runner.open(self.id, take_up=False)
         tasks = await self._runner.ready()
         heard = _Heard()
-        if wanted is not None:
-            self._service.answers.wanted[self.id] = wanted
 
         def hear(event: ev.Event) -> None:
             heard.put(event)
@@ -129,19 +144,8 @@ class AgentSession:
         finally:
             with anyio.CancelScope(shield=True), suppress(LmagentError):
                 if not is_over:
-                    await self._runner.send(self.id, Interrupt(by=SURFACE))
+                    await self.interrupt()
             stop()
-            self._service.answers.wanted.pop(self.id, None)
-            self._is_followed = False
-        self._raise_failure(known, tally)
-
-    def _raise_failure(self, known: OpenSession, tally: TurnTally) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if tally.finished is None:
-            raise known.failure or ShuttingDown(
-                "the agent was closed before the turn began", fix="the message is in the session: resume it"
-            )
 
     # --- while a turn runs ------------------------------------------------------------------------------------------
 
@@ -152,8 +156,11 @@ class AgentSession:
         await self._runner.send(self.id, Steer(message=user(text), by=SURFACE))
 
     async def interrupt(self) -> None:
-        """End the running turn; what it did until then stays. Return once its end is on disk."""
-        await self._runner.send(self.id, Interrupt(by=SURFACE))
+        """End the running turn, and take back messages that wait for it. What it did until then stays.
+
+        Return once its end is on disk.
+        """
+        await self._runner.stop(self.id, SURFACE)
 
     async def approve(self, question: ev.ApprovalRequested | str, *, always: bool = False) -> bool:
         """Allow a call; `always` allows all calls like it in this session.
