@@ -114,7 +114,10 @@ class Host(Struct):
         await self.offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)
-        self.registry.profile = profile_for(window)
+        profile = profile_for(window)
+        if profile.block is not None:  # a small window, too, gets the tools for which a program was made
+            profile = replace(profile, block=(*profile.block, *self.registry.given))
+        self.registry.profile = profile
         self.agent = replace(self.agent, window=window)
 
     async def offer_vision(self) -> None:

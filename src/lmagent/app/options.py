@@ -10,28 +10,33 @@ from msgspec import Struct, field
 
 from lmagent.config.loader import Loaded, load
 from lmagent.core.errors import WorkspaceError
+from lmagent.core.tool import Tool
 
 if TYPE_CHECKING:
     from lmagent.mcp.spec import ServerSpec
+    from lmagent.providers.cassette import ReplayTransport
 
 
 class HostOptions(Struct, frozen=True):
     """The options of the command line: settings given as flags, and cassettes of the model traffic.
 
     Attributes:
+        replay: a cassette, or one that is being played.
         mcp_servers: servers of an editor, in addition to the configured ones.
         agent: the name of the agent of new sessions; empty for the one that the settings describe.
         project: the folder of an agent project, whose agent it is.
+        tools: tools of the program that opens the host.
     """
 
     workspace: Path | None = None
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
     record: Path | None = None
-    replay: Path | None = None
+    replay: Path | ReplayTransport | None = None
     attended: bool = False
     mcp_servers: tuple[ServerSpec, ...] = ()
     agent: str = ""
     project: Path | None = None
+    tools: tuple[Tool, ...] = ()
 
 
 def load_settings(options: HostOptions) -> Loaded:

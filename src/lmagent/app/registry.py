@@ -96,6 +96,7 @@ class Registry(Struct):
         watchers: receive each session that is opened.
         busy: returns whether work runs for a session outside its turns, which releasing it would end.
         abandon: ends the sub-agents of a call that will not be continued; returns its result for the model.
+        given: names of the tools of the program that opened the host; they are always offered, with their schemas.
         loads_plugins: plugins register now, which may not take the names of what comes later.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
     """
@@ -136,6 +137,7 @@ class Registry(Struct):
         default_factory=list[Callable[[], Iterable[SlashCommand]]]
     )
     watchers: list[Callable[[Session], None]] = field(default_factory=list[Callable[[Session], None]])
+    given: list[str] = field(default_factory=list[str])
     loads_plugins: bool = False
     _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
@@ -182,7 +184,8 @@ class Registry(Struct):
         return [
             tool
             for tool in self.tools.values()
-            if tool.name not in off and (not wanted or tool.name in OWN or wanted & {tool.name, *tool.aliases})
+            if tool.name not in off
+            and (not wanted or tool.name in (*OWN, *self.given) or wanted & {tool.name, *tool.aliases})
         ]
 
     def note(self, source: Callable[[], str]) -> None:

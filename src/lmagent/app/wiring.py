@@ -41,6 +41,7 @@ from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import Sampling, split_name
 from lmagent.core.ports import Clock
+from lmagent.core.tool import Tool
 from lmagent.core.work import Budget
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
@@ -103,7 +104,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     registry, replay = registry_of(workspace.path, settings), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
-    features(registry, say, options.mcp_servers)
+    features(registry, say, options.mcp_servers, options.tools)
     if options.project is not None:
         from lmagent.app.agentproject import use_project  # few hosts are of a project
 
@@ -144,7 +145,12 @@ def registry_of(workspace: Path, settings: Settings) -> Registry:
     return Registry(workspace, clock, store, Confined(workspace, settings), settings)
 
 
-def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[ServerSpec] = ()) -> None:
+def features(
+    registry: Registry,
+    say: Say = lambda _: None,
+    editors: Sequence[ServerSpec] = (),
+    given: Sequence[Tool] = (),
+) -> None:
     """Register all features, one line each; plugins and skills come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
@@ -168,8 +174,21 @@ def features(registry: Registry, say: Say = lambda _: None, editors: Sequence[Se
     mcp_servers(registry, say, editors)
     registry.command_modules.append("lmagent.app.commands.skills")  # before plugins, which take no command's name
     load_plugins(registry)
+    tools_of_the_program(registry, given)
     skills(registry)
     users_hooks(registry, say)
+
+
+def tools_of_the_program(registry: Registry, given: Sequence[Tool]) -> None:
+    """Register the tools of a Python program; like a plugin's, they take the name of no other tool."""
+    registry.loads_plugins = True
+    for tool in given:
+        try:
+            registry.tool(tool)
+        except ConfigError as taken:
+            raise ConfigError(taken.message, fix='give yours another name: @tool(name="…")') from None
+        registry.given.append(tool.name)
+    registry.loads_plugins = False
 
 
 async def _mark(session: Session, command: Mark) -> DurableEvent:
@@ -472,11 +491,14 @@ def _recorded(live: Transport, options: HostOptions) -> Transport:
 
 
 def _replay(options: HostOptions) -> ReplayTransport | None:
-    if options.replay is None:
-        return None
+    return player(options.replay) if isinstance(options.replay, Path) else options.replay
+
+
+def player(cassette: Path) -> ReplayTransport:
+    """Return the transport that plays a cassette on any machine and day."""
     from lmagent.providers.cassette import ReplayTransport
 
-    return ReplayTransport(options.replay, ignore=(DATE_NOTE, ENVIRONMENT_NOTE))
+    return ReplayTransport(cassette, ignore=(DATE_NOTE, ENVIRONMENT_NOTE))
 
 
 def _served(settings: Settings, transport: Transport, clock: Clock) -> Served:
