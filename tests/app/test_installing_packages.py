@@ -85,10 +85,14 @@ MADE = "python3 -m venv --without-pip .venv &&"
 PIP = "/usr/bin/python3 -m pip --python .venv/bin/python install -q"
 
 
-def test_one_question_opens_the_registries_and_the_packages_stay_in_the_workspace(workspace, local):
+@pytest.mark.parametrize(
+    "install",
+    [f"{MADE} {PIP} tinypkg", pytest.param("python3 -m venv .venv && pip install -q tinypkg", marks=pytest.mark.long)],
+)
+def test_one_question_opens_the_registries_and_the_packages_stay_in_the_workspace(workspace, install):
     ran = run(
         workspace,
-        "python3 -m venv .venv && pip install -q tinypkg",
+        install,
         "npm install tinypkg >/dev/null && npx tinypkg",
         "sh -c 'python -c \"import tinypkg; print(tinypkg.WORD, tinypkg.__file__)\"'",
         "env | grep -i -e ^https*_proxy -e ^pip_ -e ^npm_; curl -sS http://example.test/ 2>&1",
@@ -102,7 +106,7 @@ def test_one_question_opens_the_registries_and_the_packages_stay_in_the_workspac
     assert (workspace / "node_modules" / "tinypkg" / "run.js").is_file()
     assert "Blocked by lmagent: example.test:80 is not on the allow list" in ran.results[3]
 
-    again = run(workspace, ">import tinypkg; tinypkg.WORD", "npx tinypkg; which python")
+    again = run(workspace, ">import tinypkg; tinypkg.WORD", "node_modules/.bin/tinypkg; which python")
     assert again.results == ["=> 'installed'", f"installed\n{workspace}/.venv/bin/python"]
     assert again.asked == []
 
@@ -112,12 +116,13 @@ def _python(workspace: Path) -> str:
     return folder.name
 
 
+@pytest.mark.long
 def test_listed_packages_are_not_asked_about(workspace):
     ran = run(workspace, f"{MADE} {PIP} tinypkg; python -c 'import tinypkg'", sandbox_hosts=("packages",))
     assert (ran.results, ran.asked) == (["(no output)"], [])
 
 
-@pytest.mark.parametrize("answer", [False, None])
+@pytest.mark.parametrize("answer", [None, pytest.param(False, marks=pytest.mark.long)])
 def test_a_refusal_names_the_option_and_nothing_is_sent(workspace, local, answer):
     ran = run(workspace, f"{MADE} {PIP} tinypkg", "npm install tinypkg", answer=answer)
     for result in ran.results:
@@ -128,6 +133,7 @@ def test_a_refusal_names_the_option_and_nothing_is_sent(workspace, local, answer
     assert local.asked == []
 
 
+@pytest.mark.long
 def test_rules_answer_for_the_registries_together_and_for_each_host(workspace, local):
     command = f"{MADE} {PIP} tinypkg; python -c 'import tinypkg' && echo there"
     denied = run(workspace, command, permission_deny=(f"effect:net({local.files})",))

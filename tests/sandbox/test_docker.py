@@ -453,7 +453,7 @@ def test_a_command_reaches_the_hosts_that_are_allowed_and_no_others(tmp_path, en
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/npm"), reason="needs npm of the system: it is not installed")
-@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("allowed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_packages_are_installed_from_the_users_registry_once_that_is_allowed(tmp_path, env, allowed):
     asked: list[str] = []
 
