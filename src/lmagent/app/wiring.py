@@ -64,7 +64,7 @@ from lmagent.tools.python import python_tool
 from lmagent.tools.python.kernel import Kernels
 from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
-from lmagent.tools.shell import Network, Shell, ShellRunner, shell_tool
+from lmagent.tools.shell import Shell, ShellNetwork, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
 from lmagent.web.tools import Browser, WebTools, find_browser, search_tool
 
@@ -176,7 +176,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
     confined = registry.confined
-    network = Network(confined.hosts, lambda: confined.packages)
+    network = ShellNetwork(confined.hosts, lambda: confined.packages)
     runner = ShellRunner(confined.get, registry.events, spill, jobs, network)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
@@ -394,7 +394,7 @@ def checks_of_the_work(registry: Registry) -> None:
     """Register the project's check at the end of a turn, and the verdict."""
     confined, settings, events = registry.confined, registry.settings, registry.events
     spill, limit = registry.workspace / ".lmagent" / "spill", settings.check_timeout
-    network = Network(confined.hosts, lambda: confined.packages)
+    network = ShellNetwork(confined.hosts, lambda: confined.packages)
     runner = ShellRunner(confined.get, events, spill, Jobs(spill), network, longest=limit, apart=True)
     shell = shell_tool(runner)
 

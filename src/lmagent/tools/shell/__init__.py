@@ -44,7 +44,7 @@ class Shell(Struct, frozen=True):
     background: Annotated[bool, Meta(description="return at once; see jobs")] = False
 
 
-class Network(Struct, frozen=True):
+class ShellNetwork(Struct, frozen=True):
     """The hosts that commands may reach; `packages` returns the registries that they may reach once the user agrees."""
 
     hosts: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class ShellRunner:
         events: Callable[[str], Iterable[DurableEvent]],
         spill: Path,
         jobs: Jobs,
-        network: Network = Network(),  # noqa: B008 - frozen
+        network: ShellNetwork = ShellNetwork(),  # noqa: B008 - frozen
         *,
         longest: int = LONGEST,
         apart: bool = False,
