@@ -16,8 +16,8 @@ import pytest
 from mcp_kit import Opened, QuietHandler, Watcher, listening, run
 
 from lmagent.core.errors import ToolError
-from lmagent.mcp.protocol.packages import find_registries
 from lmagent.mcp.spec import Needs, ServerSpec
+from lmagent.sandbox.packages import find_registries
 
 SERVER = """#!/usr/bin/env node
 const lines = require('readline').createInterface({ input: process.stdin });
@@ -111,4 +111,4 @@ def test_a_registry_is_asked_of_the_users_programs_and_not_of_the_workspace(open
         "PIP_INDEX_URL": "http://127.0.0.1:1/pip",
         "UV_DEFAULT_INDEX": "http://127.0.0.1:1/pip",
     }
-    assert find_registries({**env, "PATH": ""}, opened.workspace, "npx").hosts == ()
+    assert find_registries({"HOME": str(opened.workspace / "none"), "PATH": ""}, opened.workspace, "npx").hosts == ()

@@ -17,11 +17,13 @@ import pytest
 from docker_kit import Relay, containers, docker, engine
 from proxy_kit import OK, serving
 from testkit.amount import mostly_long
+from testkit.registries import registries
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
 from lmagent.sandbox.docker import IDLE
 from lmagent.sandbox.limits import tree
+from lmagent.sandbox.packages import PackageHosts
 from lmagent.testing.conformance import SandboxConformance
 
 BEAT = "while :; do date +%s%N >>/workspace/beat; sleep 0.05; done"
@@ -448,3 +450,34 @@ def test_a_command_reaches_the_hosts_that_are_allowed_and_no_others(tmp_path, en
         assert without.startswith("<urlopen error")
         assert asked == [("example.test", 80)]
         assert (len(listed.heads), len(other.heads)) == (1, 0)
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/npm"), reason="needs npm of the system: it is not installed")
+@pytest.mark.parametrize("allowed", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_packages_are_installed_from_the_users_registry_once_that_is_allowed(tmp_path, env, allowed):
+    asked: list[str] = []
+
+    async def ask(host: str, port: int) -> bool:
+        asked.append(f"{host}:{port}")
+        return allowed
+
+    with registries() as local:
+        packages = PackageHosts({"HOME": str(tmp_path), "npm_config_registry": local.npm}, tmp_path, listed=False)
+        script = (
+            "npm install --no-audit tinypkg && node node_modules/tinypkg/run.js; curl -sS http://example.test/ 2>&1"
+        )
+        more = {"env": packages.env, "opens": packages.opener("s1", ask)}
+
+        async def main() -> str:
+            sandbox = docker(tmp_path, env)
+            try:
+                return (await said(sandbox, "sh", "-c", script, timeout=120, **more))[1]
+            finally:
+                await sandbox.aclose()
+
+        output = anyio.run(main)
+        assert set(asked) == {local.place}
+    assert "Blocked by lmagent: example.test:80 is not on the allow list" in output
+    assert ("installed" in output.splitlines()) is allowed
+    assert ("Blocked by lmagent: package registries are not allowed" in output) is not allowed
+    assert (tmp_path / "node_modules" / "tinypkg").is_dir() is allowed

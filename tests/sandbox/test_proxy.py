@@ -15,6 +15,7 @@ import pytest
 from proxy_kit import OK, answer, echo, proxying, read_all, read_head, resolving, serving, status
 
 from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.core.sandbox import HostOpener
 from lmagent.sandbox.proxy import AllowListProxy, Bounds, find_python
 
 BIG = 20 * 1024 * 1024
@@ -51,6 +52,35 @@ def test_a_tunnel_carries_bytes_both_ways_and_each_half_ends_by_itself():
         client.sendall(b"hello\r\n\r\n\x00\xff")
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == b"\x00\xff"
+
+
+def test_a_tunnel_may_be_asked_for_in_the_older_http_and_nothing_else():
+    with serving(echo) as server, proxying(server.at) as proxy:
+        assert status(proxy.say(f"GET http://{server.at}/ HTTP/1.0\r\n\r\n".encode())) == 400
+        assert status(proxy.say(f"CONNECT {server.at} HTTP/1.0\r\n\r\nmore".encode())) == 400
+        with proxy.connect() as client:
+            client.sendall(f"CONNECT {server.at} HTTP/1.0\r\n\r\n".encode())
+            assert read_head(client) == (b"HTTP/1.1 200 Connection established", b"")
+            client.sendall(b"hello\r\n\r\n\x00")
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == b"\x00"
+
+
+def test_a_group_of_hosts_is_asked_about_and_a_refused_one_is_refused_with_its_option():
+    asked: list[str] = []
+
+    async def pattern(host: str, port: int) -> str | None:
+        asked.append(host)
+        return {"refused.example": "", "127.0.0.1": f"127.0.0.1:{port}", "broken.example": "*.no"}.get(host)
+
+    with serving(answer(OK)) as server, proxying(opens=HostOpener(pattern), resolve=resolving("8.8.8.8")) as proxy:
+        assert [proxy.get(f"http://{server.at}/"), proxy.get(f"http://{server.at}/")] == [OK, OK]
+        for host in ("refused.example", "refused.example", "broken.example"):
+            reply = proxy.get(f"http://{host}/")
+            assert status(reply) == 403
+            assert b"--allow-host packages" in reply.partition(b"\r\n")[0]
+        assert b"is not on the allow list" in proxy.get("http://other.example/")
+    assert asked == ["127.0.0.1", "refused.example", "broken.example", "other.example"]
 
 
 def test_without_a_written_port_a_tunnel_leads_to_443_only():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from proxy_kit import answer, proxying, serving, status
 
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.protocol.packages import pattern_of
 from lmagent.sandbox.hosts import Target, is_public, is_reachable, parse_pattern, parse_target, reach_of
+from lmagent.sandbox.packages import pattern_of
 from lmagent.sandbox.proxyhttp import ProxyRefusal, parse_request
 
 HOSTILE = """

@@ -14,6 +14,7 @@ from shell_kit import Bench, during, logged, play
 from lmagent.core.errors import SandboxError, StoreError, ToolError
 from lmagent.core.tool import ToolOutput
 from lmagent.tools.shell.collect import SPILL_CAP, Collector, clean
+from lmagent.tools.shell.installs import may_install
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
 
@@ -256,3 +257,17 @@ def test_shell_and_python_of_a_session_see_the_same_tmp_and_home(tmp_path, monke
     told, later = during(bench, act)
     assert told.split()[:2] == ["shell", "home"]
     assert later == "py"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        *(("pip install x", True), ("python3 -m pip install x", True), ("cd a && .venv/bin/pip3.11 install x", True)),
+        *(("npm i x", True), ("npx x", True), ("pnpx x", True), ("yarn", True), ("(uv sync)", True)),
+        *(("sudo apt-get update", True), ("npm run test && npm ci", True), ("uvx ruff", True)),
+        *(("npm test", False), ("npm run build", False), ("cat pip.conf", False), ("ls pip-tools", False)),
+        *(("python app.py", False), ("grep adapt x", False), ("ls my.npm", False)),
+    ],
+)
+def test_a_command_that_names_an_installer_may_need_registries(command, expected):
+    assert may_install(command) is expected

@@ -13,7 +13,7 @@ from testkit.amount import mostly_long
 
 from lmagent.core import events as ev
 from lmagent.core.sandbox import Exec
-from lmagent.tools.shell import Shell, ShellRunner, shell_tool
+from lmagent.tools.shell import Shell, ShellNetwork, ShellRunner, shell_tool
 from lmagent.tools.shell.carry import LIMIT, ShellState, command_line, learn
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
@@ -165,7 +165,7 @@ def test_nothing_of_ours_is_among_the_variables_that_programs_get(bench):
 
 def test_the_proxy_of_a_command_is_its_own_and_not_that_of_an_earlier_one(bench):
     hosts = ("127.0.0.1:8080",)
-    bench.runner = ShellRunner(bench.confined.get, lambda _: (), bench.spill, bench.jobs, hosts)
+    bench.runner = ShellRunner(bench.confined.get, lambda _: (), bench.spill, bench.jobs, ShellNetwork(hosts))
     outputs = play(
         bench, "echo $HTTP_PROXY; export HTTP_PROXY=http://stale https_proxy=stale", "echo $HTTP_PROXY $https_proxy"
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
@@ -14,6 +16,9 @@ from lmagent.config.settings import Settings
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Sandbox, SandboxReport
 from lmagent.sandbox.environment import SandboxRequest
+
+if TYPE_CHECKING:
+    from lmagent.sandbox.packages import PackageHosts
 
 
 class Confined:
@@ -44,6 +49,13 @@ class Confined:
     @property
     def hosts(self) -> tuple[str, ...]:
         return self._settings.sandbox_hosts
+
+    @cached_property
+    def packages(self) -> PackageHosts:
+        """The package registries that commands may reach once they are allowed."""
+        from lmagent.sandbox.packages import PRESET, PackageHosts  # not before a command runs
+
+        return PackageHosts(os.environ, self._workspace, listed=PRESET in self._settings.sandbox_hosts)
 
     async def get(self) -> Sandbox:
         """Return the sandbox. Raise SandboxError if this machine has none; the next call looks again."""

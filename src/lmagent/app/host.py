@@ -159,7 +159,12 @@ class Host(Struct):
     async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
         """Run a command that the user typed like the session's own; `emit` shows pieces of the output meanwhile."""
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
-        context = ToolContext(session, "person", self.workspace, {}, emit)
+
+        async def ask_packages(_host: str, _port: int) -> bool:
+            """Allow what the user has allowed the session's commands."""
+            return self.registry.confined.packages.allows(session)
+
+        context = ToolContext(session, "person", self.workspace, {}, emit, ask_packages=ask_packages)
         output = await invocation.tool.run(invocation.arguments, context)
         if output.file is not None:
             output.file.unlink()

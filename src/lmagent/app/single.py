@@ -23,12 +23,13 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.sandbox import Exec, Exit, Running, SandboxReport, Stream
-from lmagent.core.tool import FileMark, ToolContext
+from lmagent.core.tool import FileMark, ToolContext, refuse_host
 from lmagent.engine.toolbox import Invocation, Toolbox
 from lmagent.policy.gate import Request, judge, sight
 from lmagent.policy.paths import located, through_links
 from lmagent.sandbox.choose import reports
 from lmagent.sandbox.hosts import Target
+from lmagent.tools.shell.installs import install_variables, venv_variables
 
 Ask = Callable[[str], bool]  # asks the user whether a call may run; receives the call and the reason for the question
 
@@ -122,7 +123,11 @@ async def run_command(
 
     try:
         sandbox = await confined.get()
-        started.append(await sandbox.start(Exec(argv, timeout=timeout, hosts=confined.hosts), show))
+        command = Exec(argv, timeout=timeout, hosts=confined.hosts)
+        if confined.packages.allows(""):
+            variables = {**venv_variables(sandbox), **install_variables(sandbox, confined.packages.env)}
+            command = replace(command, env=variables, opens=confined.packages.opener("", refuse_host))
+        started.append(await sandbox.start(command, show))
         return await started[0].wait()
     finally:
         with suppress(OSError):

@@ -65,7 +65,7 @@ from lmagent.tools.python import python_tool
 from lmagent.tools.python.kernel import Kernels
 from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
-from lmagent.tools.shell import Shell, ShellRunner, shell_tool
+from lmagent.tools.shell import Shell, ShellNetwork, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
 from lmagent.web.tools import Browser, WebTools, find_browser, search_tool
 
@@ -198,7 +198,9 @@ async def _mark(session: Session, command: Mark) -> DurableEvent:
 def commands_in_a_sandbox(registry: Registry) -> None:
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
-    runner = ShellRunner(registry.confined.get, registry.events, spill, jobs, registry.confined.hosts)
+    confined = registry.confined
+    network = ShellNetwork(confined.hosts, lambda: confined.packages)
+    runner = ShellRunner(confined.get, registry.events, spill, jobs, network)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
     kernels = Kernels(spill)
@@ -415,7 +417,8 @@ def checks_of_the_work(registry: Registry) -> None:
     """Register the project's check at the end of a turn, and the verdict."""
     confined, settings, events = registry.confined, registry.settings, registry.events
     spill, limit = registry.workspace / ".lmagent" / "spill", settings.check_timeout
-    runner = ShellRunner(confined.get, events, spill, Jobs(spill), confined.hosts, longest=limit, apart=True)
+    network = ShellNetwork(confined.hosts, lambda: confined.packages)
+    runner = ShellRunner(confined.get, events, spill, Jobs(spill), network, longest=limit, apart=True)
     shell = shell_tool(runner)
 
     def invoke(command: str) -> Invocation:

@@ -172,7 +172,10 @@ sandbox_option = click.option(
     help="Where commands run: auto, bubblewrap, docker, landlock, or off (unconfined).",
 )
 allow_host_option = click.option(
-    "--allow-host", multiple=True, metavar="HOST:PORT", help="Let commands reach a host; may be given several times."
+    "--allow-host",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Let commands reach a host, or `packages`: PyPI, npm, Debian; may be given several times.",
 )
 
 server_options = together(

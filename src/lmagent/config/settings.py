@@ -159,7 +159,8 @@ class Settings(Struct, frozen=True):
     sandbox_image: str = setting("lmagent-sandbox", "LMAGENT_SANDBOX_IMAGE", folder="trusted",
         help="Image of the docker sandbox; it needs sh and python3.")
     sandbox_hosts: tuple[str, ...] = setting((), "LMAGENT_SANDBOX_HOSTS", flag="--allow-host", folder="trusted",
-        help="Hosts that commands may reach, as host:port or *.host; other hosts are asked about. Empty: no network.")
+        help="Hosts that commands may reach, as host:port or *.host, and packages for the registries of PyPI, npm and "
+             "Debian; other hosts are asked about. Empty: no network, and one question for packages.")
     docker_network: str = setting("none", "DOCKER_NETWORK", folder="elsewhere",
         help="Network of the docker sandbox; anything but none lets commands out without a proxy.")
     undo_mb: int = setting(2048, "LMAGENT_UNDO_MB", bounds=(0, None), folder="elsewhere",

@@ -43,6 +43,23 @@ class Limits(Struct, frozen=True):
     tmp_mb: int = 256
 
 
+NOT_ALLOWED = "package registries are not allowed in this session; the user can allow them: --allow-host packages"
+"""Why a command does not reach a registry."""
+
+
+class HostOpener(Struct, frozen=True):
+    """Decides on a group of hosts that a command may reach besides the listed ones.
+
+    Attributes:
+        pattern: returns the pattern by which the command may reach a host and port; an empty text if the host is of the
+            group and refused, None if it is not of the group.
+        loopback: names of this machine among them, which programs must not reach inside.
+    """
+
+    pattern: Callable[[str, int], Awaitable[str | None]]
+    loopback: tuple[str, ...] = ()
+
+
 class Exec(Struct, frozen=True):
     """A command.
 
@@ -52,6 +69,8 @@ class Exec(Struct, frozen=True):
         env: variables; the rest of the environment is the sandbox's own small one.
         timeout: seconds after which it is killed; None for no end.
         hosts: `host:port` patterns that it may reach; empty means no network at all.
+        opens: more hosts, which are asked about. A sandbox that cannot let hosts through runs the command without
+            network, unless `hosts` names some.
         decide: asked about a host that is not among them; None refuses it.
         channel: give it a private channel, a socket whose number is in `LMAGENT_CHANNEL`.
         merge: its errors go to its output, in order.
@@ -63,6 +82,7 @@ class Exec(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float | None = 120.0
     hosts: tuple[str, ...] = ()
+    opens: HostOpener | None = None
     decide: Callable[[str, int], Awaitable[bool]] | None = None
     channel: bool = False
     merge: bool = False

@@ -103,6 +103,7 @@ class ToolContext(Struct, frozen=True):
             further than the paths in its `targets` asks for each, leaves out hidden ones, and says how many.
         ask_host: asks whether the call may reach another host: its command, or the redirect that it follows. Rules
             answer, then the user.
+        ask_packages: asks whether the session's commands may reach package registries, of which this host is one.
         ask: asks the user about another step of the call. No mode and no rule answers.
         kept: the text that a refused `write` to a path left, if there is one.
     """
@@ -114,6 +115,7 @@ class ToolContext(Struct, frozen=True):
     emit: Callable[[str], None]
     hidden: Callable[[str], bool] = field(default=_nothing)
     ask_host: AskHost = refuse_host
+    ask_packages: AskHost = refuse_host
     ask: Ask = refuse
     kept: Callable[[str], KeptText | None] = field(default=_nothing_kept)
 

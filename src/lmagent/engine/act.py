@@ -28,7 +28,7 @@ from lmagent.engine import constrain
 from lmagent.engine.context import intake
 from lmagent.engine.context.window import room_for
 from lmagent.engine.loopguard import Alarm, LoopGuard
-from lmagent.engine.session import Session, ask
+from lmagent.engine.session import Session, ask, share, top
 from lmagent.engine.toolbox import Invocation, decode
 from lmagent.engine.undo import keep_before, record_changes
 from lmagent.policy import gate, paths
@@ -390,6 +390,7 @@ def _context(session: Session, call: ToolCall, request: gate.Request) -> ToolCon
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
         ask_host=partial(_ask_host, session, call, request),
+        ask_packages=partial(_ask_packages, session, call, request),
         ask=partial(_ask, session, call),
         kept=partial(_kept, session),
     )
@@ -427,6 +428,26 @@ async def _ask_host(session: Session, call: ToolCall, request: gate.Request, hos
         call_id=f"{call.id}/{wanted}", tool=tool, summary=summary, reason=reason, grant=verdict.grant
     )
     return (await ask(session, question)).approved
+
+
+async def _ask_packages(session: Session, call: ToolCall, request: gate.Request, host: str, port: int) -> bool:
+    """Return whether commands of the session may reach package registries; rules that name the host answer for it."""
+    rules, grants = session.wiring.rules, session.state.grants
+    if not gate.judge_host(f"{host}:{port}", rules, grants).grant:
+        return await _ask_host(session, call, request, host, port)
+    verdict = gate.judge_host("packages", rules, grants)
+    if verdict.decision != "ask":
+        return verdict.decision == "allow"
+    question = ApprovalRequested(
+        call_id=f"{call.id}/packages",
+        tool="net",
+        summary="install packages: allow PyPI, npm and Debian's package index for this session?",
+        reason=f"a command connects to {host}, and commands reach package registries only if you allow them",
+    )
+    answer = await ask(session, question)
+    if answer.approved and verdict.grant:  # a rule that asks allows nothing for longer
+        await share(top(session), verdict.grant, answer.by)
+    return answer.approved
 
 
 async def _ask(session: Session, call: ToolCall, question: Question) -> Answer:

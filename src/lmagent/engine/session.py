@@ -389,7 +389,7 @@ async def _answer(session: Session, command: cmd.Approve) -> ev.DurableEvent | N
     )
     stored = await _settle(owner, resolved)
     if resolved.grant:
-        await share(_top(owner), resolved.grant, command.by)
+        await share(top(owner), resolved.grant, command.by)
     return stored
 
 
@@ -439,7 +439,7 @@ def _granted(grant: str, by: str, approval: str = "", call_id: str = "") -> ev.A
     return ev.ApprovalResolved(approval=approval, call_id=call_id, approved=True, scope="session", by=by, grant=grant)
 
 
-def _top(session: Session) -> Session:
+def top(session: Session) -> Session:
     while session.above is not None:
         session = session.above
     return session

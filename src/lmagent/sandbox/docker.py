@@ -128,7 +128,8 @@ class Docker:
         link = await self._ready()
         proxy, argv = None, command.argv
         try:
-            if command.hosts and self._options.network == "none":
+            has_way_out = command.hosts or (command.opens is not None and sys.platform == "linux")
+            if has_way_out and self._options.network == "none":
                 proxy, argv = await self._way_out(command)
         except BaseException:
             await self._release(link)

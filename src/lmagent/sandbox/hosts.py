@@ -39,6 +39,9 @@ _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 _IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\]", re.ASCII)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@/?#\\\s]+)(?::([1-9][0-9]{0,4}))?", re.ASCII)
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine, or of a sandbox inside."""
+
 _SPECIAL = tuple(
     ip_network(network)
     for network in (

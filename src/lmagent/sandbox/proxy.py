@@ -38,8 +38,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
 from lmagent.core.errors import ConfigError, SandboxError
-from lmagent.core.sandbox import Exec
-from lmagent.sandbox.hosts import Address, Target, is_private, is_reachable, parse_pattern, reach_of
+from lmagent.core.sandbox import NOT_ALLOWED, Exec, HostOpener
+from lmagent.sandbox.hosts import LOOPBACK, Address, Target, is_private, is_reachable, parse_pattern, reach_of
 from lmagent.sandbox.inside import forward
 from lmagent.sandbox.proxyhttp import GONE, HEAD_LIMIT, ProxyExchange, ProxyRefusal, ProxyRequest, parse_request
 
@@ -52,7 +52,6 @@ PORT = 3128
 ADVICE = "The user can allow it: --allow-host {}"
 
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 1 << 20
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TRIES = 4
 
 
@@ -92,6 +91,7 @@ class AllowListProxy:
 
     Args:
         hosts: patterns of the hosts that may be reached; see `lmagent.sandbox.hosts`.
+        opens: asked first about a host and port that is not listed.
         decide: asked about a host and port on the internet that is not listed, once for each.
 
     Raises:
@@ -102,12 +102,14 @@ class AllowListProxy:
         self,
         hosts: Iterable[str],
         *,
+        opens: HostOpener | None = None,
         decide: Decide = deny,
         resolve: Resolve = system_resolve,
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         self._patterns = [parse_pattern(host) for host in hosts]
-        self._decide, self._resolve, self._bounds = decide, resolve, bounds
+        self._opens, self._decide, self._resolve, self._bounds = opens, decide, resolve, bounds
+        self._refused: set[Target] = set()
         self._answers: dict[Target, bool] = {}
         self._asking = anyio.Lock()
         self._folder: Path | None = None
@@ -159,9 +161,9 @@ class AllowListProxy:
 
     def wrap(self, argv: Sequence[str], python: str, socket: str = SOCKET, port: int = PORT) -> list[str]:
         """Return the command with the forwarder in front. `python` and `socket` are paths inside; 0: a free port."""
-        listed = {pattern.host for pattern in self._patterns}
+        listed = {pattern.host for pattern in self._patterns} | set(self._opens.loopback if self._opens else ())
         # Servers that the command starts itself are reached directly, unless the list allows the host's by that name.
-        direct = ",".join(name for name in _LOOPBACK if name not in listed)
+        direct = ",".join(name for name in LOOPBACK if name not in listed)
         program = Path(forward.__file__).read_text(encoding="utf-8")
         return [python, "-I", "-S", "-c", program, socket, str(port), direct, *argv]
 
@@ -202,6 +204,9 @@ class AllowListProxy:
         """Return the addresses that a request may be sent to, in order; raises ProxyRefusal."""
         target = request.target
         reach = reach_of(self._patterns, target, tunnel=request.is_tunnel)
+        if reach is None and self._opens is not None:
+            await self._open(target, self._opens)
+            reach = reach_of(self._patterns, target, tunnel=request.is_tunnel)
         if reach is None:
             await self._ask(target)
         addresses = await self._addresses(target)
@@ -213,6 +218,20 @@ class AllowListProxy:
         if not allowed:
             raise ProxyRefusal(502, f"{target.host} cannot be resolved")
         return allowed
+
+    async def _open(self, target: Target, opens: HostOpener) -> None:
+        """List a target of package registries, if it is one and allowed; raises ProxyRefusal if it is not allowed."""
+        async with self._asking:
+            if target not in self._refused and reach_of(self._patterns, target) is None:
+                try:
+                    pattern = await opens.pattern(target.host, target.port)
+                    self._patterns += [parse_pattern(pattern)] if pattern else []
+                except Exception:  # noqa: BLE001 - `opens` is not our code; a failure means refused
+                    pattern = ""
+                if pattern == "":
+                    self._refused.add(target)
+        if target in self._refused:
+            raise _denied(NOT_ALLOWED, f"{target} is one of them.")
 
     async def _ask(self, target: Target) -> None:
         """Return if a target that is not listed is allowed; raises ProxyRefusal."""
@@ -253,7 +272,7 @@ class AllowListProxy:
 def allowing(command: Exec) -> AllowListProxy:
     """Return the proxy of a command that may reach hosts. Raise SandboxError if one of them is no pattern."""
     try:
-        return AllowListProxy(command.hosts, decide=command.decide or deny)
+        return AllowListProxy(command.hosts, opens=command.opens, decide=command.decide or deny)
     except ConfigError as wrong:
         raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
 

@@ -29,7 +29,7 @@ _HEADERS = 200
 Header = tuple[str, str]
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-_REQUEST = re.compile(rf"({_TOKEN}{{1,32}}) ([\x21-\x7e]+) HTTP/1\.1", re.ASCII)
+_REQUEST = re.compile(rf"({_TOKEN}{{1,32}}) ([\x21-\x7e]+) HTTP/1\.([01])", re.ASCII)
 _HEADER = re.compile(rf"({_TOKEN}{{1,256}}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)", re.ASCII)
 _ABSOLUTE = re.compile(r"http://([^/?#]*)((?:[/?][^#]*)?)", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -101,7 +101,8 @@ def parse_request(head: bytes) -> ProxyRequest:
     fields = [_HEADER.fullmatch(line) for line in lines]
     headers = [(field[1], field[2].rstrip(" \t")) for field in fields if field]
     match = _REQUEST.fullmatch(first)
-    if match is None or not all(fields):
+    # Python asks for a tunnel in HTTP/1.0 before 3.12, and so does pip.
+    if match is None or not all(fields) or (match[3] == "0" and match[1] != "CONNECT"):
         raise ProxyRefusal(400, "This is an HTTP/1.1 proxy, and that is no request to one.")
     method, target = match[1], match[2]
     names = {name.lower() for name, _ in headers}

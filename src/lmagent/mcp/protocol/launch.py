@@ -14,10 +14,10 @@ from lmagent.config.paths import home_dir
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
 from lmagent.mcp.protocol.logs import digest
-from lmagent.mcp.protocol.packages import Registries, find_registries
 from lmagent.mcp.spec import INSTALLERS, ServerSpec
 from lmagent.sandbox.choose import alike, choose
 from lmagent.sandbox.environment import SandboxRequest, find_program
+from lmagent.sandbox.packages import Registries, find_registries
 
 _SYSTEM = ("/usr/", "/bin/", "/sbin/")
 _ENV = {"npm_config_prefer_offline": "true", "npm_config_update_notifier": "false", "npm_config_yes": "true"}

@@ -88,9 +88,11 @@ class Kernel:
     @classmethod
     async def start(cls, sandbox: Sandbox, spill: Path, grace: float, session: str) -> Kernel:
         """Start a kernel that shares /tmp and home of the session. Raises SandboxError."""
+        from lmagent.tools.shell.installs import in_venv  # not before a cell runs
+
         kernel = cls(sandbox, spill, grace)
         source = Path(__file__).with_name("kernel_main.py").read_text(encoding="utf-8")
-        argv = ("python3", "-I", "-c", _BOOT, source)
+        argv = in_venv(sandbox, ("python3", "-I", "-c", _BOOT, source))
         command = Exec(argv, timeout=None, channel=True, merge=True, session=session)
         kernel._running = await sandbox.start(command, kernel._take)
         # A plain task: a kernel outlives the call that starts it, so no task group of the call can hold it, and the

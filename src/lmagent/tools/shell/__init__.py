@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent
-from lmagent.core.sandbox import Exec, Exit, GetSandbox, Sandbox, Stream
+from lmagent.core.sandbox import NOT_ALLOWED, Exec, Exit, GetSandbox, HostOpener, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.page import BYTES, paged, size
 from lmagent.tools.read import REMARKS, adapting
@@ -19,6 +19,9 @@ from lmagent.tools.sanitize import one_line
 from lmagent.tools.shell.carry import Learned, ShellState, command_line, learn, restore, settle
 from lmagent.tools.shell.collect import Collector
 from lmagent.tools.shell.jobs import Jobs
+
+if TYPE_CHECKING:
+    from lmagent.sandbox.packages import PackageHosts
 
 LONGEST = 600
 LARGEST = 1_500_000
@@ -41,6 +44,28 @@ class Shell(Struct, frozen=True):
     background: Annotated[bool, Meta(description="return at once; see jobs")] = False
 
 
+class ShellNetwork(Struct, frozen=True):
+    """The hosts that commands may reach; `packages` returns the registries that they may reach once the user agrees."""
+
+    hosts: tuple[str, ...] = ()
+    packages: Callable[[], PackageHosts] | None = None
+
+
+class _Run(Struct, frozen=True):
+    """A command in the foreground.
+
+    Attributes:
+        environment: its variables without those of earlier commands.
+        refused: the registries that it was not allowed to reach, as they become known.
+    """
+
+    sandbox: Sandbox
+    command: Exec
+    text: str
+    environment: Mapping[str, str]
+    refused: Sequence[str]
+
+
 class ShellRunner:
     """Runs the commands of all sessions.
 
@@ -54,7 +79,7 @@ class ShellRunner:
         events: Callable[[str], Iterable[DurableEvent]],
         spill: Path,
         jobs: Jobs,
-        hosts: tuple[str, ...] = (),
+        network: ShellNetwork = ShellNetwork(),  # noqa: B008 - frozen
         *,
         longest: int = LONGEST,
         apart: bool = False,
@@ -63,7 +88,7 @@ class ShellRunner:
         self._events = events
         self._spill = spill
         self._jobs = jobs
-        self._hosts = hosts
+        self._hosts, self._packages = network.hosts, network.packages
         self._longest = longest
         self._apart = apart
         self._states: dict[str, ShellState] = {}
@@ -73,25 +98,48 @@ class ShellRunner:
         sandbox = await self._sandbox()
         state = ShellState() if self._apart else self._state(ctx.session)
         moved = settle(state, sandbox.workspace)
-        exports = {name: value for name, value in state.exports.items() if not (self._hosts and _PROXIES.match(name))}
         text = _line_feeds(arguments.command)
+        refused: list[str] = []
+        opens, added = self._ways(sandbox, text, ctx, refused)
+        has_proxy = bool(self._hosts or opens)
+        exports = {name: value for name, value in state.exports.items() if not (has_proxy and _PROXIES.match(name))}
         command = Exec(
-            command_line(text, exports),
+            command_line(text, {**added, **exports}),
             cwd=state.cwd,
             timeout=None if arguments.background else min(arguments.timeout, self._longest),
             hosts=self._hosts,
-            decide=ctx.ask_host,
+            opens=opens,
+            decide=ctx.ask_host if self._hosts else None,
             channel=True,
             merge=True,
             session="" if self._apart else ctx.session,
         )
         if arguments.background:
             return await self._jobs.start(sandbox, command, text, ctx, [f"[{remark}]" for remark in moved])
-        return await self._foreground(sandbox, command, ctx, state, moved)
+        run = _Run(sandbox, command, text, {**sandbox.environment, **added}, refused)
+        return await self._foreground(run, ctx, state, moved)
 
-    async def _foreground(
-        self, sandbox: Sandbox, command: Exec, ctx: ToolContext, state: ShellState, moved: list[str]
-    ) -> ToolOutput:
+    def _ways(
+        self, sandbox: Sandbox, text: str, ctx: ToolContext, refused: list[str]
+    ) -> tuple[HostOpener | None, dict[str, str]]:
+        """Return a command's way to package registries, if it may need them, and its variables for packages."""
+        from lmagent.tools.shell.installs import install_variables, may_install, venv_variables  # not before a command
+
+        added = venv_variables(sandbox)
+        packages = self._packages() if self._packages is not None else None
+        if packages is None or not (may_install(text) or packages.allows(ctx.session)):
+            return None, added
+
+        async def ask(host: str, port: int) -> bool:
+            allowed = await ctx.ask_packages(host, port)
+            refused.extend(() if allowed else (host,))
+            return allowed
+
+        return packages.opener(ctx.session, ask), added | install_variables(sandbox, packages.env)
+
+    async def _foreground(self, run: _Run, ctx: ToolContext, state: ShellState, moved: list[str]) -> ToolOutput:
+        from lmagent.tools.shell.installs import hint
+
         collector = Collector(self._spill, ctx.emit)
         report = bytearray()
 
@@ -102,15 +150,18 @@ class ShellRunner:
                 collector.feed(piece)
 
         try:
-            running = await sandbox.start(command, take)
+            running = await run.sandbox.start(run.command, take)
             end = await running.wait()
         except BaseException:
             collector.discard()
             raise
         collector.close()
         before = state.cwd
-        learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
-        remarks = [*moved, *_remarks(end, state, before, learned)]
+        learned = learn(state, bytes(report), run.sandbox.root, run.environment)
+        if run.command.hosts or run.command.opens:
+            state.exports = {name: value for name, value in state.exports.items() if not _PROXIES.match(name)}
+        remarks = [*moved, *_remarks(end, state, before, learned), *hint(run.sandbox, run.text, end.code)]
+        remarks += [NOT_ALLOWED] if run.refused else []
         told = [f"[{remark}]" for remark in remarks]
         facts = {**_facts(end, collector), **({} if self._apart else {"shell": state.saved}), "notes": told}
 
