@@ -97,7 +97,7 @@ def test_always_grants_the_host_for_the_session_and_no_other(workspace, site):
 def test_a_redirect_to_another_host_is_a_question_of_its_own(workspace, site):
     ran = run(workspace, fetch(site.to("https://elsewhere.test/page")), sandbox_hosts=(site.address,))
     assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", "web_fetch(elsewhere.test)"]
-    assert ran.asked[1].summary == "continue at elsewhere.test:443, where the address leads"
+    assert ran.asked[1].summary == "follow the page's redirect to elsewhere.test"
     assert "There is no host named elsewhere.test" in ran.results[0].content
 
 
@@ -127,6 +127,7 @@ def test_an_address_that_is_not_fetched_is_not_asked_about(workspace, site):
     ran = run(workspace, *calls)
     assert ran.statuses == ["error"] * 3
     assert ran.asked == []
+    assert ran.results[2].data["summary"] == "web_fetch http://127.0.0.1:1/"
 
 
 def test_the_surfaces_receive_the_address_and_the_title(workspace, site):

@@ -114,7 +114,8 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
 
     def check(arguments: DataPlot, ctx: ToolContext) -> str:
         _check(arguments, ctx, may_read)
-        return f"Draws {one_line(arguments.path)} into {one_line(output_of(arguments))}"
+        chosen = (("kind", arguments.kind), ("x", arguments.x), ("y", arguments.y), ("query", arguments.query))
+        return "\n".join(f"{name}: {one_line(value, 1000)}" for name, value in chosen if value)
 
     async def run(arguments: DataPlot, ctx: ToolContext) -> ToolOutput:
         _check(arguments, ctx, may_read)

@@ -101,13 +101,12 @@ class WebTools:
         if self._web is not None:
             self._web.forget(session)
 
-    def _question(self, url: str) -> str:
-        """Return what the user decides on. Raise ToolError if the page would not be fetched anyway."""
+    def _question(self, url: str, how: str = "") -> str:
+        """Return what the user decides on; `how` the page is read. Raise ToolError if it would not be read anyway."""
         from lmagent.web.links import parse_link
 
         link = parse_link(url)
         self.web.admit(link)
-        how = ", under a browser's name" if self._stealth else ""
         return f"Fetch a page from {link.host}{how}:\n{link}"
 
     def fetch(self) -> Tool:
@@ -144,7 +143,9 @@ class WebTools:
                 "method": ("get",),
             },
             summary=lambda arguments: f"{name} {_shown(arguments.url)}",
-            preview=lambda arguments, _: self._question(arguments.url),
+            preview=lambda arguments, _: self._question(
+                arguments.url, ", under a browser's name" if self._stealth else ""
+            ),
             hosts=_hosts,
         )
 
@@ -172,7 +173,7 @@ class WebTools:
                 **dict.fromkeys(("wait", "timeout", "wait_for", "delay"), "wait_seconds"),
             },
             summary=lambda arguments: f"web_fetch_js {_shown(arguments.url)}",
-            preview=lambda arguments, _: self._question(arguments.url),
+            preview=lambda arguments, _: self._question(arguments.url, " in a browser, with its scripts"),
             hosts=_hosts,
         )
 
