@@ -62,6 +62,7 @@ class Ran:
         self.asked: list[ev.ApprovalRequested] = []
         self.results: list[ev.ToolFinished] = []
         self.changes: list[str] = []
+        self.requests: list[dict[str, Any]] = []
 
     @property
     def statuses(self) -> list[str]:
@@ -106,6 +107,7 @@ def run(
                         await run_until_idle(session)
             finally:
                 await host.aclose()
+                ran.requests += [request.body for request in server.chats]
 
     anyio.run(main)
     return ran

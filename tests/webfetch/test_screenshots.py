@@ -9,7 +9,7 @@ import pytest
 from fetch_kit import run
 from testkit.trapsite import html
 
-from lmagent.testing.script import call
+from lmagent.testing.script import call, say
 from lmagent.tools.pictures import picture_of
 from lmagent.web.tools import WebScreenshot, find_browser, picture_path
 
@@ -40,6 +40,18 @@ def test_a_page_is_drawn_into_the_workspace_shown_and_undone(workspace, site):
     assert "shots/red.png (1280 x 1600 pixels, " in result.content
     assert ran.changes == ["shots", "shots/red.png"]
     assert not (workspace / "shots/red.png").exists()
+
+
+@real
+def test_a_model_that_sees_is_told_of_it_and_looks_at_the_picture(workspace, site):
+    look = call("use_tool", name="vision", arguments={"path": "127.0.0.1.png", "prompt": "What colour?"})
+    take = shot(site.url("/page"), output="127.0.0.1.png")
+    flags = {"sandbox_hosts": (site.address,), "permission_mode": "auto", "vision_enabled": "true"}
+    ran = run(workspace, take, look, say("It is white."), **flags)
+    assert "webp). web_screenshot(url) takes one of a web page." in str(ran.requests[0]["messages"])
+    asked = next(body for body in ran.requests if "data:image/png;base64," in str(body))
+    assert "What colour?" in str(asked["messages"])
+    assert ran.results[1].content == "It is white."
 
 
 @real

@@ -276,7 +276,7 @@ def web_pages(registry: Registry) -> None:
         if not stealth and (browser := own_browser(registry)):
             registry.tool(tools.fetch_js(browser))
             registry.tool(tools.screenshot(browser))
-            registry.hides.append(lambda _: {"web_fetch_js", "web_screenshot"})  # web_fetch names them where they help
+            registry.hides.append(lambda _: {"web_fetch_js", "web_screenshot"})  # named where they help
     if settings.search_endpoint:
         registry.tool(search_tool(settings.search_endpoint))
 
