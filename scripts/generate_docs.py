@@ -114,7 +114,7 @@ def tools() -> str:
 
     lines = ["# Tools\n", "What the agent can ask for. Aliases are accepted and not advertised.\n"]
     for tool in open_toolbox(ROOT):
-        if tool.name == "web_fetch_js":  # only on machines with a browser: docs/fetching.md
+        if tool.name in ("web_fetch_js", "web_screenshot"):  # only on machines with a browser: docs/fetching.md
             continue
         schema = tool.spec.parameters
         lines += [f"## {tool.name}\n", f"{tool.description}\n", f"Effect: {tool.effect}."]

@@ -46,6 +46,18 @@ def test_a_turn_is_seen_from_its_input_to_its_end():
     assert (view.state, view.outcome, view.title) == ("idle", "done", "read a.py please")
 
 
+def test_a_call_by_use_tool_has_the_name_of_its_tool_and_a_refused_one_says_what_it_was():
+    call = ToolCall("c1", "use_tool", '{"name": "web_fetch", "arguments": {"url": "http://192.168.1.1/"}}')
+    asked = ev.MessageAdded(message=Message("assistant", (call,)), origin="model")
+    refused = ev.ToolFinished(
+        call_id="c1", tool="web_fetch", status="error", content="no", data={"summary": "web_fetch http://192.168.1.1/"}
+    )
+    assert [block.summary for block in see(asked).blocks if isinstance(block, ToolBlock)] == ["web_fetch"]
+    (block,) = see(asked, refused).blocks
+    assert isinstance(block, ToolBlock)
+    assert (block.summary, block.status) == ("web_fetch http://192.168.1.1/", "error")
+
+
 def test_a_page_that_was_read_is_a_card_unless_its_address_is_none():
     def read(page: object) -> ToolBlock:
         finished = msgspec.structs.replace(FINISHED, data={"page": page})

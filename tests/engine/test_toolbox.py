@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 from kit import World
+from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
@@ -171,4 +172,6 @@ def test_the_catalogue_gives_signatures_in_one_notation_whatever_the_window():
     assert "- write(path, size?): write it" in catalogue
     assert "- read(" not in catalogue
     assert '"type"' not in catalogue
+    rare = replace(box.get("write"), unlisted=("size",))
+    assert "- write(path): write it" in Toolbox([rare]).catalogue(())
     assert box.catalogue({"read", "write", "late"}) == ""

@@ -61,8 +61,9 @@ def _flat(printed: str) -> str:
         ("html`<p>\n    <b>a</b>\n    b\n  </p>`", "html`<p><b>a</>\nb</>`"),
         ("html`<${A} b=${c}\n  d=${e} />\n  ${f}\n  ${g}\n  <i />`", "html`<${A} b=${c}\nd=${e}/>${f}${g}<i/>`"),
         ("a = `<p></p>`", "a=`<p></p>`"),
+        ("if (a) { b(); }\nfor (;;) { c = () => { d; }; }", "if(a){b()}\nfor(;;){c=()=>{d}}"),
         ("a = b\n++c\nd = [\n  1,\n]", "a=b\n++c\nd=[1,]"),
-        ("class A { #b = 1; static #c; }", "class A{#b=1;static #c;}"),
+        ("class A { #b = 1; static #c; }", "class A{#b=1;static #c}"),
     ],
 )
 def test_comments_and_spaces_go_only_where_they_mean_nothing(source, sent):

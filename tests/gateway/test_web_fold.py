@@ -15,7 +15,7 @@ from msgspec import inspect
 from testkit.amount import examples
 
 from lmagent.core import events as ev
-from lmagent.core.messages import user
+from lmagent.core.messages import Message, ToolCall, user
 from lmagent.core.view import View, reduce
 
 WEB = Path(__file__).parents[2] / "src/lmagent/gateway/web"
@@ -105,7 +105,9 @@ def of(kind: inspect.Type, name: str = "") -> st.SearchStrategy:
         case inspect.VarTupleType(item_type=item):
             return st.lists(of(item, name), max_size=4).map(tuple)
         case inspect.DictType():
-            return st.dictionaries(st.sampled_from(["diff", "path"]), of(inspect.AnyType()), max_size=2)
+            return st.dictionaries(
+                st.sampled_from(["diff", "path", "picture", "summary"]), of(inspect.AnyType()), max_size=2
+            )
         case inspect.UnionType(types=types):
             return st.one_of([of(one, name) for one in types])
         case inspect.StructType(cls=cls, fields=fields):
@@ -126,6 +128,16 @@ EVENT = st.recursive(
 )
 @given(st.lists(EVENT, max_size=25))
 def test_any_events_look_the_same_on_the_page(page, events):
+    assert page.views(events) == expected(events)
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"name": "web_fetch", "arguments": {}}', '{"name":"ü"}', '{"a": {"name": "b"}}', "", "{"]
+)
+def test_the_tool_that_use_tool_calls_has_the_same_name(page, arguments):
+    called = Message("assistant", (ToolCall("c1", "use_tool", arguments),))
+    ended = ev.ToolFinished(call_id="c1", tool="x", status="error", content="no", data={"summary": "web_fetch there"})
+    events: list[ev.Event] = [ev.MessageAdded(message=called, origin="model"), ended]
     assert page.views(events) == expected(events)
 
 

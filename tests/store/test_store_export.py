@@ -68,6 +68,7 @@ def _evil_session() -> list[DurableEvent]:
         ev.MessageAdded(message=message, origin="input", input="i"),
         ev.MessageAdded(message=Message("assistant", (Thinking(EVIL), Text(EVIL), call)), origin="model"),
         ev.ApprovalResolved(approval="a", call_id="c", approved=False, by=EVIL, feedback=EVIL),
+        ev.ToolStarted(call_id="c", tool="read", effect="read", summary=EVIL),
         ev.ToolFinished(call_id="c", tool=EVIL, status="error", content=EVIL, data={"diff": EVIL}),
         ev.Notice(level="error", code="x", text=EVIL, fix=EVIL),
         ev.ModelChanged(model=EVIL),
@@ -214,3 +215,14 @@ def test_a_picture_elsewhere_is_no_part_of_the_page(tmp_path: Path, path: str):
     shown = export_session(store, SESSION, "html")
     assert "<img" not in shown
     assert "<script" not in shown
+
+
+def test_a_call_by_use_tool_is_headed_by_what_it_does():
+    used = ToolCall("c", "use_tool", '{"name": "web_fetch", "arguments": {"url": "https://a.example/<b>"}}')
+    events: list[DurableEvent] = [
+        created(),
+        ev.MessageAdded(message=Message("assistant", (used,)), origin="model"),
+        ev.ToolStarted(call_id="c", tool="web_fetch", effect="net", summary="web_fetch https://a.example/<b>"),
+        ev.ToolFinished(call_id="c", tool="web_fetch", status="ok", content="text"),
+    ]
+    assert "<summary>web_fetch https://a.example/&lt;b&gt;</summary>" in to_html(events)

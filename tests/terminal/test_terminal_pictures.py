@@ -23,10 +23,13 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def test_kitty_receives_the_picture_in_pieces(workspace: Path) -> None:
+def test_kitty_receives_the_picture_in_pieces_no_wider_than_the_window(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     pieces = re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", printed(workspace, "a.png", KITTY))
     assert base64.b64decode("".join(text for _, text in pieces)) == PNG
-    assert [keys for keys, _ in pieces] == ["a=T,f=100,q=2,m=1", "m=1", "m=1", "m=0"]
+    assert [keys for keys, _ in pieces] == ["a=T,f=100,q=2,c=60,m=1", "m=1", "m=1", "m=0"]
     assert all(len(text) <= 4096 for _, text in pieces)
 
 

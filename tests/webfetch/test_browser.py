@@ -50,6 +50,7 @@ PAGES = {
     "/ticking": "<p id=a>0</p><script>setInterval(() => { a.textContent = 'ticks' }, 1)</script>",
     "/growing": "<script>for (;;) document.body.append('x'.repeat(1e6))</script>",
     "/empty": "",
+    "/framed": "<p>The text around it.</p><iframe src='/there'></iframe><iframe src='about:blank'></iframe>",
 }
 
 
@@ -134,6 +135,13 @@ def test_a_page_is_read_as_its_scripts_have_made_it_and_nothing_else_is_reached(
 def test_a_page_that_leads_to_another_host_is_not_followed(site: Site, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"shows nothing without other\.example, which it may not reach"):
         rendered(site, "/away", tmp_path)
+
+
+@real
+def test_frames_are_not_read_and_counted(site: Site, tmp_path: Path) -> None:
+    text = rendered(site, "/framed", tmp_path, seconds=1).content
+    assert "The text around it." in text
+    assert text.endswith("\n[frames of the page that are not read: 1]")
 
 
 @real

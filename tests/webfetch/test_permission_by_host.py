@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
 
 import anyio
 import pytest
+from fetch_kit import run
 from testkit.trapsite import connections
 
-from lmagent.app.options import HostOptions
 from lmagent.app.single import call_tool
-from lmagent.app.wiring import open_host
-from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Submit
-from lmagent.core.messages import user
-from lmagent.engine.lane import run_until_idle
-from lmagent.testing import ScriptedServer
-from lmagent.testing.script import call, say
+from lmagent.testing.script import call
 
 
 @pytest.fixture
@@ -28,53 +21,6 @@ def workspace(empty_workspace: Path) -> Path:
 
 def fetch(url: str, **more: object):
     return call("use_tool", name="web_fetch", arguments={"url": url, **more})
-
-
-class Ran:
-    def __init__(self) -> None:
-        self.asked: list[ev.ApprovalRequested] = []
-        self.results: list[ev.ToolFinished] = []
-
-    @property
-    def statuses(self) -> list[str]:
-        return [result.status for result in self.results]
-
-
-def run(
-    workspace: Path,
-    *script: Any,
-    scope: Literal["once", "session"] = "once",
-    approve: bool = True,
-    attended: bool = True,
-    **flags: object,
-) -> Ran:
-    """Run a turn; each approval is answered alike."""
-    ran = Ran()
-
-    async def main() -> None:
-        with ScriptedServer([*script, say("Done.")]) as server:
-            options = HostOptions(workspace, {"llm_url": server.base_url, **flags}, attended=attended)
-            host = await open_host(options, say=lambda _: None)
-            try:
-                session = await host.new_session()
-                async with anyio.create_task_group() as tasks:
-
-                    def listen(event: ev.Event) -> None:
-                        if isinstance(event, ev.ApprovalRequested) and attended:
-                            ran.asked.append(event)
-                            reply = Approve(approval=event.id, approved=approve, scope=scope)
-                            tasks.start_soon(session.send, reply)
-                        if isinstance(event, ev.ToolFinished):
-                            ran.results.append(event)
-
-                    session.listen(listen)
-                    await session.send(Submit(message=user("look it up")))
-                    await run_until_idle(session)
-            finally:
-                await host.aclose()
-
-    anyio.run(main)
-    return ran
 
 
 def test_the_question_names_the_host_and_the_whole_address(workspace, site):
@@ -97,7 +43,7 @@ def test_always_grants_the_host_for_the_session_and_no_other(workspace, site):
 def test_a_redirect_to_another_host_is_a_question_of_its_own(workspace, site):
     ran = run(workspace, fetch(site.to("https://elsewhere.test/page")), sandbox_hosts=(site.address,))
     assert [asked.grant for asked in ran.asked] == [f"web_fetch({site.address})", "web_fetch(elsewhere.test)"]
-    assert ran.asked[1].summary == "continue at elsewhere.test:443, where the address leads"
+    assert ran.asked[1].summary == "follow the page's redirect to elsewhere.test"
     assert "There is no host named elsewhere.test" in ran.results[0].content
 
 
@@ -127,6 +73,7 @@ def test_an_address_that_is_not_fetched_is_not_asked_about(workspace, site):
     ran = run(workspace, *calls)
     assert ran.statuses == ["error"] * 3
     assert ran.asked == []
+    assert ran.results[2].data["summary"] == "web_fetch http://127.0.0.1:1/"
 
 
 def test_the_surfaces_receive_the_address_and_the_title(workspace, site):

@@ -93,6 +93,7 @@ def delegation_tools(
         run=delegate,
         replay_safe=True,
         deferred=True,
+        unlisted=("deliverable_format", "data_hint"),
         aliases=("task",),
         renames={
             "instructions": "objective",
@@ -104,7 +105,7 @@ def delegation_tools(
     )
     yield Tool(
         name="decompose",
-        description="Run up to 8 sub-agents in dependency order. manifest: "
+        description="Run sub-agents in dependency order. manifest: "
         "[{task_id, objective, deliverable: {type, description, path}, constraints, depends_on: [task_id]}]",
         arguments=DecomposeArgs,
         effect="read",

@@ -125,7 +125,10 @@ class Host(Struct):
         if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
-            self.toolbox.add(vision_tool(self.served.for_session(1, aside=True).stream, self.model_of))
+            tool = vision_tool(self.served.for_session(1, aside=True).stream, self.model_of)
+            if self.toolbox.get("web_screenshot") is not None:  # the catalogue has no line of its own for it
+                tool = replace(tool, description=f"{tool.description} web_screenshot(url) takes one of a web page.")
+            self.toolbox.add(tool)
 
     async def takes_images(self, name: str) -> bool:
         """Return whether a model can see: by the settings, the server, or the learned traits."""

@@ -53,7 +53,7 @@ class SlashCommand(Struct, frozen=True):
 SWITCHED: dict[str, tuple[str, ...]] = {
     "enable_shell": ("shell", "jobs"),
     "enable_files": ("read", "write", "edit", "glob", "grep", "ls", "mkdir", "vision"),
-    "enable_fetch": ("web_fetch", "web_fetch_js", "web_fetch_stealth", "web_search"),
+    "enable_fetch": ("web_fetch", "web_fetch_js", "web_screenshot", "web_fetch_stealth", "web_search"),
     "enable_data_view": ("data_view", "data_plot"),
     "enable_python": ("python",),
     "enable_memory": ("memory", "memory_search"),

@@ -300,7 +300,8 @@ def web_pages(registry: Registry) -> None:
         registry.enders.append(tools.end)
         if not stealth and (browser := own_browser(registry)):
             registry.tool(tools.fetch_js(browser))
-            registry.hides.append(lambda _: {"web_fetch_js"})  # web_fetch names it where it helps
+            registry.tool(tools.screenshot(browser))
+            registry.hides.append(lambda _: {"web_fetch_js", "web_screenshot"})  # named where they help
     if settings.search_endpoint:
         registry.tool(search_tool(settings.search_endpoint))
 

@@ -211,7 +211,7 @@ class Settings(Struct, frozen=True):
     fetch_stealth: bool = setting(False, "FETCH_STEALTH", folder="elsewhere",
         help="Offer `web_fetch_stealth`, which asks for pages as a browser does; needs the extra `stealth`.")
     browser: str = setting("", "LMAGENT_BROWSER", folder="elsewhere",
-        help="Path of the Chromium that `web_fetch_js` runs in the sandbox. Empty: one that is found on this machine.")
+        help="Path of the Chromium that reads and draws web pages in the sandbox. Empty: one found on this machine.")
     search_endpoint: str = setting("", "SEARCH_ENDPOINT", kind="url", folder="elsewhere",
         help="The SearXNG that `web_search` asks, such as http://127.0.0.1:8888; its JSON format must be switched on. "
              "Empty: there is no `web_search`.")

@@ -156,6 +156,7 @@ class Tool(Struct, frozen=True):
         run: see the module.
         replay_safe: running it twice does no harm, so a crash may simply repeat it. Reads are, always.
         deferred: not in the tool block; listed in the catalogue and called through `use_tool`.
+        unlisted: optional arguments that the catalogue leaves out: few calls need them, and the schema names them.
         aliases: other names accepted at dispatch and never advertised.
         renames: argument names of the aliases' owners, to ours (`file_path` → `path`); to "" if it only explains the
             call.
@@ -179,6 +180,7 @@ class Tool(Struct, frozen=True):
     run: Run
     replay_safe: bool = False
     deferred: bool = False
+    unlisted: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     implied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
@@ -205,10 +207,12 @@ def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[st
     return arguments if isinstance(arguments, dict) else _struct_schema(arguments)
 
 
-def signature(arguments: type[msgspec.Struct] | dict[str, Any]) -> str:
+def signature(arguments: type[msgspec.Struct] | dict[str, Any], unlisted: tuple[str, ...] = ()) -> str:
     """List the names of a tool's arguments: `paths[]` is a list, `depth?` is optional. It costs no schema (0.2 ms)."""
     return ", ".join(
-        f"{name}{'[]' * _is_list(arguments, name)}{'' if needed else '?'}" for name, needed in argument_names(arguments)
+        f"{name}{'[]' * _is_list(arguments, name)}{'' if needed else '?'}"
+        for name, needed in argument_names(arguments)
+        if name not in unlisted
     )
 
 

@@ -6,6 +6,7 @@ watcher who joins late, reconnects or replays a log ends with the same view.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -14,10 +15,12 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.lines import proof_line, stop_line
 from lmagent.core.live import AWAY, BACK
-from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolStatus
+from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolCall, ToolStatus
 from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.titles import title_of
 from lmagent.core.work import Task
+
+_USED = re.compile(r'\{ *"name": *"([A-Za-z0-9_.:-]+)"')
 
 State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
@@ -268,7 +271,7 @@ def _message(view: View, event: ev.MessageAdded) -> View:
                 added.append(ThinkingBlock(part.text))
             elif isinstance(part, Text) and part.text.strip():
                 added.append(TextBlock(part.text, event.turn))
-        calls = [ToolBlock(call.id, call.name, call.name, "pending") for call in event.message.tool_calls]
+        calls = [ToolBlock(call.id, call.name, _called(call), "pending") for call in event.message.tool_calls]
         return _add(view, *added, *calls, draft="", thinking="")
     if event.origin not in ("input", "steer"):
         return view
@@ -277,6 +280,12 @@ def _message(view: View, event: ev.MessageAdded) -> View:
         title = view.title or title_of(event.message.text)
         return _add(view, UserBlock(event.input or event.id, event.message.text, "submit", 0, event.turn), title=title)
     return _add(view, msgspec.structs.replace(sent, turn=event.turn), waiting=_without(view, event.input))
+
+
+def _called(call: ToolCall) -> str:
+    """Return the name of the tool that a call is for: the arguments of `use_tool` begin with it."""
+    found = _USED.match(call.arguments) if call.name == "use_tool" else None
+    return found[1] if found else call.name
 
 
 def _without(view: View, input: str | None) -> tuple[UserBlock, ...]:
@@ -306,7 +315,7 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
             blocks[position] = ToolBlock(
                 block.call_id,
                 event.tool,
-                asked if event.status == "denied" and isinstance(asked, str) and asked else block.summary,
+                asked if block.status == "pending" and isinstance(asked, str) and asked else block.summary,
                 event.status,
                 event.content,
                 diff if isinstance(diff, str) else "",

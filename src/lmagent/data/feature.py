@@ -69,7 +69,7 @@ class DataPlot(Struct, frozen=True):
     output: Annotated[str, Meta(description="a .png; default: named like the file")] = ""
 
 
-_DRAWS = "data_plot(path, x?, y?, kind?, query?) draws it."
+_DRAWS = "data_plot(path, x?, y?, kind?) draws it."
 """The catalogue has one line for both tools: each line is paid for in every session."""
 
 _TAKEN = {
@@ -96,7 +96,7 @@ def view_tool(place: DataPlace) -> Tool:
 
     return Tool(
         name="data_view",
-        description=f"Look into CSV, JSON, Parquet, Excel, SQLite: {', '.join(OPERATIONS)}. {_DRAWS}",
+        description=f"Look into CSV, JSON, Parquet, Excel, SQLite: head, tail, shape, columns, describe, sql. {_DRAWS}",
         arguments=DataView,
         effect="read",
         run=run,
@@ -114,7 +114,8 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
 
     def check(arguments: DataPlot, ctx: ToolContext) -> str:
         _check(arguments, ctx, may_read)
-        return f"Draws {one_line(arguments.path)} into {one_line(output_of(arguments))}"
+        chosen = (("kind", arguments.kind), ("x", arguments.x), ("y", arguments.y), ("query", arguments.query))
+        return "\n".join(f"{name}: {one_line(value, 1000)}" for name, value in chosen if value)
 
     async def run(arguments: DataPlot, ctx: ToolContext) -> ToolOutput:
         _check(arguments, ctx, may_read)
@@ -145,10 +146,10 @@ def plot_tool(place: DataPlace, may_read: MayRead) -> Tool:
 def _check(arguments: DataPlot, ctx: ToolContext, may_read: MayRead) -> None:
     """Raise ToolError if the call would fail, before the user is asked."""
     from lmagent.tools.beneath import Beneath
+    from lmagent.tools.drawing import require_png
 
     output = output_of(arguments)
-    if not output.lower().endswith(".png"):
-        raise ToolError(f"{one_line(output)} is no name for a PNG. Give a name that ends in .png.")
+    require_png(output)
     if why := may_read(ctx.session, lexical(arguments.path)):
         raise ToolError(f"{one_line(arguments.path)} is not drawn: {why}.", data={"code": "denied"})
     _require_short(arguments.query)
@@ -162,29 +163,14 @@ async def _draw(place: DataPlace, arguments: DataPlot, ctx: ToolContext) -> Tool
 
     from lmagent.data.text import drawn
     from lmagent.data.worker import look
-    from lmagent.tools.beneath import Beneath
-    from lmagent.tools.change import load_if_there, sha256, store
-    from lmagent.tools.pictures import picture_of
+    from lmagent.tools.drawing import own_picture, store_picture
 
     output = output_of(arguments)
-    with Beneath(ctx.workspace) as files:
-        name, old = files.locate(output), load_if_there(files, output, 64 << 20)
-    mark = ctx.seen.get(name)
-    if old is not None and (mark is None or not mark.changed or mark.sha256 != sha256(old.data)):
-        raise ToolError(
-            f"{one_line(name)} exists, and is no picture of this session. Name another file as output.",
-            data={"code": "unread"},
-        )
+    old = own_picture(ctx, output)
     asked = {"x": arguments.x, "y": arguments.y, "kind": arguments.kind, "query": arguments.query}
     answer = await look(place, arguments.path, {"operation": "plot", "rows": ROWS, **asked})
-    picture = base64.b64decode(answer.pop("png"))
-    found = picture_of(picture)
-    if found is None or found.media_type != "image/png" or found.is_too_large:
-        raise ToolError("The drawing was no picture; nothing was written.", data={"code": "data"})
-    facts = await store(ctx, output, picture, old)
-    size = f"{found.width} x {found.height} pixels, {len(picture) >> 10} KB"
-    text = f"{drawn(answer)}\nDrawn into {one_line(name, 300)} ({size})."
-    return ToolOutput(text, {**facts, "diff": "", "picture": name})
+    written, facts = await store_picture(ctx, output, base64.b64decode(answer.pop("png")), old)
+    return ToolOutput(f"{drawn(answer)}\nDrawn into {written}.", facts)
 
 
 def output_of(arguments: DataPlot) -> str:

@@ -132,8 +132,10 @@ async def _carry_out(session: Session, call: ToolCall, truncated: frozenset[str]
     return await _attempt(session, invocation, request)
 
 
-def _refused(tool: str, refusal: ToolError) -> Result:
-    return Result(tool, "error", ToolOutput(refusal.message, refusal.data), kept=refusal.kept)
+def _refused(tool: str, refusal: ToolError, summary: str = "") -> Result:
+    """Return the result of a call that did not start: surfaces have its summary from nowhere else."""
+    data = {"summary": summary, **refusal.data} if summary else refusal.data
+    return Result(tool, "error", ToolOutput(refusal.message, data), kept=refusal.kept)
 
 
 def _cut_off(arguments: str) -> str:
@@ -178,7 +180,7 @@ async def _attempt(
         denial = await _permit(session, invocation, request, mode, ruling)
         result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, request)
     except ToolError as refusal:
-        result = _refused(name, refusal)
+        result = _refused(name, refusal, invocation.summary)
     texts = (ruling.text if ruling is not None else "", result.added)
     return replace(result, added="\n".join(filter(None, texts)))
 
@@ -281,7 +283,7 @@ async def _run(session: Session, invocation: Invocation, request: gate.Request) 
     try:
         watch = await keep_before(session, invocation)
     except ToolError as refusal:
-        return _refused(tool.name, refusal)
+        return _refused(tool.name, refusal, invocation.summary)
     await session.record(started, sync=durable)
     clock = session.wiring.clock
     begun = clock.monotonic()
@@ -414,11 +416,13 @@ async def _ask_host(session: Session, call: ToolCall, request: gate.Request, hos
 
     A redirect of a tool that connects is judged like a call of it. What a command connects to, no mode allows.
     """
+    from lmagent.policy.hosts import plain  # few calls connect
+
     wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     rules, grants = session.wiring.rules, session.state.grants
     if request.effect == "net":
         verdict = gate.judge(replace(request, hosts=(wanted,)), session.state.mode, rules, grants)
-        tool, summary, reason = request.tool, f"continue at {wanted}, where the address leads", verdict.reason
+        tool, summary, reason = request.tool, f"follow the page's redirect to {plain(wanted)}", verdict.reason
     else:
         verdict = gate.judge_host(wanted, rules, grants)
         tool, summary, reason = "net", f"connect to {wanted}", f"{host} is not among the hosts that commands may reach"

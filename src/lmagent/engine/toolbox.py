@@ -147,7 +147,7 @@ class Toolbox:
 
 def catalogue_line(tool: Tool) -> str:
     """Return a tool's signature and description. A call that does not fit gets the schema."""
-    return f"- {tool.name}({signature(tool.arguments)}): {tool.description}"
+    return f"- {tool.name}({signature(tool.arguments, tool.unlisted)}): {tool.description}"
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -59,16 +59,18 @@ def memory_tools(memories: Callable[[], Memories], last_input: Callable[[str], L
         effect="read",
         run=search,
         deferred=True,
+        unlisted=("top_k",),
         renames={"k": "top_k", "limit": "top_k", "max_results": "top_k"},
     )
     yield Tool(
         name="memory",
-        description="operation: store (a fact for later sessions), learn (mistake → correction), reflect, search.",
+        description="operation: store (a fact for later sessions), learn (mistake → correction), reflect.",
         arguments=MemoryArgs,
         effect="read",
         run=memory,
         replay_safe=True,  # the same text is one entry
         deferred=True,
+        unlisted=("metadata",),
         renames={"text": "content", "query": "content", "action": "operation"},
         summary=lambda arguments: f"memory {arguments.operation}: {' '.join(arguments.content.split())[:80]}",
     )

@@ -38,7 +38,7 @@ class Choices(Struct, frozen=True):
 class Planning(Review):
     """The tools, notes, review, fence and orders of planning."""
 
-    hidden = (*notes.STEPS, *notes.BATCH)
+    hidden = (*notes.STEPS, *notes.BATCH, "todo_complete")  # todo_update completes todos too
     """Tools that the catalogue leaves out: a note lists them once they are of use."""
 
     fence = staticmethod(proposing.fence)

@@ -92,7 +92,7 @@ def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]
             return await does(store(), arguments, ctx)
 
         # They change only the session's own record, so the gate takes them for reading tools.
-        return Tool(name, description, arguments, "read", run, deferred=True)
+        return Tool(name, description, arguments, "read", run, deferred=True, unlisted=("notes",))
 
     if todos:
         status = "status: pending, in_progress, completed, blocked."

@@ -58,11 +58,12 @@ def promote_tool(shelf: Callable[[], Shelf], sandbox: Confinement) -> Tool:
 
     return Tool(
         name="promote_skill",
-        description="Propose a tested Python function of a file as a tool; trial: arguments of a call that works.",
+        description="Propose a tested Python function as a tool; trial: arguments that work.",
         arguments=Promote,
         effect="exec",
         run=run,
         deferred=True,
+        unlisted=("tool_name",),
         summary=lambda arguments: f"promote_skill {arguments.function_name} of {arguments.file_path}",
         targets=lambda arguments: (arguments.file_path,),
     )

@@ -48,6 +48,7 @@ class TranscriptEntry(Struct, frozen=True):
         ts: Unix seconds.
         for_model: a note that only the model reads.
         picture: the path and the SHA-256 of a picture that a tool made.
+        summary: of a tool what it was to do, in a line.
     """
 
     kind: Kind
@@ -59,6 +60,7 @@ class TranscriptEntry(Struct, frozen=True):
     ts: float = 0.0
     for_model: bool = False
     picture: tuple[str, str] = ("", "")
+    summary: str = ""
 
 
 ReadPicture = Callable[[str, str], Image | None]
@@ -97,6 +99,8 @@ class _TranscriptWriter:
                 self._message(event)
             case ev.ToolStarted() if event.call_id.startswith(ev.OWN_CALL):
                 self._call(event.call_id, event.tool, event.summary, event.ts)
+            case ev.ToolStarted():
+                self._summarize(event.call_id, event.summary)
             case ev.ToolFinished():
                 self._result(event)
             case ev.InputReceived():
@@ -167,7 +171,14 @@ class _TranscriptWriter:
         self._calls[call] = len(self.transcript.entries)
         self.put("tool", "", label=plain(tool), arguments=plain(arguments), status="pending", ts=ts)
 
+    def _summarize(self, call: str, summary: object) -> None:
+        position = self._calls.get(call)
+        if position is not None and isinstance(summary, str) and summary:
+            entry = self.transcript.entries[position]
+            self.transcript.entries[position] = msgspec.structs.replace(entry, summary=plain(summary))
+
     def _result(self, event: ev.ToolFinished) -> None:
+        self._summarize(event.call_id, event.data.get("summary"))
         position = self._calls.get(event.call_id)
         if position is None:
             self.put("tool", event.content, label=plain(event.tool), status=event.status, ts=event.ts)
@@ -306,7 +317,7 @@ def _html(entry: TranscriptEntry) -> str:
             body = f"<pre>{escape(entry.arguments)}</pre>" if entry.arguments else ""
             body += f"<pre>{escape(entry.text)}</pre>" if entry.text else ""
             style = "" if entry.status == "ok" else ' class="bad"'
-            return f"<details><summary{style}>{escape(entry.label + mark)}</summary>{body}</details>"
+            return f"<details><summary{style}>{escape((entry.summary or entry.label) + mark)}</summary>{body}</details>"
         case "note":
             style = "dim bad" if entry.status == "error" else "dim"
             if len(entry.text) > 400:

@@ -82,7 +82,7 @@ def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Too
 
     return Tool(
         name="recall",
-        description="Search this conversation's full record, earlier parts included.",
+        description="Search this conversation's full record.",
         arguments=Recall,
         deferred=True,
         effect="read",

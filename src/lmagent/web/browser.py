@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Exec, Exit, Sandbox, Stream
 from lmagent.sandbox.hosts import Target
+from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import one_line
 from lmagent.web.links import WebLink
 from lmagent.web.tools import Browser
@@ -40,9 +41,13 @@ _OPTIONS = (
     "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication,CertificateTransparency",
     *("--proxy-server=http://127.0.0.1:3128", "--proxy-bypass-list=<-loopback>"),
     *("--force-webrtc-ip-handling-policy=disable_non_proxied_udp", "--disable-quic"),
-    *("--blink-settings=imagesEnabled=false", "--window-size=1280,1600", "--dump-dom"),
+    *("--window-size=1280,1600", "--dump-dom"),
 )
 """Chromium's own sandbox cannot be made inside ours, which confines all of it."""
+
+_WITHOUT_PICTURES = "--blink-settings=imagesEnabled=false"
+
+_PICTURE = "page.png"
 
 _NET_ERROR = re.compile(rb"handshake failed.{0,80}net_error (-\d+)")
 _CERTIFICATES = {
@@ -50,16 +55,23 @@ _CERTIFICATES = {
     b"-201": "its certificate is not valid at this date",
     b"-202": "its certificate is from an authority that is not trusted",
 }
+_FRAME = re.compile(rb'<i?frame\b[^>]{0,2000}?\ssrc="(?!about:|javascript:|data:)[^"]')
 _BLOCKED = re.compile(rb"<pre[^>]*>Blocked by lmagent: ([^<\n]{1,300})")
 
 
 class Rendered(Struct):
-    """A page that the browser printed, and the hosts that it asked for and did not reach."""
+    """A page that the browser printed, and the hosts that it asked for and did not reach; a picture, if asked for."""
 
     html: bytes = b""
+    picture: bytes = b""
     cut: bool = False
     messages: bytes = b""
     refused: dict[str, None] = field(default_factory=dict[str, None])
+
+    @property
+    def frames(self) -> int:
+        """The number of frames, whose pages are not part of it."""
+        return len(_FRAME.findall(self.html))
 
 
 def site_of(target: Target) -> tuple[str, ...]:
@@ -72,7 +84,7 @@ def site_of(target: Target) -> tuple[str, ...]:
     return tuple(f"{name}{port}" for name in names)
 
 
-async def render(browser: Browser, link: WebLink, seconds: int) -> Rendered:
+async def render(browser: Browser, link: WebLink, seconds: int, *, picture: bool = False) -> Rendered:
     """Return a page after its scripts have had so many seconds. Raise ToolError if it cannot be had."""
     rendered = Rendered()
 
@@ -84,14 +96,18 @@ async def render(browser: Browser, link: WebLink, seconds: int) -> Rendered:
         program = Path(browser.program).resolve()
         visible = () if program.is_relative_to("/usr") else (program.parent,)
         sandbox = await browser.sandbox(Path(folder).resolve(), visible)
+        shown = f"--screenshot={Path(folder).resolve() / _PICTURE}" if picture else _WITHOUT_PICTURES
         command = Exec(
-            (browser.program, *_OPTIONS, f"--virtual-time-budget={seconds * 1000}", str(link)),
+            (browser.program, *_OPTIONS, shown, f"--virtual-time-budget={seconds * 1000}", str(link)),
             timeout=seconds + START,
             hosts=(*site_of(link.target), *browser.listed),
             decide=refuse,
         )
         end = await _run(sandbox, command, rendered)
-    _check(link, rendered, end)
+        _check(link, rendered, end)
+        if picture:
+            with Beneath(Path(folder).resolve()) as files:  # whatever ran in the sandbox may have left a link
+                rendered.picture = files.read_bytes(_PICTURE, LARGEST + 1)
     return rendered
 
 

@@ -9,13 +9,15 @@ from msgspec.structs import replace
 from lmagent.core.errors import ToolError
 from lmagent.core.outside import framed
 from lmagent.core.tool import ToolContext, ToolOutput
+from lmagent.sandbox.hosts import parse_pattern
+from lmagent.tools.drawing import own_picture, store_picture
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.web.browser import named, render
 from lmagent.web.extract import extract
 from lmagent.web.fetch import Web
 from lmagent.web.links import parse_link
 from lmagent.web.pages import Fetched
-from lmagent.web.tools import Browser
+from lmagent.web.tools import Browser, WebScreenshot, picture_path
 
 SHOWN = 10_000
 """Characters of a page that a call shows."""
@@ -62,7 +64,27 @@ async def read_rendered(
     page = await render(browser, link, seconds)
     fetched = Fetched(link, "text/html; charset=utf-8", page.html, page.cut, 0.0)
     remark = f"\n[not reached, since they are not the page's own site: {named(page.refused)}]" if page.refused else ""
+    remark += f"\n[frames of the page that are not read: {page.frames}]" if page.frames else ""
     return output_of(fetched, await _turned(fetched, selector), url, SHOWN, remark)
+
+
+async def picture(web: Web, browser: Browser, shot: WebScreenshot, context: ToolContext) -> ToolOutput:
+    """Write a picture of a page into the workspace. Raise ToolError if it cannot be had.
+
+    A host that is not listed is asked about like one that a command wants to reach.
+    """
+    link, output = parse_link(shot.url), picture_path(shot)
+    web.admit(link)
+    target = link.target
+    old = own_picture(context, output)
+    listed = any(parse_pattern(host).matches(target) for host in browser.listed)
+    if not listed and not await context.ask_host(target.host, target.port):
+        raise ToolError(f"Connecting to {link.host} was not allowed, so there is no picture.", data={"code": "denied"})
+    await web.turn(context.session, link)
+    page = await render(browser, link, shot.wait_seconds, picture=True)
+    written, facts = await store_picture(context, output, page.picture, old)
+    missing = f" Not reached: {named(page.refused)}." if page.refused else ""
+    return ToolOutput(f"The first screen of {link} is in {written}.{missing} vision can look at it.", facts)
 
 
 def with_hint(output: ToolOutput) -> ToolOutput:

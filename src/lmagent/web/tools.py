@@ -6,6 +6,7 @@ What only a call needs is imported by the call: no first request waits for it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,14 @@ class WebFetchJs(Struct, frozen=True):
     css_selector: Annotated[str, Meta(description="only the elements that match")] = ""
 
 
+class WebScreenshot(Struct, frozen=True):
+    """Arguments of web_screenshot."""
+
+    url: str
+    output: Annotated[str, Meta(description="a .png; default: named like the host")] = ""
+    wait_seconds: Annotated[int, Meta(description="time for its scripts", ge=1, le=30)] = 5
+
+
 class WebSearch(Struct, frozen=True):
     """Arguments of web_search."""
 
@@ -101,13 +110,12 @@ class WebTools:
         if self._web is not None:
             self._web.forget(session)
 
-    def _question(self, url: str) -> str:
-        """Return what the user decides on. Raise ToolError if the page would not be fetched anyway."""
+    def _question(self, url: str, how: str = "") -> str:
+        """Return what the user decides on; `how` the page is read. Raise ToolError if it would not be read anyway."""
         from lmagent.web.links import parse_link
 
         link = parse_link(url)
         self.web.admit(link)
-        how = ", under a browser's name" if self._stealth else ""
         return f"Fetch a page from {link.host}{how}:\n{link}"
 
     def fetch(self) -> Tool:
@@ -123,14 +131,13 @@ class WebTools:
 
         return Tool(
             name=name,
-            description="web_fetch for sites that refuse programs."
-            if self._stealth
-            else "Read a web page, as Markdown.",
+            description="web_fetch for sites that refuse programs." if self._stealth else "Read a web page.",
             arguments=WebFetch,
             effect="net",
             run=run,
             replay_safe=True,
             deferred=True,
+            unlisted=("css_selector", "max_chars"),  # a page that is cut names them
             aliases=() if self._stealth else ALIASES,
             renames={
                 **_TAKEN,
@@ -144,7 +151,9 @@ class WebTools:
                 "method": ("get",),
             },
             summary=lambda arguments: f"{name} {_shown(arguments.url)}",
-            preview=lambda arguments, _: self._question(arguments.url),
+            preview=lambda arguments, _: self._question(
+                arguments.url, ", under a browser's name" if self._stealth else ""
+            ),
             hosts=_hosts,
         )
 
@@ -172,9 +181,54 @@ class WebTools:
                 **dict.fromkeys(("wait", "timeout", "wait_for", "delay"), "wait_seconds"),
             },
             summary=lambda arguments: f"web_fetch_js {_shown(arguments.url)}",
-            preview=lambda arguments, _: self._question(arguments.url),
+            preview=lambda arguments, _: self._question(arguments.url, " in a browser, with its scripts"),
             hosts=_hosts,
         )
+
+    def screenshot(self, browser: Browser) -> Tool:
+        """Return `web_screenshot`. It writes: its host is asked about when it runs, like one that a command reaches."""
+
+        async def run(arguments: WebScreenshot, context: ToolContext) -> ToolOutput:
+            from lmagent.web.reading import picture
+
+            return await picture(self.web, browser, arguments, context)
+
+        def check(arguments: WebScreenshot, context: ToolContext) -> str:
+            from lmagent.tools.drawing import own_picture, require_png
+
+            question = self._question(arguments.url, " in a browser, with its scripts and pictures")
+            require_png(picture_path(arguments))
+            own_picture(context, picture_path(arguments))
+            return question
+
+        return Tool(
+            name="web_screenshot",
+            description="Show a web page in a browser, and write a picture of its first screen into the workspace.",
+            arguments=WebScreenshot,
+            effect="write",
+            run=run,
+            deferred=True,
+            aliases=("screenshot", "take_screenshot", "browser_screenshot", "screenshot_page"),
+            renames={
+                **_TAKEN,
+                **dict.fromkeys(("wait", "timeout", "wait_for", "delay"), "wait_seconds"),
+                **dict.fromkeys(("path", "output_path", "file", "filename", "save_to"), "output"),
+            },
+            implied={"format": ("png",), "type": ("png",), "full_page": (False,)},
+            summary=lambda arguments: f"web_screenshot {_shown(arguments.url)} → {_shown(picture_path(arguments))}",
+            preview=check,
+            targets=lambda arguments: (picture_path(arguments),),
+        )
+
+
+def picture_path(arguments: WebScreenshot) -> str:
+    """Return the path of the picture: named like the host, unless the call names another."""
+    from lmagent.tools.paths import lexical
+    from lmagent.web.links import parse_link
+
+    if arguments.output:
+        return lexical(arguments.output)
+    return f"{re.sub(r'[^a-z0-9.]+', '-', parse_link(arguments.url).host).strip('-.')}.png"
 
 
 def search_tool(endpoint: str) -> Tool:

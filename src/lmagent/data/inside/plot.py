@@ -25,7 +25,8 @@ BARS = 30
 RESULT = 100_000
 """Rows of a query that are taken."""
 
-_SIZE = {"width": 720, "height": 420}
+WIDTH, HEIGHT, LETTER = 560, 340, 14
+"""Of the picture, and of its letters, which can still be read on a phone."""
 
 
 def plot(path: str, name: str, request: dict[str, Any], limit: TimeLimit) -> dict[str, Any]:
@@ -41,8 +42,11 @@ def plot(path: str, name: str, request: dict[str, Any], limit: TimeLimit) -> dic
         raise DataError(f"no row has values in {' and '.join(filter(None, (x, *ys)))}, so there is nothing to draw")
     spec = _spec(kind, x, ys, types, name)
     spec["data"] = {"values": records}
+    names = {str(record["x"]) for record in records}
+    if len(names) * (max(map(len, names)) + 1) * LETTER / 2 < WIDTH:
+        spec["encoding"]["x"]["axis"] = {"labelAngle": 0}  # otherwise names of bars are turned
     try:
-        picture = vega.vegalite_to_png(spec, scale=1.5)
+        picture = vega.vegalite_to_png(spec, scale=2)
     except Exception as error:  # noqa: BLE001  the library's errors have no common type
         raise DataError(f"it could not be drawn: {one_line(error)}") from None
     picture = _packed(picture)
@@ -251,5 +255,11 @@ def _spec(kind: str, x: str, ys: Sequence[str], types: dict[str, str], name: str
         "title": name[:80],
         "mark": mark,
         "encoding": encoding,
-        **_SIZE,
+        "config": {
+            "axis": {"labelFontSize": LETTER, "titleFontSize": LETTER},
+            "legend": {"labelFontSize": LETTER},
+            "title": {"fontSize": LETTER + 1},
+        },
+        "width": WIDTH,
+        "height": HEIGHT,
     }

@@ -154,7 +154,10 @@ _EDGE = re.compile(r"\n(?=<)|(?<=>)\n$|^\n$")  # line breaks at the edges of tex
 
 
 def compact(source: str) -> str:
-    """Return the module without comments, indentation and needless spaces and line breaks."""
+    """Return the module without comments, indentation and needless spaces, line breaks and last semicolons.
+
+    No block of it may end with an empty statement.
+    """
     sent: list[str] = []
     holes: list[tuple[int, str]] = []  # open template values: open braces within, and the template's tag
     braces, before, place = 0, "", 0
@@ -180,8 +183,11 @@ def compact(source: str) -> str:
         token, place = found[0], found.end()
         if found.lastgroup == "space":
             ends = "\n" in token and before[-1:] not in _OPEN
-            sent.append("\n" if ends else " " * _needs_space(before[-1:], source[place : place + 1]))
+            if between := "\n" if ends else " " * _needs_space(before[-1:], source[place : place + 1]):
+                sent.append(between)
             continue
+        if token == "}" and sent and sent[-1] == ";":
+            sent.pop()
         sent.append(token)
         if token == "`":
             place = text(place, before)

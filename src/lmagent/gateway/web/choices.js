@@ -1,9 +1,10 @@
 // @ts-check
 // The content of the header's menus: permission modes, models, and on a phone all of it under one button.
 import { get, sessionPath } from "./session/api.js";
-import { contextLabel, focusOnce, loadModels, modelOf, models, modelsProblem, modeOf, panelsOf, useWindow, wanted } from "./header.js";
+import { contextLabel, focusOnce, loadModels, modelOf, models, modelsProblem, modeOf, useWindow, wanted } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
+import { panelsAt } from "./panels.js";
 import { figure } from "./parts.js";
 import { go, sessionHref } from "./router.js";
 import { complain } from "./session/state.js";
@@ -56,7 +57,7 @@ export function MoreEntries({ session, close }) {
     return html`<button class="entry" key="back" ref=${focusOnce} onClick=${() => setList("")}><${Icon} name="left" />${words.back}</button>
       <${Choices} session=${session} close=${close} />`;
   }
-  return html`${panelsOf(id).map((row) => html`<button key=${row.id} class="entry" onClick=${() => (close(), go(sessionHref(id, row.id)))}>
+  return html`${panelsAt("beside", id).map((row) => html`<button key=${row.id} class="entry" onClick=${() => (close(), go(sessionHref(id, row.id)))}>
       <${Icon} name=${row.icon} />${row.title}</button>`)}
     <button class="entry" key="mode" onClick=${() => setList("mode")}><${Icon} name="shield" />${words.permissions(modeOf(session))}</button>
     <button class="entry" key="model" onClick=${() => setList("model")}><${Icon} name="chip" />

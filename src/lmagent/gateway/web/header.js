@@ -4,8 +4,8 @@ import { get, sessionPath } from "./session/api.js";
 import { Icon } from "./icons.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
 import { readAgain } from "./session/pace.js";
-import { PANELS } from "./panels.js";
-import { onEscape, DrawerButton, figure, late, Popup, useElapsed } from "./parts.js";
+import { panelsAt } from "./panels.js";
+import { onEscape, DrawerButton, figure, late, Popup, Square, useElapsed, useWindowIs } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
 import { me } from "./session/state.js";
 import { statusOf } from "./session/status.js";
@@ -15,8 +15,6 @@ import { header as words } from "./words/conversation.js";
 /** @typedef {import("./session/wire.js").Mode} Mode */
 /** @typedef {import("./session/wire.js").Models} Models */
 
-const PHONE = matchMedia("(max-width: 640px)");
-
 const ModeChoices = late("./choices.js", "ModeChoices");
 const ModelChoices = late("./choices.js", "ModelChoices");
 const MoreEntries = late("./choices.js", "MoreEntries");
@@ -25,20 +23,9 @@ const ContextMap = late("./choices.js", "ContextMap");
 /** Options of the next session; empty for the settings' own. */
 export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./session/wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
-/** Whether the window is as narrow as a phone's: one menu takes the place of the buttons. */
-function useNarrow() {
-  const [narrow, setNarrow] = useState(PHONE.matches);
-  useEffect(() => {
-    const changed = () => setNarrow(PHONE.matches);
-    PHONE.addEventListener("change", changed);
-    return () => PHONE.removeEventListener("change", changed);
-  }, []);
-  return narrow;
-}
-
 /** @param {{session: Session | null}} props */
 export function Header({ session }) {
-  const narrow = useNarrow();
+  const narrow = useWindowIs("(max-width: 640px)"); // as a phone's: one menu takes the place of the buttons
   useEffect(() => {
     loadModels();
   }, []);
@@ -168,16 +155,12 @@ function ModelSwitch({ session }) {
     ${(/** @type {() => void} */ close) => html`<${ModelChoices} session=${session} close=${close} />`}</>`;
 }
 
-/** Panels beside a session. @param {string} session */
-export const panelsOf = (session) => PANELS.filter((row) => row.place === "beside" && (row.shown?.({ session, rest: "" }) ?? true));
-
 /** @param {{session: string}} props */
 function PanelButtons({ session }) {
-  const rows = panelsOf(session);
+  const rows = panelsAt("beside", session);
   const open = route.value.panel;
   const toggle = (/** @type {string} */ id) => go(sessionHref(session, open === id ? "" : id));
-  return rows.map((row) => html`<button key=${row.id} class="button plain square" aria-label=${row.title} title=${row.title}
-    aria-pressed=${open === row.id} onClick=${() => toggle(row.id)}><${Icon} name=${row.icon} /></button>`);
+  return rows.map((row) => html`<${Square} key=${row.id} icon=${row.icon} label=${row.title} aria-pressed=${open === row.id} onClick=${() => toggle(row.id)} />`);
 }
 
 /** All that the header offers, in one menu with names. @param {{session: Session | null}} props */

@@ -1,7 +1,7 @@
 // @ts-check
 // Notifications: in words for screen readers, and by the browser while the page is hidden.
-import { Icon } from "./icons.js";
 import { html, signal } from "./lib.js";
+import { Square } from "./parts.js";
 import { go, sessionHref } from "./router.js";
 import { announced, toast } from "./session/state.js";
 import { busy } from "./session/status.js";
@@ -33,7 +33,8 @@ globalThis.navigator.serviceWorker?.addEventListener("message", ({ data }) => {
   if (typeof data?.address === "string" && data.address.startsWith("#/s/")) go(data.address);
 });
 
-async function ask() {
+/** Let the browser ask for the permission. */
+export async function askToNotify() {
   permission.value = await Notification.requestPermission();
   if (permission.value === "denied") toast(words.notifyBlocked, "error", words.notifyBlockedFix);
 }
@@ -41,7 +42,7 @@ async function ask() {
 /** Asks for them; gone once that is decided. */
 export function NotifyButton() {
   if (permission.value !== "default") return null;
-  return html`<button class="button plain square" aria-label=${words.notifyMe} title=${words.notifyMe} onClick=${ask}><${Icon} name="bell" /></button>`;
+  return html`<${Square} icon="bell" label=${words.notifyMe} onClick=${askToNotify} />`;
 }
 
 /** @typedef {import("./session/wire.js").View} View */

@@ -36,6 +36,9 @@ export const PANELS = [
   { id: "settings", title: "Settings", icon: "sliders", place: "page", load: () => part("./panels/settings.js") },
 ];
 
+/** The panels of a place that are offered now. @param {PanelRow["place"]} place @param {string} session */
+export const panelsAt = (place, session) => PANELS.filter((row) => row.place === place && (row.shown?.({ session, rest: "" }) ?? true));
+
 /** Panels about a session are not offered before it exists. @param {PanelProps} props */
 function begun({ session }) {
   return session !== "";

@@ -5,10 +5,14 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { drawer, toast } from "./session/state.js";
 import { header, page as texts } from "./words/conversation.js";
 
+/** A button that is a picture, and whatever else a button takes. @param {{icon: import("./icons.js").IconName, label: string, kind?: string, [attribute: string]: any}} props */
+export function Square({ icon, label, kind = "", ...rest }) {
+  return html`<button class=${`button plain square ${kind}`} aria-label=${label} title=${label} ...${rest}><${Icon} name=${icon} /></button>`;
+}
+
 /** The button that opens the drawer of a narrow window. */
 export function DrawerButton() {
-  return html`<button class="button plain square only-narrow" aria-label=${header.drawer}
-    onClick=${() => (drawer.value = "side")}><${Icon} name="menu" /></button>`;
+  return html`<${Square} icon="menu" label=${header.drawer} kind="only-narrow" onClick=${() => (drawer.value = "side")} />`;
 }
 
 /**
@@ -91,6 +95,27 @@ export function clock(moment) {
   const there = new Date(moment * 1000);
   const time = there.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return there.toDateString() === new Date().toDateString() ? time : `${there.toLocaleDateString()} ${time}`;
+}
+
+/** Whether the window is as a query of media says. @param {string} query */
+export function useWindowIs(query) {
+  const [is, setIs] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const asked = matchMedia(query);
+    const changed = () => setIs(asked.matches);
+    asked.addEventListener("change", changed);
+    return () => asked.removeEventListener("change", changed);
+  }, []);
+  return is;
+}
+
+/** Act every so many milliseconds while the page is seen; 0 never. @param {number} pause @param {() => void} act */
+export function useEvery(pause, act) {
+  useEffect(() => {
+    if (!pause) return;
+    const timer = setInterval(() => document.hidden || act(), pause);
+    return () => clearInterval(timer);
+  }, [pause]);
 }
 
 /** Seconds since `from` (milliseconds), counted while it is shown. @param {number} from */

@@ -5,6 +5,7 @@ import { loadModels } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { Line, setDefault, useDownloads } from "./panels/models.js";
+import { useEvery } from "./parts.js";
 import { pageHref } from "./router.js";
 import { useAct } from "./panels/kit.js";
 import { tried } from "./session/state.js";
@@ -33,11 +34,7 @@ export function Setup() {
     ask();
   }, []);
   const silent = problem !== "" || (found !== null && found.server.state !== "ready");
-  useEffect(() => {
-    if (!silent) return;
-    const timer = setInterval(() => document.hidden || ask(), EACH);
-    return () => clearInterval(timer);
-  }, [silent]);
+  useEvery(silent ? EACH : 0, ask);
   if (problem) return html`<${Missing} title=${words.failed(problem)}><${Again} ask=${ask} /></>`;
   if (!found) return null;
   return html`<div class="setup" role="region" aria-label=${words.missing}>

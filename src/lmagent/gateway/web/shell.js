@@ -5,19 +5,14 @@ import { Icon } from "./icons.js";
 import { drawn, html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
 import { logOut } from "./login.js";
 import { NotifyButton } from "./notify.js";
-import { PANELS } from "./panels.js";
-import { DrawerButton } from "./parts.js";
+import { PANELS, panelsAt } from "./panels.js";
+import { DrawerButton, Square } from "./parts.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
 import { announced, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./session/state.js";
 import { page as texts, shell as words } from "./words/conversation.js";
 import "./panels/keys.js";
 
 /** @typedef {import("./panels.js").PanelRow} PanelRow */
-
-/** Rows of a place that are offered now. @param {PanelRow["place"]} place @param {string} session */
-export function offered(place, session) {
-  return PANELS.filter((row) => row.place === place && (row.shown?.({ session, rest: "" }) ?? true));
-}
 
 /** The whole page after the login. */
 export function Shell() {
@@ -81,24 +76,22 @@ function Side({ session, page }) {
   }, [open]);
   return html`<div class=${open ? "side open" : "side"} ref=${side}>
     <header class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
-      <button class="button plain square only-narrow" aria-label=${words.closeList} onClick=${() => (drawer.value = "")}>
-        <${Icon} name="close" /></button>
+      <${Square} icon="close" label=${words.closeList} kind="only-narrow" onClick=${() => (drawer.value = "")} />
     </header>
     <button class="button" onClick=${newSession}><${Icon} name="plus" />${words.newSession}</button>
     <div class="panels">
-      ${offered("side", session).map((row) => html`<${Loaded} key=${row.id} row=${row} session=${session} rest="" />`)}
+      ${panelsAt("side", session).map((row) => html`<${Loaded} key=${row.id} row=${row} session=${session} rest="" />`)}
     </div>
     <nav aria-label=${words.pages}>
       <ul class="bare">
-        ${offered("page", session).map((row) => html`<li key=${row.id}>
+        ${panelsAt("page", session).map((row) => html`<li key=${row.id}>
           <a class="entry" href=${pageHref(row.id)} aria-current=${page === row.id ? "page" : undefined}>
             <${Icon} name=${row.icon} />${row.title}</a></li>`)}
       </ul>
     </nav>
     <div class="foot">
       <${ThemeButton} /><${NotifyButton} /><span class="grow"></span>
-      ${me.value?.caller === "page" && html`<button class="button plain square" aria-label=${words.logOut} title=${words.logOut}
-        onClick=${logOut}><${Icon} name="out" /></button>`}
+      ${me.value?.caller === "page" && html`<${Square} icon="out" label=${words.logOut} onClick=${logOut} />`}
     </div>
   </div>`;
 }
@@ -117,8 +110,7 @@ const THEMES = /** @type {const} */ ({
 
 function ThemeButton() {
   const { next, icon, label } = THEMES[theme.value];
-  return html`<button class="button plain square" aria-label=${label} title=${label} onClick=${() => setTheme(next)}>
-    <${Icon} name=${icon} /></button>`;
+  return html`<${Square} icon=${icon} label=${label} onClick=${() => setTheme(next)} />`;
 }
 
 /** @param {{row: PanelRow | undefined, id: string, rest: string}} props */
@@ -137,8 +129,7 @@ function Beside({ row, session, rest }) {
   useLayoutEffect(() => () => focusOn(row.title), []);
   return html`<section class="panel" aria-label=${row.title}>
     <header class="bar"><h2 class="grow">${row.title}</h2>
-      <button class="button plain square" aria-label=${words.close(row.title)} onClick=${() => go(sessionHref(session))}>
-        <${Icon} name="close" /></button></header>
+      <${Square} icon="close" label=${words.close(row.title)} onClick=${() => go(sessionHref(session))} /></header>
     <div class="body"><${Loaded} row=${row} session=${session} rest=${rest} /></div>
   </section>`;
 }
@@ -169,7 +160,7 @@ function Toasts() {
   return html`<div class="toasts" role="log" aria-label=${words.messages}>
     ${toasts.value.map((item) => html`<div key=${item.id} class=${`toast ${item.level}`}>
       <div class="grow">${item.text}${item.fix && html`<div class="quiet small">${item.fix}</div>`}</div>
-      <button class="button plain square" aria-label=${words.dismiss} onClick=${() => dismiss(item.id)}><${Icon} name="close" /></button>
+      <${Square} icon="close" label=${words.dismiss} onClick=${() => dismiss(item.id)} />
     </div>`)}
   </div>`;
 }

@@ -81,6 +81,7 @@ def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lma
             description="Commit what is staged.",
             arguments=GitCommit,
             run=calling("commit"),
+            unlisted=("allow_empty",),
             renames={"msg": "message"},
             summary=lambda arguments: f"git commit {one_line(arguments.message, 100)}",
         ),

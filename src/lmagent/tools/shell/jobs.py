@@ -178,7 +178,7 @@ class Jobs:
 def jobs_tool(jobs: Jobs) -> Tool:
     return Tool(
         name="jobs",
-        description="Background commands of this session: list, tail, kill, or wait for one.",
+        description="Background commands: list, tail, kill, or wait for one.",
         arguments=JobsArgs,
         deferred=True,
         effect="read",

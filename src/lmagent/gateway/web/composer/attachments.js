@@ -3,7 +3,7 @@
 import { randomId, request, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { part, unloaded } from "../parts.js";
+import { part, Square, unloaded } from "../parts.js";
 import { tried } from "../session/state.js";
 import { attachments as labels, chat as words } from "../words/conversation.js";
 
@@ -87,8 +87,7 @@ export function useAttachments(session, named) {
     over,
     button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${labels.label}
         onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
-      <button class="button plain square" aria-label=${labels.add} title=${labels.add}
-        onClick=${() => chooser.current?.click()}><${Icon} name="clip" /></button>`,
+      <${Square} icon="clip" label=${labels.add} onClick=${() => chooser.current?.click()} />`,
   };
 }
 

@@ -9,7 +9,7 @@ import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../l
 import { Markdown } from "../text/markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
 import { Queued, wordsOf } from "./outbox.js";
-import { useGrowing } from "../parts.js";
+import { Square, useGrowing } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
 import { beginSession, leaveFirst, Session } from "../session/session.js";
 import { complain, drawer, store, stored } from "../session/state.js";
@@ -209,8 +209,7 @@ function Answer({ session }) {
   if (!(text || fault) || answered.value.session !== session) return null;
   return html`<div class=${fault ? "answer card fault" : "answer card"} role=${fault ? "alert" : "status"}>
     <div class="grow">${fault || (inColumns(text) ? html`<pre tabindex="0">${text}</pre>` : html`<${Markdown} text=${text} />`)}</div>
-    <button class="button plain square" aria-label=${words.closeAnswer} onClick=${() => (answered.value = NOTHING)}>
-      <${Icon} name="close" /></button></div>`;
+    <${Square} icon="close" label=${words.closeAnswer} onClick=${() => (answered.value = NOTHING)} /></div>`;
 }
 
 /** Whether Escape belongs to something that it closes or empties. @param {KeyboardEvent} event */

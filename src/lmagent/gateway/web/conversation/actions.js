@@ -5,8 +5,8 @@ import { get, randomId, request, send, sessionPath } from "../session/api.js";
 import { splitAttached } from "./blocks.js";
 import { Icon } from "../icons.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { copy, useGrowing } from "../parts.js";
-import { useData } from "../panels/kit.js";
+import { copy, Square, useGrowing } from "../parts.js";
+import { useAct, useData } from "../panels/kit.js";
 import { go, sessionHref } from "../router.js";
 import { current, Session } from "../session/session.js";
 import { complain, store, stored } from "../session/state.js";
@@ -55,31 +55,15 @@ export async function branch(session, turn, parts) {
   go(sessionHref(id));
 }
 
-/** One thing at a time; what goes wrong is shown. @returns {[boolean, (act: () => Promise<void>) => Promise<void>]} */
-function useBusy() {
-  const [busy, setBusy] = useState(false);
-  const run = async (/** @type {() => Promise<void>} */ act) => {
-    setBusy(true);
-    await act().catch(complain);
-    setBusy(false);
-  };
-  return [busy, run];
-}
-
-/** @param {{icon: import("../icons.js").IconName, label: string, disabled?: boolean, act: () => void}} props */
-function Act({ icon, label, disabled = false, act }) {
-  return html`<button class="button plain square" aria-label=${label} title=${label} disabled=${disabled} onClick=${act}><${Icon} name=${icon} /></button>`;
-}
-
 /** @param {{fork: Fork | undefined}} props */
 function Switch({ fork }) {
   if (!fork) return null;
   const { at, sessions } = fork;
   const step = (/** @type {number} */ by) => () => go(sessionHref(sessions[at + by]?.id ?? ""));
   return html`<span class="switch" role="group" aria-label=${words.branches}>
-    <${Act} icon="left" label=${words.previousBranch} disabled=${at === 0} act=${step(-1)} />
+    <${Square} icon="left" label=${words.previousBranch} disabled=${at === 0} onClick=${step(-1)} />
     <span class="small quiet">${at + 1} / ${sessions.length}</span>
-    <${Act} icon="right" label=${words.nextBranch} disabled=${at === sessions.length - 1} act=${step(1)} />
+    <${Square} icon="right" label=${words.nextBranch} disabled=${at === sessions.length - 1} onClick=${step(1)} />
   </span>`;
 }
 
@@ -90,14 +74,14 @@ export function MessageActions({ block, opens, edit }) {
     learnForks(session);
   }, [session]);
   const fork = opens ? forks.value.rows.find(({ turn }) => turn === block.turn) : undefined;
-  return html`<${Act} icon="copy" label=${words.copy} act=${() => copy(splitAttached(block.text).text)} />
-    ${opens && html`<${Act} icon="edit" label=${words.edit} act=${edit} />`}
+  return html`<${Square} icon="copy" label=${words.copy} onClick=${() => copy(splitAttached(block.text).text)} />
+    ${opens && html`<${Square} icon="edit" label=${words.edit} onClick=${edit} />`}
     <${Switch} fork=${fork} />`;
 }
 
 /** @param {{block: TextBlock}} props the last text of a turn that has ended */
 export function AnswerActions({ block }) {
-  const [busy, run] = useBusy();
+  const [busy, run] = useAct();
   const session = current.value;
   useEffect(() => {
     learnForks(session?.id ?? "");
@@ -114,9 +98,9 @@ export function AnswerActions({ block }) {
   });
   const wasAsked = said(block.turn).length > 0 || session.first.value > 0;
   const fork = said(block.turn + 1).length ? undefined : forks.value.rows.find(({ turn }) => turn === block.turn + 1);
-  return html`<${Act} icon="copy" label=${words.copy} act=${() => copy(block.text)} />
-    ${block.turn > 0 && wasAsked && html`<${Act} icon="refresh" label=${words.regenerate} disabled=${busy} act=${again} />`}
-    ${block.turn > 0 && html`<${Act} icon="tree" label=${words.branchHere} disabled=${busy} act=${() => run(() => branch(session, block.turn + 1, []))} />`}
+  return html`<${Square} icon="copy" label=${words.copy} onClick=${() => copy(block.text)} />
+    ${block.turn > 0 && wasAsked && html`<${Square} icon="refresh" label=${words.regenerate} disabled=${busy} onClick=${again} />`}
+    ${block.turn > 0 && html`<${Square} icon="tree" label=${words.branchHere} disabled=${busy} onClick=${() => run(() => branch(session, block.turn + 1, []))} />`}
     <${Switch} fork=${fork} />`;
 }
 
@@ -133,7 +117,7 @@ export function EditMessage({ block, close }) {
   const key = `lmagent.edit.${session?.id}.${block.id}`;
   const { text: before, rest } = splitAttached(block.text);
   const [text, setText] = useState(() => stored(key, before));
-  const [busy, run] = useBusy();
+  const [busy, run] = useAct();
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useLayoutEffect(() => field.current?.focus(), []);
   useGrowing(field, text, 2);

@@ -4,6 +4,7 @@ import { Preview } from "../text/diff.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { lettersOn, writes } from "../panels/keys.js";
+import { Square } from "../parts.js";
 import { visible } from "../session/visible.js";
 import { approvals as words, plans as texts } from "../words/conversation.js";
 
@@ -165,7 +166,7 @@ function Editor({ plan, change }) {
         onInput=${(/** @type {any} */ event) => put(place, { description: event.target.value })}></textarea>
       <input class="field" aria-label=${texts.stepDone(place + 1)} placeholder=${texts.donePlaceholder} value=${step.verification ?? ""}
         onInput=${(/** @type {any} */ event) => put(place, { verification: event.target.value })} />
-      <button class="button plain square" aria-label=${texts.removeStep(place + 1)} onClick=${() => drop(step)}><${Icon} name="trash" /></button>
+      <${Square} icon="trash" label=${texts.removeStep(place + 1)} onClick=${() => drop(step)} />
     </li>`)}</ol>
     <button class="button" onClick=${more}><${Icon} name="plus" />${texts.addStep}</button>`;
 }

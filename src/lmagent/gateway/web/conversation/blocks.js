@@ -1,6 +1,6 @@
 // @ts-check
 // The blocks of a conversation, one component a kind.
-import { sessionPath } from "../session/api.js";
+import { rawOf, sessionPath } from "../session/api.js";
 import { Code } from "../text/code.js";
 import { countDiff } from "../text/difflines.js";
 import { ATTACHED } from "../session/fold.js";
@@ -219,10 +219,10 @@ function ToolLine({ block }) {
         block.duration >= 0.1 && ` ${duration(block.duration)}`}</span>
       <${Icon} name=${open ? "down" : "right"} />
     </button>
-    ${block.page && html`<a class="page" href=${block.page.url} target="_blank" rel="noopener noreferrer">
-      ${visible(block.page.title || block.summary)}<span class="small quiet cut">${visible(block.page.url)}</span></a>`}
+    ${block.page && html`<a class="fetched" href=${block.page.url} target="_blank" rel="noopener noreferrer">
+      ${visible(block.page.title)}<span class="small quiet cut">${visible(block.page.url)}</span></a>`}
     ${block.status === "running" && html`<${Live} call=${block.call_id} />`}
-    ${block.picture && html`<img loading="lazy" alt=${block.summary} src=${`/api/files/raw?path=${encodeURIComponent(block.picture)}`} />`}
+    ${block.picture && html`<img loading="lazy" alt=${block.summary} src=${rawOf(block.picture)} />`}
     ${open && html`<${Details} block=${block} />`}
   </div>`;
 }

@@ -5,7 +5,7 @@ import { html, useState } from "../lib.js";
 import { duration } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
 import { activity as texts } from "../words/pages.js";
-import { Nothing, Pending, useData, useFeed, useTicking, When } from "./kit.js";
+import { Choice, Nothing, Pending, useData, useFeed, useTicking, When } from "./kit.js";
 
 /** @typedef {import("../icons.js").IconName} IconName */
 /** @typedef {{session: string, seq: number, ts: number, type: string, tool: string, summary: string, status: string, duration_ms: number, title: string}} Line */
@@ -44,8 +44,7 @@ export function Panel({ rest }) {
   const fitting = types ? lines.filter((line) => types.includes(line.type)) : lines;
   const rows = /** @type {import("../session/wire.js").Row[]} */ (sessions.data?.sessions ?? []);
   return html`<div class="row filters">
-      <div class="segments" role="group" aria-label=${texts.kind}>${GROUPS.map(({ value, label }) => html`<button key=${value} class="button" aria-pressed=${value === kind}
-        onClick=${() => setKind(value)}>${label}</button>`)}</div>
+      <${Choice} label=${texts.kind} options=${GROUPS} value=${kind} choose=${setKind} />
       <select class="field" aria-label=${texts.session} value=${rest} onChange=${(/** @type {any} */ event) => go(pageHref("activity", event.target.value))}>
         <option value="">${texts.allSessions}</option>
         ${rest && !rows.some((row) => row.id === rest) && html`<option value=${rest}>${rest}</option>`}

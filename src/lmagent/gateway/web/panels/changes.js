@@ -5,6 +5,7 @@ import { Diff } from "../text/diff.js";
 import { kindsOf } from "../text/difflines.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
+import { useWindowIs } from "../parts.js";
 import { current } from "../session/session.js";
 import { store, stored, toast } from "../session/state.js";
 import { busy } from "../session/status.js";
@@ -57,13 +58,7 @@ const ROOMY = "(min-width: 1400px)";
 /** How changes are shown: as the user chose, else by the room there is; one below the other on a narrow screen. */
 function useLayout() {
   const [chosen, setChosen] = useState(() => stored(KEY, ""));
-  const [wide, setWide] = useState(() => matchMedia(WIDE).matches);
-  useEffect(() => {
-    const query = matchMedia(WIDE);
-    const changed = () => setWide(query.matches);
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, []);
+  const wide = useWindowIs(WIDE);
   const choose = (/** @type {string} */ next) => {
     setChosen(next);
     store(KEY, next);

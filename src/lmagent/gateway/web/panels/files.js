@@ -3,6 +3,7 @@
 import { get } from "../session/api.js";
 import { Icon } from "../icons.js";
 import { computed, html, signal, useEffect, useRef, useState } from "../lib.js";
+import { Square } from "../parts.js";
 import { go, sessionHref } from "../router.js";
 import { complain, tried } from "../session/state.js";
 import { visible } from "../session/visible.js";
@@ -50,10 +51,8 @@ function Browse({ session, choose }) {
   return html`<div class=${over.value === null ? "files" : "files dropping"} onDragOver=${dragged} onDragLeave=${() => (over.value = null)} onDrop=${dropped}>
     <div class="row"><div class="grow"><${Search} label=${words.find} value=${search} change=${setSearch} /></div>
       <${Upload} session=${session} />
-      <button class="button plain square" aria-label=${words.downloadFolder(here.value)} title=${words.downloadFolder(here.value)} onClick=${() => download(here.value)}>
-        <${Icon} name="download" /></button>
-      <button class="button plain square" aria-label=${words.refresh} title=${words.refresh} onClick=${refresh}>
-        <${Icon} name="refresh" /></button></div>
+      <${Square} icon="download" label=${words.downloadFolder(here.value)} onClick=${() => download(here.value)} />
+      <${Square} icon="refresh" label=${words.refresh} onClick=${refresh} /></div>
     <${Questions} />
     <p class="small quiet" role="status">${sending.value.length > 0 ? words.sending(sending.value) : over.value !== null ? words.dropHere(over.value) : ""}</p>
     ${search.trim() ? html`<${Found} text=${search.trim()} choose=${choose} />` : html`
@@ -73,7 +72,7 @@ function Upload({ session }) {
       sendFiles(session, here.peek(), [...event.target.files]);
       event.target.value = "";
     }} />
-    <button class="button plain square" aria-label=${label} title=${label} onClick=${() => chooser.current?.click()}><${Icon} name="upload" /></button>`;
+    <${Square} icon="upload" label=${label} onClick=${() => chooser.current?.click()} />`;
 }
 
 /** Download a folder; asked for first, since a browser shows no reason for a download that is refused. @param {string} path */

@@ -5,7 +5,7 @@ import { get } from "../session/api.js";
 import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { onEscape } from "../parts.js";
+import { onEscape, useEvery } from "../parts.js";
 import { tried } from "../session/state.js";
 import { follow } from "../session/stream.js";
 import { visible } from "../session/visible.js";
@@ -78,7 +78,7 @@ export function Sure({ label, question, yes, act, icon, kind = "button", disable
 
 /**
  * One of several, as buttons side by side.
- * @param {{label: string, options: {value: string, label: string}[], value: string, choose: (value: string) => void}} props
+ * @param {{label: string, options: readonly {value: string, label: string}[], value: string, choose: (value: string) => void}} props
  */
 export function Choice({ label, options, value, choose }) {
   return html`<div class="segments" role="group" aria-label=${label}>${options.map((option) => html`<button key=${option.value}
@@ -97,7 +97,7 @@ export function Output({ label, text }) {
 
 /**
  * Whether an action runs, and a function that runs one, shows why it failed, and calls `after`.
- * @param {() => void} after @returns {[boolean, (action: () => unknown) => Promise<void>]}
+ * @param {() => void} [after] @returns {[boolean, (action: () => unknown) => Promise<void>]}
  */
 export function useAct(after) {
   const [busy, setBusy] = useState(false);
@@ -105,7 +105,7 @@ export function useAct(after) {
     setBusy(true);
     await tried(action);
     setBusy(false);
-    after();
+    after?.();
   }];
 }
 
@@ -144,10 +144,7 @@ export function When({ moment }) {
 /** Draw again each `seconds`, for what says how long ago something was. @param {number} [seconds] */
 export function useTicking(seconds = 30) {
   const [, setCount] = useState(0);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || setCount((count) => count + 1), seconds * 1000);
-    return () => clearInterval(timer);
-  }, [seconds]);
+  useEvery(seconds * 1000, () => setCount((count) => count + 1));
 }
 
 const texts = sessions.states;
@@ -290,11 +287,7 @@ export function useData(path, { keep = false, every = 0 } = {}) {
       wanted.current.path = "";
     };
   }, [path]);
-  useEffect(() => {
-    if (!every) return;
-    const timer = setInterval(() => document.hidden || reload(), every);
-    return () => clearInterval(timer);
-  }, [every]);
+  useEvery(every, reload);
   const fresh = state.path === path;
   return { data: fresh || keep ? state.data : null, error: fresh ? state.error : null, reload };
 }
@@ -320,6 +313,12 @@ export function Failed({ error, what, again }) {
 export function Search({ label, value, change, placeholder = label }) {
   return html`<input class="field search" type="search" aria-label=${label} placeholder=${placeholder} value=${value} spellcheck=${false}
     autocomplete="off" onInput=${(/** @type {any} */ event) => change(event.target.value)} />`;
+}
+
+/** Whether texts together have all words that are searched for. @param {string} search @param {(string | undefined)[]} texts */
+export function fits(search, texts) {
+  const told = texts.join(" ").toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => told.includes(word));
 }
 
 /** The value, once it has not changed for so many milliseconds. @template T @param {T} value @param {number} pause @returns {T} */

@@ -134,7 +134,7 @@ function isText(value) {
 /** Read a resource, and show it as data of its server. @param {{server: string, row: Resource}} props */
 function Look({ server, row: { uri, mime, template } }) {
   const [parts, setParts] = useState(/** @type {Content[] | null} */ (null));
-  const [busy, run] = useAct(() => {});
+  const [busy, run] = useAct();
   const look = (/** @type {any} */ event) => {
     event.preventDefault();
     const query = new URLSearchParams({ server, uri: event.target.elements.uri?.value ?? uri });

@@ -5,12 +5,12 @@ import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, render, useId, useState } from "../lib.js";
 import { logOut } from "../login.js";
-import { permission } from "../notify.js";
+import { askToNotify, permission } from "../notify.js";
 import { me, setTheme, theme, toast } from "../session/state.js";
 import { common } from "../words/conversation.js";
 import { keys as labels, settings as words } from "../words/settings.js";
 import { lettersOn, setLetters } from "./keys.js";
-import { Button, Choice, Pending, Search, Section, Sure, size, useData } from "./kit.js";
+import { Button, Choice, Pending, Search, Section, Sure, fits, size, useData } from "./kit.js";
 
 const THEMES = Object.entries(words.themes).map(([value, label]) => ({ value, label }));
 
@@ -36,12 +36,8 @@ export function Panel() {
 
 function Notifications() {
   const state = permission.value;
-  const ask = async () => {
-    permission.value = await Notification.requestPermission();
-    toast(permission.value === "granted" ? words.notificationsOn : words.notificationsOff);
-  };
   return html`<p class="quiet" role="status">${words.notificationsSaid[state]}</p>
-    ${state === "default" && html`<div><${Button} icon="bell" label=${words.allowNotifications} onClick=${ask} /></div>`}
+    ${state === "default" && html`<div><${Button} icon="bell" label=${words.allowNotifications} onClick=${askToNotify} /></div>`}
     ${state === "granted" && html`<p><span class="chip done"><${Icon} name="check" />${words.on}</span></p>`}`;
 }
 
@@ -64,11 +60,7 @@ function AllSettings() {
   const [changedOnly, setChangedOnly] = useState(false);
   const given = useData("/api/settings", { keep: true });
   const all = /** @type {Row[]} */ (given.data?.settings ?? []);
-  const looked = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = all.filter((row) => {
-    const told = [row.name, row.help, words.origins[row.layer]].join(" ").toLowerCase();
-    return looked.every((word) => told.includes(word)) && (!changedOnly || row.layer !== "default");
-  });
+  const fitting = all.filter((row) => fits(search, [row.name, row.help, words.origins[row.layer]]) && (!changedOnly || row.layer !== "default"));
   return html`<${Section} title=${words.all}>
     <${Pending} given=${given} what=${words.what} />
     ${given.data && html`<p class="small quiet">${words.lead(html`<code>${given.data.config_file}</code>`)}</p>

@@ -3,7 +3,7 @@
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { tools as texts } from "../words/pages.js";
-import { Nothing, Pending, Search, Table, useData } from "./kit.js";
+import { Nothing, Pending, Search, Table, fits, useData } from "./kit.js";
 
 /** @typedef {{[key: string]: any}} Schema */
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
@@ -14,11 +14,7 @@ export function Panel() {
   const [search, setSearch] = useState("");
   const given = useData("/api/tools");
   const tools = /** @type {Tool[]} */ (given.data?.tools ?? []);
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = tools.filter((tool) => {
-    const told = [tool.name, ...tool.aliases, tool.description, tool.effect].join(" ").toLowerCase();
-    return words.every((word) => told.includes(word));
-  });
+  const fitting = tools.filter((tool) => fits(search, [tool.name, ...tool.aliases, tool.description, tool.effect]));
   return html`<p class="quiet lead">${texts.lead}</p>
     <${Search} label=${texts.search} value=${search} change=${setSearch} />
     <${Pending} given=${given} what=${texts.what} />

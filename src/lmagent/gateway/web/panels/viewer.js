@@ -1,12 +1,12 @@
 // @ts-check
 // One file: text with its lines numbered, edited, or as a preview; a picture; or why it is neither.
-import { get, post, sessionPath } from "../session/api.js";
+import { get, post, rawOf, sessionPath } from "../session/api.js";
 import { Code } from "../text/code.js";
 import { wanted } from "../header.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Markdown } from "../text/markdown.js";
-import { copy } from "../parts.js";
+import { copy, Square } from "../parts.js";
 import { go, sessionHref } from "../router.js";
 import { beginSession } from "../session/session.js";
 import { me, store, storedValue, toast } from "../session/state.js";
@@ -56,7 +56,7 @@ export function Viewer({ path, session, back }) {
       <button class="button plain" aria-label=${words.mentionLabel} onClick=${() => mention(path, session)}>${words.mention}</button>
       <button class="button plain" onClick=${() => copy(path, words.copied(path))}>${words.copyPath}</button>
       <a class="button plain square" href=${rawOf(path)} download=${path.split("/").at(-1)} aria-label=${words.download} title=${words.download}><${Icon} name="download" /></a>
-      ${!editing && html`<button class="button plain square" aria-label=${words.reloadFile} title=${words.reloadFile} onClick=${() => load(null)}><${Icon} name="refresh" /></button>`}</div>
+      ${!editing && html`<${Square} icon="refresh" label=${words.reloadFile} onClick=${() => load(null)} />`}</div>
     <h3 class="path wrap">${visible(path)} ${shown && html`<span class="small quiet">${size(shown.size)}</span>`}</h3>
     ${editing ? html`<${Editor} path=${path} session=${session} done=${done} />` : html`
       ${error && html`<${Failed} error=${error} what=${path} again=${() => load(null)} />`}
@@ -66,9 +66,6 @@ export function Viewer({ path, session, back }) {
         <span class="small quiet">${words.shownOf(size(shown.next), size(shown.size))}</span></div>`}`}
   </div>`;
 }
-
-/** @param {string} path */
-const rawOf = (path) => `/api/files/raw?path=${encodeURIComponent(path)}`;
 
 /** @param {{path: string, shown: Shown}} props */
 function Content({ path, shown }) {

@@ -2,8 +2,8 @@
 // The session's tasks, its plan with steps, and its sub-agents.
 import { post, sessionPath } from "../session/api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useState } from "../lib.js";
-import { figure } from "../parts.js";
+import { html, useState } from "../lib.js";
+import { figure, useEvery } from "../parts.js";
 import { sessionHref } from "../router.js";
 import { current } from "../session/session.js";
 import { toast, tried } from "../session/state.js";
@@ -49,11 +49,7 @@ export function Panel({ session }) {
   const view = current.value?.id === session ? current.value.view.value : null;
   const working = view !== null && view.state !== "idle";
   const agents = /** @type {Node[]} */ ((tree.data?.nodes ?? []).filter((/** @type {any} */ node) => node.session !== session));
-  useEffect(() => {
-    if (!working || !agents.length) return;
-    const timer = setInterval(() => document.hidden || tree.reload(), 2000);
-    return () => clearInterval(timer);
-  }, [working, agents.length > 0]);
+  useEvery(working && agents.length ? 2000 : 0, tree.reload);
   const tasks = view?.tasks ?? [];
   const proposed = view?.plan?.["plan"] ?? null;
   return html`<div class="work">

@@ -83,6 +83,9 @@ export function sessionPath(id, rest = "") {
   return `/api/sessions/${encodeURIComponent(id)}${rest}`;
 }
 
+/** The address of a file's content. @param {string} path */
+export const rawOf = (path) => `/api/files/raw?path=${encodeURIComponent(path)}`;
+
 /** 128 random bits in hex; works over plain HTTP too, where `crypto.randomUUID` is not there. */
 export function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -158,7 +158,9 @@ function messageAdded(view, event) {
       if (strip(text)) added.push({ kind: "text", text, turn: event.turn ?? 0 });
     }
     for (const part of message.parts) {
-      if (part.type === "tool_call") added.push(call(part.id, part.name, part.name, "pending"));
+      if (part.type !== "tool_call") continue;
+      const used = part.name === "use_tool" && /^\{ *"name": *"([A-Za-z0-9_.:-]+)"/.exec(part.arguments);
+      added.push(call(part.id, part.name, used ? used[1] : part.name, "pending"));
     }
     return { ...add(view, ...added), draft: "", thinking: "" };
   }
@@ -203,7 +205,7 @@ function tool(view, event) {
       const { tool: name, status, content, data = {}, duration = 0 } = event;
       const diff = typeof data.diff === "string" ? data.diff : "";
       const picture = typeof data.picture === "string" ? data.picture : "";
-      const asked = status === "denied" && typeof data.summary === "string" ? data.summary : "";
+      const asked = block.status === "pending" && typeof data.summary === "string" ? data.summary : "";
       const summary = asked || block.summary;
       blocks[position] = {
         kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration, page: page(data.page),

@@ -11,8 +11,6 @@ export const settings = {
     unsupported: "This browser offers no notifications here. Over plain HTTP they work on this machine only; with a certificate (--cert, --key) they work on the whole network.",
     default: "Get notified when a session waits for you or finishes while you are elsewhere.",
   },
-  notificationsOn: "Notifications are on",
-  notificationsOff: "Notifications stay off",
   allowNotifications: "Allow notifications",
   on: "On",
   keys: "Keyboard",
