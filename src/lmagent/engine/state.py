@@ -376,7 +376,7 @@ class SessionState(Struct):
             self.grants.append(event.grant)
 
     def _forget(self) -> None:
-        """Begin the prompt anew with the notes as they are, since the agent remembers only the last message."""
+        """Begin the prompt anew, with the notes: the agent remembers only the last message."""
         notes = "\n\n".join(self.notes.values())
         self._replace((Message("user", (Text(notes),)),) if notes else ())
 
