@@ -90,7 +90,7 @@ def test_without_servers_the_page_says_how_to_add_one_and_names_what_is_broken(t
 
 def test_the_user_logs_in_to_a_server_and_its_tools_are_there(tmp_path, screen, browser):
     tinymcp.configure_folders(tmp_path)
-    tools = (McpTool("list", schema={"type": "array"}),)
+    tools = (McpTool("list", fault="its arguments are array, not an object"),)
     keep_manifest(
         tmp_path / "data", tmp_path / "workspace", ServerSpec("wrong", ("no-such",)), McpManifest(tools=tools)
     )
