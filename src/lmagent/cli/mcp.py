@@ -223,7 +223,7 @@ def remove(workspace: Path | None, name: str) -> None:
         raise ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)
     click.echo(f"removed {name} from {file}")
     is_last = spec is not None and spec.url not in {each.url for each in configured.values()}
-    if spec is not None and spec.url and is_last and oauth.logout(spec, settings.agent_data_dir):
+    if spec is not None and spec.url and is_last and anyio.run(oauth.logout, spec, settings.agent_data_dir, shared.say):
         click.echo("its login is forgotten")
 
 
@@ -242,9 +242,9 @@ def login(workspace: Path | None, name: str, no_browser: bool) -> None:
 @mcp.command()
 @click.argument("name")
 def logout(workspace: Path | None, name: str) -> None:
-    """Forget the login to a server."""
+    """Forget the login to a server, and have its token revoked."""
     settings, spec = _address(workspace, name)
-    was_kept = oauth.logout(spec, settings.agent_data_dir)
+    was_kept = anyio.run(oauth.logout, spec, settings.agent_data_dir, shared.say)
     click.echo(f"logged out of {name}" if was_kept else f"no login to {name} was kept")
 
 
