@@ -70,7 +70,7 @@ def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope
     It is started once, so that its tools are known, and what it may do is printed.
     """
     folder, registry = shared.workspace_folder(workspace), _registry(workspace)
-    file = user_file(registry.settings) if scope == "user" else workspace_file(folder)
+    file = user_file() if scope == "user" else workspace_file(folder)
     spec = _spec(name, target, given)
     taken = next((each for each in load_servers(folder, registry.settings).specs if each.name == name), None)
     if taken is not None:
@@ -216,7 +216,7 @@ def remove(workspace: Path | None, name: str) -> None:
     settings = shared.loaded_settings(workspace).settings
     configured = {spec.name: spec for spec in load_servers(folder, settings).specs}
     spec = configured.pop(name, None)
-    own = (user_file(settings), workspace_file(folder))  # an entry that cannot be used has no spec
+    own = (user_file(), workspace_file(folder))  # an entry that cannot be used has no spec
     file = next((each for each in (spec and spec.file, *own) if each and remove_server(each, name)), None)
     if file is None:
         fix = f"the configured servers are {', '.join(configured)}" if configured else show.ADD
