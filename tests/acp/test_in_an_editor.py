@@ -236,6 +236,41 @@ def test_files_of_the_prompt_reach_the_model_and_a_blind_model_takes_no_image(se
     asyncio.run(scenario())
 
 
+def test_unsaved_text_is_read_once_the_user_has_seen_it_and_no_call_changes_its_file(served):
+    edit = {"path": "a.txt", "search": "alpha", "replace": "omega"}
+    calls = [call("read", path="a.txt"), call("edit", **edit), call("read", path="a.txt")]
+    program = served([*calls, say("It is not saved."), say("It is not saved.")])
+    file = program.workspace / "a.txt"
+    before = file.read_text()
+
+    async def scenario():
+        async with program.editor("--permission", "auto", reads=True) as (editor, agent):
+            new = await agent.new_session(cwd=str(program.workspace))
+            editor.buffers[str(file)] = "alpha\nmine\n"
+            answers = ["once", "reject"]
+
+            async def choose(call, options):
+                editor.buffers[str(file)] = "something else\n"  # not the text that the user was shown
+                return answers.pop(0)
+
+            editor.choose = choose
+            with pytest.raises(RequestError, match="no file was changed"):
+                await agent.prompt(session_id=new.session_id, prompt=text("edit a.txt"))
+            (question, _), *_ = editor.asked
+            assert "let the agent read them?" in question.title
+            assert "+mine" in str(question.content), question.content
+            return new.session_id
+
+    session = asyncio.run(scenario())
+    shown, edited, again = (event for event in events(program.workspace, session) if event["type"] == "tool.finished")
+    assert "lines 1-2 of 2; the text in the user's editor, with unsaved changes]" in shown["content"]
+    assert "mine" in shown["content"]
+    assert (edited["status"], again["status"]) == ("error", "error")
+    assert "nothing was changed" in edited["content"]
+    assert "Ask the user to save it" in again["content"]
+    assert file.read_text() == before
+
+
 def test_a_file_with_unsaved_changes_is_read_after_the_user_has_saved_it_and_is_never_overwritten(served):
     edit = {"path": "a.txt", "search": "alpha", "replace": "omega"}
     script = [call("read", path="a.txt"), call("edit", **edit), call("edit", **edit), say("Done.")]

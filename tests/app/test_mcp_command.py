@@ -87,7 +87,6 @@ def test_the_value_of_a_key_in_a_command_is_not_shown(monkeypatch):
 
 
 async def test_a_tool_that_the_model_cannot_use_says_why(mcp):
-    broken = (McpTool("a", "A.", {"type": "array"}), McpTool("b", "B.", fault="its schema has 300,000 bytes"))
+    broken = (McpTool("a", "A.", fault="its schema has 300,000 bytes"),)
     text = await mcp("x", x=FakeServer(McpManifest(tools=broken)))
-    assert "not offered to the model: its arguments are array, not an object" in text
     assert "not offered to the model: its schema has 300,000 bytes" in text

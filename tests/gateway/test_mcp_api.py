@@ -32,7 +32,7 @@ def shared(tmp_path_factory, asking) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("mcp")
     tinymcp.configure_folders(folder)
     configure(folder, **entries(asking))
-    tools = (McpTool("list", schema={"type": "array"}),)
+    tools = (McpTool("list", fault="its arguments are array, not an object"),)
     keep_manifest(folder / "data", folder / "workspace", ServerSpec("wrong", ("true",)), McpManifest(tools=tools))
     with gateway(folder, options=["--name", AWAY]) as running:
         yield running

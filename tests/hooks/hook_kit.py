@@ -99,6 +99,7 @@ class HookWorld:
         answer: bool | None = None,
         compact: bool = False,
         steer: str = "",
+        sessions: int = 1,
         before: Callable[[Host], None] = lambda host: None,
         **flags: Any,
     ) -> Ran:
@@ -133,7 +134,8 @@ class HookWorld:
             host = await open_host(HostOptions(self.workspace, given, attended=answer is not None), say=said.append)
             before(host)
             try:
-                await turns(await host.new_session())
+                for _ in range(sessions):
+                    await turns(await host.new_session())
             finally:
                 await host.aclose()
 

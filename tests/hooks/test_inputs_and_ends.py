@@ -102,6 +102,17 @@ def test_hooks_run_at_the_end_of_a_session_even_in_a_run_of_one_task(world: Hook
     assert (seen["hook_event_name"], seen["reason"]) == ("SessionEnd", "other")
 
 
+def test_the_hooks_of_sessions_that_end_together_run_side_by_side(world: HookWorld):
+    meet = """
+        cd "$CLAUDE_PROJECT_DIR"; id=$(jq -r .session_id); touch "met-$id"
+        until [ "$(ls | grep -c ^met-)" = 2 ]; do sleep 0.05; done
+        touch "left-$id"
+    """
+    world.workspaces(hook("SessionEnd", meet))
+    world.run(sessions=2)
+    assert len(list(world.workspace.glob("left-*"))) == 2
+
+
 def test_hooks_run_before_the_conversation_is_shortened_and_add_to_it_afterwards(world: HookWorld):
     world.workspaces(
         hook("PreCompact", SAVE, "manual"),

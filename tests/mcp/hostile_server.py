@@ -93,12 +93,16 @@ INSTEAD = {
     "many-values": lambda number: send(id=number, result={KEY: [{}] * 60_000}),
     "pages": lambda number: page(number, 10, 1),
     "many-tools": lambda number: page(number, 10, 3000),
-    "large-tools": lambda number: send(
+    "odd-tools": lambda number: send(
         id=number,
         result={
             "tools": [
                 {"name": "long", "inputSchema": {"type": "object"}, "description": "d" * 1_000_000},
                 {"name": "deep", "inputSchema": {"type": "object", "x": "d" * 1_000_000}},
+                {"name": "untyped", "inputSchema": {"properties": {"a": {}}}},
+                {"name": "array", "inputSchema": {"type": "array"}},
+                {"name": "text", "inputSchema": "object"},
+                {"name": "none"},
             ]
         },
     ),

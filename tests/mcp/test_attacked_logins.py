@@ -344,7 +344,7 @@ def test_a_missing_scope_is_noted_without_the_old_tokens(server: AuthServer, spe
     after = kept.load(tmp_path, spec)
     assert after is not None
     assert (after.refresh_token, after.wanted) == ("renewed", "read write")
-    run(lambda: work(lambda: logout(spec, tmp_path)))
+    run(lambda: work(lambda: kept.forget(tmp_path, spec)))
     assert kept.load(tmp_path, spec) is None
 
 
@@ -395,7 +395,7 @@ def test_a_logout_during_a_renewal_holds(server: AuthServer, spec: ServerSpec, t
     async def work() -> None:
         async with anyio.create_task_group() as group:
             async with kept.alone(tmp_path, spec):  # a process renews it
-                group.start_soon(anyio.to_thread.run_sync, logout, spec, tmp_path)
+                group.start_soon(logout, spec, tmp_path, print)
                 await anyio.sleep(0.1)
                 found = kept.load(tmp_path, spec)
                 assert found is not None

@@ -45,7 +45,7 @@ def names(loaded: LoadedServers) -> list[str]:
     ],
 )
 def test_the_shapes_of_earlier_agents_claude_and_editors_are_read(settings: Settings, text: str) -> None:
-    file = written(user_file(settings), text)
+    file = written(user_file(), text)
     loaded = load_servers(settings.workspace, settings)
     assert loaded.problems == ()
     assert loaded.specs == (
@@ -54,14 +54,14 @@ def test_the_shapes_of_earlier_agents_claude_and_editors_are_read(settings: Sett
 
 
 def test_comments_and_commas_inside_of_texts_stay(settings: Settings) -> None:
-    written(user_file(settings), '{"mcpServers": {"a": {"command": "x", "args": ["http://h//p", "[1,]", "/* no */"]}}}')
+    written(user_file(), '{"mcpServers": {"a": {"command": "x", "args": ["http://h//p", "[1,]", "/* no */"]}}}')
     assert load_servers(settings.workspace, settings).specs[0].command == ("x", "http://h//p", "[1,]", "/* no */")
 
 
 def test_a_server_with_an_address_and_what_a_program_needs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "s3cret")
     written(
-        user_file(settings),
+        user_file(),
         {
             "mcpServers": {
                 "far": {"type": "http", "url": "https://h.example/mcp", "headers": {"Authorization": "Bearer ${KEY}"}},
@@ -91,7 +91,7 @@ def test_a_server_with_an_address_and_what_a_program_needs(settings: Settings, m
 
 
 def test_a_broken_file_names_file_and_line_and_loses_only_its_own_servers(settings: Settings) -> None:
-    written(user_file(settings), {"mcpServers": {"good": {"command": "x"}}})
+    written(user_file(), {"mcpServers": {"good": {"command": "x"}}})
     broken = written(settings.workspace / ".mcp.json", '{"mcpServers": {\n  "a": {"command": "x"\n  "b": {}\n}}')
     trust(settings.agent_data_dir, settings.workspace)
     loaded = load_servers(settings.workspace, settings)
@@ -104,7 +104,7 @@ def test_a_broken_file_names_file_and_line_and_loses_only_its_own_servers(settin
 
 @pytest.mark.parametrize("text", ["[]", '{"mcpServers": []}', "\x00", "[" * 100_000, '{"mcpServers": 3}', "\udcff"])
 def test_a_file_of_another_form_is_a_problem_and_no_error(settings: Settings, text: str) -> None:
-    file = user_file(settings)
+    file = user_file()
     file.parent.mkdir(parents=True)
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     loaded = load_servers(settings.workspace, settings)
@@ -131,9 +131,7 @@ def test_a_file_of_another_form_is_a_problem_and_no_error(settings: Settings, te
     ],
 )
 def test_a_broken_entry_loses_only_itself(settings: Settings, entry: object, said: str) -> None:
-    written(
-        user_file(settings), {"mcpServers": {"good": {"command": "x"}, "bad one": entry, "later": {"command": "y"}}}
-    )
+    written(user_file(), {"mcpServers": {"good": {"command": "x"}, "bad one": entry, "later": {"command": "y"}}})
     loaded = load_servers(settings.workspace, settings)
     assert names(loaded) == ["good", "later"]
     (problem,) = loaded.problems
@@ -146,14 +144,14 @@ def test_a_broken_entry_loses_only_itself(settings: Settings, entry: object, sai
 
 
 def test_a_name_that_could_deceive_is_refused(settings: Settings) -> None:
-    written(user_file(settings), {"mcpServers": {name: {"command": "x"} for name in ("a\x1b[2J", "b" * 65, "c__d")}})
+    written(user_file(), {"mcpServers": {name: {"command": "x"} for name in ("a\x1b[2J", "b" * 65, "c__d")}})
     loaded = load_servers(settings.workspace, settings)
     assert loaded.specs == ()
     assert ["its name cannot be used" in problem.text for problem in loaded.problems] == [True] * 3
 
 
 def test_a_workspace_may_not_replace_a_server_of_the_user(settings: Settings) -> None:
-    mine = written(user_file(settings), {"mcpServers": {"git": {"command": "mine"}}})
+    mine = written(user_file(), {"mcpServers": {"git": {"command": "mine"}}})
     theirs = written(workspace_file(settings.workspace), {"mcpServers": {"git": {"command": "theirs"}}})
     written(settings.workspace / ".mcp.json", {"mcpServers": {"git": {"command": "mine"}}})
     trust(settings.agent_data_dir, settings.workspace)
@@ -183,7 +181,7 @@ def test_a_workspaces_servers_are_untrusted_until_the_user_trusts_the_content(se
 
 
 def test_without_mcp_nothing_is_read(settings: Settings) -> None:
-    written(user_file(settings), "{broken")
+    written(user_file(), "{broken")
     assert load_servers(settings.workspace, replace(settings, enable_mcp=False)) == LoadedServers()
 
 
@@ -210,11 +208,11 @@ def test_a_server_is_written_read_back_and_removed_and_the_rest_of_the_file_stay
             "far": {"type": "http", "url": "https://h.example/mcp", "headers": {"X": "y"}},
         },
     }
-    assert not remove_server(user_file(settings), "new")
+    assert not remove_server(user_file(), "new")
 
 
 def test_a_file_that_would_lose_something_is_not_written(settings: Settings) -> None:
-    file = user_file(settings)
+    file = user_file()
     for text, said in (
         ("{} // mine", "has comments"),
         ("{", ":1: it is not valid JSON"),
@@ -238,7 +236,7 @@ def test_no_server_of_a_folder_comes_under_the_rules_for_one_of_the_user(
     settings: Settings, other: str, own: dict[str, object]
 ) -> None:
     mine = "git-hub" if other == "git.hub" else "github"
-    written(user_file(settings), {"mcpServers": {mine: own}})
+    written(user_file(), {"mcpServers": {mine: own}})
     written(workspace_file(settings.workspace), {"mcpServers": {other: {"command": "evil"}, "calm": {"command": "y"}}})
     trust(settings.agent_data_dir, settings.workspace)
     loaded = load_servers(settings.workspace, settings)
@@ -247,7 +245,7 @@ def test_no_server_of_a_folder_comes_under_the_rules_for_one_of_the_user(
 
 
 def test_while_the_users_own_file_is_damaged_no_server_of_a_folder_takes_a_name_in_it(settings: Settings) -> None:
-    written(user_file(settings), '{"mcpServers": {"github": ')
+    written(user_file(), '{"mcpServers": {"github": ')
     written(workspace_file(settings.workspace), {"mcpServers": {"github": {"command": "evil"}}})
     trust(settings.agent_data_dir, settings.workspace)
     loaded = load_servers(settings.workspace, settings)

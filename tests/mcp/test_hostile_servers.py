@@ -126,12 +126,17 @@ def test_pages_without_end_are_read_to_a_limit(opened: Opened) -> None:
     assert len(run(lambda: servers.ready("bad")).tools) == PAGES
 
 
-def test_more_tools_than_can_be_used_are_cut_and_large_ones_are_not_offered(opened: Opened) -> None:
+def test_more_tools_than_can_be_used_are_cut_and_those_with_odd_schemas_are_not_offered(opened: Opened) -> None:
     assert len(run(lambda: hostile(opened, "tools/list", "many-tools").ready("bad")).tools) == ROWS
-    long, deep = run(lambda: hostile(opened, "tools/list", "large-tools").ready("bad")).tools
+    long, deep, untyped, array, *none = run(lambda: hostile(opened, "tools/list", "odd-tools").ready("bad")).tools
     assert (len(long.description), long.fault) == (DESCRIBED, "")
     assert deep.fault.startswith("its schema has 1,000,")
     assert deep.schema == {}
+    assert (untyped.schema["properties"], untyped.fault) == ({"a": {}}, "")
+    assert array.fault == "its arguments are array, not an object"
+    assert [(tool.name, tool.fault) for tool in none] == [
+        (name, "its schema is no JSON object") for name in ("text", "none")
+    ]
 
 
 def test_a_second_answer_is_dropped(opened: Opened) -> None:

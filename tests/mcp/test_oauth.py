@@ -7,13 +7,14 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 from mcp_kit import Opened, Watcher, run
+from starlette.responses import Response, StreamingResponse
 from testkit.authserver import AuthServer, auth_server, query, redirect_of, visit
 
 from lmagent.core.errors import LmagentError, ToolError
@@ -262,11 +263,47 @@ def test_a_damaged_login_says_what_to_type_and_is_replaced_by_the_next(
     assert answer(spec, tmp_path) == 200
 
 
-def test_after_a_logout_nothing_is_kept(spec: ServerSpec, tmp_path: Path) -> None:
+def test_after_a_logout_nothing_is_kept_and_its_tokens_are_revoked(
+    server: AuthServer, spec: ServerSpec, tmp_path: Path
+) -> None:
+    said: list[str] = []
     logged_in(spec, tmp_path)
-    assert logout(spec, tmp_path)
-    assert not logout(spec, tmp_path)
+    made = kept.load(tmp_path, spec)
+    assert made is not None
+    assert {made.access_token} <= server.tokens
+    assert run(lambda: logout(spec, tmp_path, said.append))
+    assert not {made.access_token, made.refresh_token} & (server.tokens | server.refresh_tokens)
+    assert not run(lambda: logout(spec, tmp_path, said.append))
     assert auth_of(spec, tmp_path) is None
+    assert said == []
+
+
+def test_a_token_that_cannot_be_revoked_is_forgotten_and_the_user_is_notified(
+    server: AuthServer, spec: ServerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    async def nothing() -> AsyncGenerator[bytes]:
+        await anyio.sleep_forever()
+        yield b""
+
+    logged_in(spec, tmp_path)
+    made = kept.load(tmp_path, spec)
+    assert made is not None
+
+    def fails(why: str) -> None:
+        assert run(lambda: logout(spec, tmp_path, said.append))
+        assert not kept.login_file(tmp_path, spec).exists()
+        assert said.pop().endswith(f"its token may hold until it expires: {why}")
+        kept.save(tmp_path, spec, made)
+
+    server.twists["/revoke"] = lambda _: Response(status_code=503)
+    fails("the authorization server answered 503")
+    edit(spec, tmp_path, revocation_endpoint="http://127.0.0.1:1/revoke")
+    fails("no connection: ConnectError")
+    server.twists["/revoke"] = lambda _: StreamingResponse(nothing())
+    monkeypatch.setattr("lmagent.mcp.login.auth.REVOKE_SECONDS", 0.5)
+    fails("the authorization server did not answer")
 
 
 def test_a_key_of_the_users_own_is_left_alone(spec: ServerSpec, tmp_path: Path) -> None:

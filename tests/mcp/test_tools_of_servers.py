@@ -209,7 +209,7 @@ async def test_an_error_of_a_server_is_a_result_and_the_turn_continues(empty_wor
 
 @pytest.mark.anyio
 async def test_a_broken_schema_is_not_offered(empty_workspace: Path) -> None:
-    tools = (McpTool("good", "Good.", TEXT), McpTool("bad", "Bad.", {"type": "array"}))
+    tools = (McpTool("good", "Good.", TEXT), McpTool("bad", fault="its arguments are array"))
     servers = FakeServers({"mixed": FakeServer(McpManifest(tools=tools))})
     async with talk(empty_workspace, servers, [used("mixed_bad"), say("Done.")]) as one:
         await one.say("hello")

@@ -91,8 +91,10 @@ def test_malformed_requests_are_refused_and_the_next_client_works():
         assert running.ask("PUT", "/mcp", HELLO, TAKES).status == 405
         large = running.ask("POST", "/mcp", b" " * 4_000_001, {**TAKES, "Content-Type": "application/json"})
         assert large.status == 413
-        later = running.ask("POST", "/mcp", HELLO, {**TAKES, "Mcp-Protocol-Version": "2026-07-28"})
-        assert later.status == 400
+        newer = {**TAKES, "Mcp-Protocol-Version": "2026-07-28"}
+        later = running.ask("POST", "/mcp", {**HELLO, "id": "seven"}, newer)
+        assert (later.status, later.json["id"]) == (400, "seven")
+        assert running.ask("POST", "/mcp", [1, 2], newer).json["id"] is None
         assert "2025-11-25" in later.json["error"]["data"]["supported"]
         with client_of(running) as client:
             assert not client.call("ls").is_error

@@ -23,7 +23,7 @@ async def nothing(_arguments: Any, _context: Any) -> ToolOutput:
 
 READ = Tool("read", "Read.", Path, "read", nothing, aliases=("read_file",))
 LATE = Tool("git_log", "Log.", Path, "read", nothing, deferred=True)
-REQUEST = ModelRequest("m", "s", (READ.spec, ToolSpec("use_tool", "", {})), [], others=(READ, LATE))
+REQUEST = ModelRequest("m", "s", (READ.spec, ToolSpec("use_tool", "", {})), [], others=lambda: (READ, LATE))
 
 
 def called(text: str, request: ModelRequest = REQUEST) -> list[tuple[str, str]]:

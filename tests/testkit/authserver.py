@@ -23,7 +23,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 JSON = "application/json"
-ENDPOINTS = {"authorization_endpoint": "authorize", "token_endpoint": "token", "registration_endpoint": "register"}
+ENDPOINTS = {
+    "authorization_endpoint": "authorize",
+    "token_endpoint": "token",
+    "registration_endpoint": "register",
+    "revocation_endpoint": "revoke",
+}
 
 
 class AuthServer:
@@ -66,6 +71,7 @@ class AuthServer:
                 Route("/register", self.register, methods=["POST"]),
                 Route("/authorize", self.authorize),
                 Route("/token", self.token, methods=["POST"]),
+                Route("/revoke", self.revoke, methods=["POST"]),
                 Route("/device", self.device, methods=["POST"]),
             ]
         )
@@ -113,6 +119,12 @@ class AuthServer:
     async def device(self, _request: Request) -> Response:
         known = {"device_code": "device-1234", "user_code": "ABCD-1234", "verification_uri": f"{self.address}/enter"}
         return JSONResponse({**known, "expires_in": 60, "interval": 0})
+
+    async def revoke(self, request: Request) -> Response:
+        given = dict(parse_qsl((await request.body()).decode()))["token"]
+        self.tokens.discard(given)
+        self.refresh_tokens.discard(given)
+        return Response()
 
     async def token(self, request: Request) -> Response:
         form = {name: found[0] for name, found in parse_qs((await request.body()).decode()).items()}

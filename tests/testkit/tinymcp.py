@@ -1,6 +1,7 @@
 """An MCP server without the SDK, for tests of what users see: `configure` writes it into a folder, with its entry.
 
-Its tool `echo` is described by the file `about.txt` next to it, so that a test can change it. `more.json` there, if it
+Its tool `echo` is described by the file `about.txt` next to it, so that a test can change it; for the message "ask" it
+asks the user what to say. `more.json` there, if it
 exists, has more of what it offers: `tools`, `resources`, `templates`, and the `contents` of resources.
 """
 
@@ -89,11 +90,22 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
     if method == "tools/call":
         given = params["arguments"]
+        if given["message"] == "ask":
+            given = asked()
         print(f"echoing {given['message']}", file=sys.stderr, flush=True)
         text = " ".join([given["message"]] * given.get("times", 1))
         said = {"type": "text", "text": text.upper() if given.get("tone") == "loud" else text}
         return {"content": [said], "isError": given["message"] == "fail"}
     return {} if method == "ping" else None
+
+
+def asked() -> dict[str, Any]:
+    """Ask the user for the message, and return their answer."""
+    schema = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+    params = {"message": "What shall I say?", "requestedSchema": schema}
+    print(json.dumps({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}), flush=True)
+    answers = (json.loads(line) for line in sys.stdin)
+    return next(each for each in answers if each.get("id") == "q")["result"]["content"]
 
 
 def main() -> None:

@@ -13,10 +13,11 @@ from test_accessibility import SIZES
 from test_knowledge_pages import judged, opened
 from testkit import tinymcp
 from testkit.authserver import auth_server
-from web_kit import box
+from web_kit import ask, box, finished
 
 from lmagent.mcp.manifests import keep_manifest
 from lmagent.mcp.spec import McpManifest, McpTool, ServerSpec
+from lmagent.testing.script import call, say
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -79,6 +80,22 @@ def test_a_changed_tool_is_called_only_after_its_change_was_shown(tmp_path, scre
         until(lambda: "echoing" in log()[log().rindex("tiny is here") :], "the confirmed call does not arrive")
 
 
+def test_the_question_of_a_server_says_who_asks_and_takes_the_answer(tmp_path, screen):
+    tinymcp.configure_folders(tmp_path)
+    (tmp_path / "home/.config/lmagent/config.toml").write_text('permission_allow = ["tiny_*"]\n')
+    used = call("use_tool", name="tiny_echo", arguments={"message": "ask"})
+    with gateway(tmp_path, [used, say("It is said.")]) as running:
+        page = screen(running)
+        ask(page, "use it")
+        card = page.get_by_role("region", name="Approval")
+        card.get_by_role("heading", name="The server tiny asks you").wait_for()
+        card.get_by_text("What shall I say?").wait_for()
+        card.get_by_label("Your answer to the server").fill("good morning")
+        card.get_by_role("button", name="Approve").click()
+        finished(page)
+        assert "good morning" in json.dumps(running.model.chats[-1].body["messages"])
+
+
 def test_without_servers_the_page_says_how_to_add_one_and_names_what_is_broken(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = opened(screen, running, "desktop", "#/p/mcp")
@@ -90,7 +107,7 @@ def test_without_servers_the_page_says_how_to_add_one_and_names_what_is_broken(t
 
 def test_the_user_logs_in_to_a_server_and_its_tools_are_there(tmp_path, screen, browser):
     tinymcp.configure_folders(tmp_path)
-    tools = (McpTool("list", schema={"type": "array"}),)
+    tools = (McpTool("list", fault="its arguments are array, not an object"),)
     keep_manifest(
         tmp_path / "data", tmp_path / "workspace", ServerSpec("wrong", ("no-such",)), McpManifest(tools=tools)
     )

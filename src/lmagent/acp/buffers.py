@@ -1,10 +1,10 @@
-"""Buffers: a tool does not touch a file of which the editor has unsaved changes.
+"""Buffers: `read` shows the text that the user sees, and no tool changes a file with unsaved changes.
 
-The editor's text is only compared with the file, never used. The editor finds a file by its path, and a command in the
-sandbox could exchange that path for a link while the editor reads or writes: its text could come from outside of the
-workspace, and a write through it could end there. So files are read and written by the tools' own, guarded access, and
-the user saves the buffer before: `read` asks for that. Calls that change files do not wait for it, since the change
-that the user saves would count as theirs, and be undone with them.
+The editor finds a file by its path, and a command in the sandbox could exchange that path for a link while the editor
+reads or writes: its text could come from outside of the workspace, and a write through it could end there. So the user
+sees the editor's text before the model does, and files are written by the tools' own, guarded access only. Calls that
+change files do not wait for the user to save: the change that they save would count as the agent's, and be undone with
+it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.acp.wire import Closed, Editor, NotAnswered
@@ -22,6 +23,8 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Question, Tool, ToolContext, ToolOutput
 from lmagent.engine.toolbox import Toolbox
 from lmagent.tools.beneath import Beneath
+from lmagent.tools.diff import unified
+from lmagent.tools.read import page_of
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import decode
 
@@ -30,6 +33,17 @@ TOOLS = ("read", "write", "edit")
 PATIENCE = 5.0  # seconds for the editor's answer; without it, the file counts as saved
 
 LARGEST = 4 << 20  # bytes of a file that is compared: few buffers are larger
+
+
+UNSAVED = "the text in the user's editor, with unsaved changes"
+
+
+class _Unsaved(Struct, frozen=True):
+    """A file whose text in the editor differs from the `saved` one on the disk."""
+
+    name: str
+    saved: str
+    text: str
 
 
 class Buffers:
@@ -46,43 +60,51 @@ class Buffers:
 
     async def _run(self, tool: Tool, arguments: Any, ctx: ToolContext) -> ToolOutput:
         for path in tool.targets(arguments) if tool.targets is not None else ():
-            if await self._is_unsaved(ctx, path):
-                await self._refuse_unless_saved(tool, ctx, path)
+            unsaved = await self._unsaved(ctx, path)
+            if unsaved is not None and tool.effect != "read":
+                text = f"{one_line(path)} has unsaved changes in the user's editor; nothing was changed."
+                raise ToolError(f"{text} Call read on it first: that asks the user to save it.", data=_data(path))
+            if unsaved is not None:
+                await _ask(ctx, path, unsaved)
+                if await self._unsaved(ctx, path) is not None:
+                    data = unsaved.text.encode("utf-8", "replace")
+                    return page_of(arguments, unsaved.name, data, unsaved.text, UNSAVED)
         return await tool.run(arguments, ctx)
 
-    async def _refuse_unless_saved(self, tool: Tool, ctx: ToolContext, path: str) -> None:
-        name = one_line(path)
-        data: dict[str, object] = {"code": "unsaved", "path": path}
-        if tool.effect != "read":
-            text = f"{name} has unsaved changes in the user's editor; nothing was changed. Call read on it first."
-            raise ToolError(text, data=data)
-        question = Question(
-            id=f"unsaved:{path}",
-            tool="editor",
-            summary=f"{name} has unsaved changes in your editor",
-            reason="save the file there first, then allow: the agent works with the saved file",
-        )
-        answer = await ctx.ask(question)
-        if not answer.approved or await self._is_unsaved(ctx, path):
-            text = f"{name} has unsaved changes in the user's editor, so it was not read. Ask the user to save it."
-            raise ToolError(text, data=data)
-
-    async def _is_unsaved(self, ctx: ToolContext, path: str) -> bool:
-        """Return whether the editor has another text than the file. A file that is missing or no text has none."""
+    async def _unsaved(self, ctx: ToolContext, path: str) -> _Unsaved | None:
+        """Return the editor's text of a file if it differs. A file that is missing or no text has none."""
         try:
             with Beneath(self._workspace) as files:
                 data, name = files.read_bytes(path, LARGEST + 1), files.locate(path)
         except ToolError:  # the tool itself reports it
-            return False
+            return None
         decoded = decode(data) if len(data) <= LARGEST else None
         if decoded is None:
-            return False
+            return None
         try:
             with anyio.fail_after(PATIENCE):
                 buffer = await self._editor.read(self._top(ctx.session), str(self._workspace / name))
         except (Closed, NotAnswered, TimeoutError):  # it has no such buffer
-            return False
-        return _plain(buffer) != _plain(decoded[0])
+            return None
+        return None if _plain(buffer) == _plain(decoded[0]) else _Unsaved(name, decoded[0], buffer)
+
+
+async def _ask(ctx: ToolContext, path: str, unsaved: _Unsaved) -> None:
+    """Show the user what the agent would read. Raises ToolError if they refuse."""
+    question = Question(
+        id=f"unsaved:{path}",
+        tool="editor",
+        summary=f"{one_line(path)} has unsaved changes in your editor: let the agent read them?",
+        preview=unified(unsaved.name, _plain(unsaved.saved), _plain(unsaved.text)),
+        reason="save the file there before you allow, if the agent is to change it",
+    )
+    if not (await ctx.ask(question)).approved:
+        text = f"{one_line(path)} has unsaved changes in the user's editor, so it was not read."
+        raise ToolError(f"{text} Ask the user to save it.", data=_data(path))
+
+
+def _data(path: str) -> dict[str, object]:
+    return {"code": "unsaved", "path": path}
 
 
 def _plain(text: str) -> str:

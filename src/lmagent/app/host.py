@@ -122,7 +122,8 @@ class Host(Struct):
 
     async def offer_vision(self) -> None:
         """Add the tool once the model is known to see. It comes late, so it is in no tool block."""
-        if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
+        is_missing = all(tool.name != "vision" for tool in self.toolbox)
+        if is_missing and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
             tool = vision_tool(self.served.for_session(1, aside=True).stream, self.model_of)

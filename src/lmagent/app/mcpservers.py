@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -68,19 +69,22 @@ def use_servers(registry: Registry, servers: Servers) -> None:
 
 def _start_later(registry: Registry, servers: Servers) -> None:
     """Start the servers when the first session has begun its first turn: its request waits for none of them."""
-    timer = threading.Timer(DELAY, servers.start)
-    timer.daemon = True
+    timers: list[asyncio.TimerHandle] = []
+
+    def start() -> None:
+        threading.Thread(target=servers.start, daemon=True).start()  # it imports what runs them
 
     def begin(event: Event) -> None:
-        if isinstance(event, StepStarted) and timer.ident is None:
-            timer.start()
+        if isinstance(event, StepStarted) and not timers:
+            timers.append(asyncio.get_running_loop().call_later(DELAY, start))
 
     def watch(session: Session) -> None:
-        if timer.ident is None:
+        if not timers:
             session.listen(begin)
 
     async def close() -> None:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
         await servers.aclose()
 
     registry.watchers.append(watch)

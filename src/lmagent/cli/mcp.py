@@ -70,7 +70,7 @@ def add(workspace: Path | None, name: str, target: tuple[str, ...], scope: Scope
     It is started once, so that its tools are known, and what it may do is printed.
     """
     folder, registry = shared.workspace_folder(workspace), _registry(workspace)
-    file = user_file(registry.settings) if scope == "user" else workspace_file(folder)
+    file = user_file() if scope == "user" else workspace_file(folder)
     spec = _spec(name, target, given)
     taken = next((each for each in load_servers(folder, registry.settings).specs if each.name == name), None)
     if taken is not None:
@@ -216,14 +216,14 @@ def remove(workspace: Path | None, name: str) -> None:
     settings = shared.loaded_settings(workspace).settings
     configured = {spec.name: spec for spec in load_servers(folder, settings).specs}
     spec = configured.pop(name, None)
-    own = (user_file(settings), workspace_file(folder))  # an entry that cannot be used has no spec
+    own = (user_file(), workspace_file(folder))  # an entry that cannot be used has no spec
     file = next((each for each in (spec and spec.file, *own) if each and remove_server(each, name)), None)
     if file is None:
         fix = f"the configured servers are {', '.join(configured)}" if configured else show.ADD
         raise ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)
     click.echo(f"removed {name} from {file}")
     is_last = spec is not None and spec.url not in {each.url for each in configured.values()}
-    if spec is not None and spec.url and is_last and oauth.logout(spec, settings.agent_data_dir):
+    if spec is not None and spec.url and is_last and anyio.run(oauth.logout, spec, settings.agent_data_dir, shared.say):
         click.echo("its login is forgotten")
 
 
@@ -242,9 +242,9 @@ def login(workspace: Path | None, name: str, no_browser: bool) -> None:
 @mcp.command()
 @click.argument("name")
 def logout(workspace: Path | None, name: str) -> None:
-    """Forget the login to a server."""
+    """Forget the login to a server, and have its token revoked."""
     settings, spec = _address(workspace, name)
-    was_kept = oauth.logout(spec, settings.agent_data_dir)
+    was_kept = anyio.run(oauth.logout, spec, settings.agent_data_dir, shared.say)
     click.echo(f"logged out of {name}" if was_kept else f"no login to {name} was kept")
 
 

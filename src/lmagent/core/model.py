@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -86,7 +86,8 @@ class ModelRequest(Struct, frozen=True):
         response_schema: a JSON schema that the answer must follow, if the server can enforce it.
         keep_thinking: send the model's earlier thoughts back to it.
         constrain: have the server make the model write a valid call or an answer, if it can.
-        others: tools with a name, aliases and a spec, also recognised in calls within text; never sent.
+        others: returns tools with a name, aliases and a spec, also recognised in calls within text; they are never
+            sent, and asked for when the reply is read, so that no request waits for the tools of servers.
         nonce: marks the user's text in a result, if the server takes no user message after results; only the
             session knows it. Empty for a request that belongs to no session.
         longest: characters of text, thought and calls after which the reply counts as endless; 0 for the highest limit.
@@ -104,7 +105,7 @@ class ModelRequest(Struct, frozen=True):
     response_schema: dict[str, Any] | None = None
     keep_thinking: bool = False
     constrain: bool = False
-    others: tuple[Any, ...] = ()
+    others: Callable[[], Iterable[Any]] = tuple
     nonce: str = ""
     joins: bool = False
     longest: int = 0

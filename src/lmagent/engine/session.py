@@ -330,7 +330,7 @@ class Session:
             response_schema=schema,
             keep_thinking=keeps,
             constrain=state.calling.constrained and not schema,
-            others=self.wiring.toolbox.callable(),
+            others=self.wiring.toolbox.callable,
             nonce=state.nonce,
             longest=state.bytes(self.window.tokens // 2),
             joins=self.wiring.traits.joins(model or state.served_model),

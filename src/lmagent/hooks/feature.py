@@ -237,8 +237,10 @@ class HookFeature(Review):
                 await asyncio.wait(self._beside)
         for task in list(self._beside):
             task.cancel()
-        for session in list(self._begun):
-            await self.end(session)
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for session in list(self._begun):
+                    tasks.start_soon(self.end, session)
 
     async def end(self, id: str) -> None:
         """Run SessionEnd hooks of a session that is released, if it has begun."""

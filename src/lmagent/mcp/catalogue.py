@@ -15,7 +15,7 @@ from msgspec import Struct
 from lmagent.core.model import ToolSpec
 from lmagent.core.tool import plain
 from lmagent.mcp.names import bare_names, server_parts, tool_names
-from lmagent.mcp.schemas import simplified, unusable
+from lmagent.mcp.schemas import simplified
 from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers
 
 ACTIVE = ("idle", "starting", "ready", "failed", "login")
@@ -113,7 +113,7 @@ class Catalogue:
         tools = {tool.name: tool for tool in (manifest.tools if manifest is not None else ())}
         names = tool_names(part, tools)
         found = (ServerTool(names[real], server, tool, real) for real, tool in sorted(tools.items()))
-        return tuple(each for each in found if self._allowed(each.name) and not unusable(tools[each.called]))
+        return tuple(each for each in found if self._allowed(each.name) and not tools[each.called].fault)
 
     def named(self) -> tuple[Named, ...]:
         """Return the names of all tools, with their aliases."""

@@ -95,9 +95,8 @@ class _File(Struct):
         return self.text.count("\n", 0, found.start()) + 1 if found else 1
 
 
-def user_file(settings: Settings) -> Path:
+def user_file() -> Path:
     """Return the user's own `mcp.json`, which is next to their `config.toml`."""
-    del settings  # the file's place comes from the environment alone
     return paths.config_file(os.environ).with_name("mcp.json")
 
 
@@ -171,7 +170,7 @@ def remove_server(file: Path, name: str) -> bool:
 
 
 def _files(workspace: Path, settings: Settings, problems: list[Problem]) -> Iterator[_File]:
-    own = user_file(settings)
+    own = user_file()
     for path in (own, *(workspace / name for name in MCP_FILES)):
         try:
             content = read_small(path)

@@ -86,12 +86,25 @@ async def login(
         store.save(data, spec, made)
 
 
-def logout(spec: ServerSpec, data: Path) -> bool:
-    """Forget a server's login; return False if nothing was kept. Raises StoreError."""
+async def logout(spec: ServerSpec, data: Path, say: Say) -> bool:
+    """Forget a server's login, and have its tokens revoked; return False if nothing was kept. Raises StoreError.
+
+    `say` prints why the tokens may still hold.
+    """
     if not store.login_file(data, spec).exists():
         return False
-    with store.held(data, spec):  # a process that renews it now would keep it again
-        return store.forget(data, spec)
+    async with store.alone(data, spec):  # a process that renews it now would keep it again
+        try:
+            kept = store.load(data, spec)
+        except store.LoginNeeded:
+            kept = None  # it is damaged, and names no place that could be trusted
+        was_kept = store.forget(data, spec)
+    if kept is not None and kept.revocation_endpoint:
+        from lmagent.mcp.login.auth import revoke
+
+        if why := await revoke(spec, kept):
+            say(f"the login to {spec.name} is forgotten here, but its token may hold until it expires: {why}")
+    return was_kept
 
 
 def is_logged_in(spec: ServerSpec, data: Path) -> bool:

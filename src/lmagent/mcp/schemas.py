@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from lmagent.mcp.spec import McpTool
 from lmagent.tools.sanitize import one_line
 
 DEPTH = 6
@@ -24,11 +23,6 @@ PIECES = 600
 """Parts of a schema that are shown; references that multiply end here."""
 
 _PLAIN = ("const", "format", "minimum", "maximum", "minItems", "maxItems", "pattern")
-
-
-def unusable(tool: McpTool) -> str:
-    """Return why a tool cannot be called; empty if it can."""
-    return tool.fault or fault(tool.schema)
 
 
 def fault(schema: Any) -> str:

@@ -18,7 +18,7 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
 from lmagent.mcp.catalogue import Catalogue, Named, ServerRow, ServerTool, rule_name
 from lmagent.mcp.listing import first_sentence, line_of
-from lmagent.mcp.schemas import simplified, unusable
+from lmagent.mcp.schemas import simplified
 from lmagent.mcp.spec import McpManifest, McpTool, Servers, ServerSpec
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -107,7 +107,7 @@ class ServerTools:
 
         manifest = await _answer(found.server, self._servers.ready(found.server))
         tool = _tool_in(manifest, found)
-        if tool is None or unusable(tool):
+        if tool is None or tool.fault:
             raise ToolError(self._gone(found, manifest))
         await Pins(self._data, self._workspace).check(spec, found.name, found.tool, tool, context)
         consent = Consent(found.server, context, self._model())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lmagent.app.runner import Runner
+from lmagent.core.decoding import decode_json
 from lmagent.mcpserver.service import ToolService
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ UNSUPPORTED = -32022
 """JSON-RPC code of an unsupported protocol version."""
 
 
+class _Request(Struct):
+    id: str | int | None = None
+
+
 class McpEndpoint:
     """The application. The SDK is imported at the first request."""
 
@@ -39,9 +45,9 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         manager = await self._started()
-        if (refusal := _refusal(scope)) is not None:
-            await _read_away(Request(scope, receive))
-            await refusal(scope, receive, send)
+        if version := _unserved(scope):
+            body = await _body(Request(scope, receive))
+            await _refusal(version, body)(scope, receive, send)
         else:
             await manager.handle_request(scope, receive, send)
 
@@ -73,23 +79,33 @@ class McpEndpoint:
             await anyio.sleep_forever()  # the runner cancels it when it ends
 
 
-async def _read_away(request: Request) -> None:
-    """Read a refused request: a gateway closes the connection of one that was not read."""
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MAX_BODY:
-            return
-
-
-def _refusal(scope: Scope) -> Response | None:
-    """Return the answer to a protocol version without handshake, naming those that are served; see `protocol.py`."""
+def _unserved(scope: Scope) -> str:
+    """Return the protocol version of a request if it is one without handshake; see `protocol.py`."""
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS as SERVED
 
     given = next((value for name, value in scope["headers"] if name == b"mcp-protocol-version"), b"").decode("latin-1")
-    if not given or given in SERVED:
-        return None
-    data = {"supported": list(SERVED), "requested": given[:40]}
+    return "" if given in SERVED else given[:40]
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body of a request, bounded: a gateway closes the connection of a request that was not read."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            return b""
+    return bytes(body)
+
+
+def _refusal(version: str, body: bytes) -> Response:
+    """Return the answer to a request of an unserved version: it names the versions that are served."""
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS as SERVED
+
+    try:
+        id = decode_json(body, _Request).id
+    except (ValueError, RecursionError):
+        id = None  # it is no single request
+    data = {"supported": list(SERVED), "requested": version}
     error = {"code": UNSUPPORTED, "message": "this protocol version is not served; begin with initialize", "data": data}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
-    return Response(body, 400, media_type="application/json")
+    answer = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})
+    return Response(answer, 400, media_type="application/json")

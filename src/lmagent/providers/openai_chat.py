@@ -270,7 +270,7 @@ def callable_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
     """Return the tools that the reply may call, also by the names of the catalogue and by aliases."""
     if request.tool_choice != "auto" or request.constrain or not request.tools:
         return ()
-    return (*request.tools, *request.others)
+    return (*request.tools, *request.others())
 
 
 class _Adapted(Exception):

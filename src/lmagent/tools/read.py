@@ -15,7 +15,7 @@ from lmagent.tools.change import sha256
 from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.textfile import SNIFF, Encoding, decode, describe_binary, is_binary
+from lmagent.tools.textfile import SNIFF, decode, describe_binary, is_binary
 from lmagent.tools.walk import suggesting
 
 LIMIT = 16 << 20
@@ -104,10 +104,17 @@ def _page(arguments: Read, ctx: ToolContext, size: int) -> ToolOutput:
     decoded = decode(data)
     if decoded is None or len(data) > LIMIT:
         return ToolOutput(f"{label}: {describe_binary(data, size)}. It is not shown.", {"path": name, "binary": True})
-    found = _window(*decoded, arguments.offset, min(arguments.limit, WINDOW) if arguments.limit > 0 else WINDOW)
+    text, encoding = decoded
+    return page_of(arguments, name, data, text, encoding.note)
+
+
+def page_of(arguments: Read, name: str, data: bytes, text: str, note: str) -> ToolOutput:
+    """Return the page of a text, whose bytes are `data`; `note` is about all of it. Raises ToolError."""
+    label = one_line(name, 300)
+    found = _window(text, note, arguments.offset, min(arguments.limit, WINDOW) if arguments.limit > 0 else WINDOW)
     facts = {"path": name, "sha256": sha256(data), "lines": found.total}
     if found.total == 0:
-        return ToolOutput(f"{label} is empty (0 lines).", {**facts, "truncated": False})
+        return ToolOutput(f"{label} is empty (0 lines{f'; {note}' if note else ''}).", {**facts, "truncated": False})
 
     def render(room: int) -> ToolOutput:
         name = one_line(label, max(60, room // 8))
@@ -121,7 +128,7 @@ def _page(arguments: Read, ctx: ToolContext, size: int) -> ToolOutput:
     return paged(render)
 
 
-def _window(text: str, encoding: Encoding, offset: int, count: int) -> LineWindow:
+def _window(text: str, note: str, offset: int, count: int) -> LineWindow:
     """Return `count` lines of a text from `offset` on. Raises ToolError.
 
     Lines end at a line feed and nowhere else, as editors, compilers and the edit tool count them.
@@ -137,7 +144,7 @@ def _window(text: str, encoding: Encoding, offset: int, count: int) -> LineWindo
             f"Use an offset from 1 to {len(lines)}.",
             data={"code": "offset"},
         )
-    notes = [encoding.note] if encoding.note else []
+    notes = [note] if note else []
     if lines and lines[0].endswith("\r"):
         notes.append("CRLF line ends")
     return LineWindow(first, lines[first - 1 : first - 1 + count], len(lines), notes, open_end)

@@ -15,7 +15,6 @@ from lmagent.app.slash import FACTS, SlashContext, SlashResult
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
 from lmagent.mcp.config import load_servers
-from lmagent.mcp.schemas import unusable
 from lmagent.mcp.spec import McpManifest, McpState, McpTool, Servers, ServerSpec, is_secret
 from lmagent.providers.concealed import shown
 from lmagent.tools.sanitize import one_line, printable
@@ -184,8 +183,7 @@ def _listed(heading: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 
 def _about(tool: McpTool) -> str:
     """Return a tool's description, or why the model cannot use the tool."""
-    why = unusable(tool)
-    return f"not offered to the model: {why}" if why else tool.description
+    return f"not offered to the model: {tool.fault}" if tool.fault else tool.description
 
 
 def parameters(tool: McpTool) -> str:

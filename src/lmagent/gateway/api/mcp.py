@@ -23,7 +23,6 @@ from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.gateway.logins import McpLogin
 from lmagent.mcp.pins import Pins, pin_of
-from lmagent.mcp.schemas import fault
 from lmagent.mcp.spec import McpManifest, McpPrompt, McpResource, McpState, Part, Servers, Status
 from lmagent.modelserver.http.listening import is_loopback
 from lmagent.policy.gate import Request, judge
@@ -193,7 +192,7 @@ def _tool_rows(host: Host, state: McpState, manifest: McpManifest) -> tuple[McpT
     return tuple(
         McpToolRow(
             *(tool.name, tool.title, tool.description, tool.schema, pin_of(tool).sha256),
-            fault(tool.schema),
+            tool.fault,
             tool.name in anew,
         )
         for tool in manifest.tools

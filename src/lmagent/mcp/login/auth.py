@@ -25,6 +25,7 @@ from lmagent.mcp.login.requests import answer_of
 from lmagent.mcp.spec import ServerSpec
 
 REFRESH_SECONDS = 20.0
+REVOKE_SECONDS = 5.0
 
 
 class KeptAuth(httpx2.Auth):
@@ -114,13 +115,39 @@ async def _renewed(spec: ServerSpec, kept: KeptLogin) -> KeptLogin | None:
     )
 
 
+async def revoke(spec: ServerSpec, kept: KeptLogin) -> str:
+    """Have the authorization server end a login's tokens (RFC 7009). Return why they may still hold; empty if not."""
+    tokens = {"refresh_token": kept.refresh_token, "access_token": kept.access_token}
+    try:
+        with anyio.fail_after(REVOKE_SECONDS):
+            await Flow(spec, lambda _text: None, None, None, "").check_address(kept.revocation_endpoint)
+            for kind, token in tokens.items():
+                if token:
+                    form = {"token": token, "token_type_hint": kind}
+                    answered = (await _signed(spec, kept, kept.revocation_endpoint, form)).status_code
+                    if answered != 200:
+                        return f"the authorization server answered {answered}"
+    except TimeoutError:
+        return "the authorization server did not answer"
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return f"no connection: {type(error).__name__}"
+    except (OAuthFlowError, ValueError) as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
 async def _refresh(spec: ServerSpec, kept: KeptLogin) -> httpx2.Response:
+    form = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token}
+    if kept.resource:
+        form["resource"] = kept.resource
+    return await _signed(spec, kept, kept.token_endpoint, form)
+
+
+async def _signed(spec: ServerSpec, kept: KeptLogin, address: str, form: dict[str, str]) -> httpx2.Response:
+    """Send a form to the authorization server as the login's client. Raises HTTPError, OAuthFlowError, ValueError."""
     client = OAuthClientInformationFull.model_validate(kept.client)
     context = OAuthContext(spec.url, OAuthClientMetadata(redirect_uris=None), Kept(client), None, None)
     context.client_info = client
-    form = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token, "client_id": client.client_id}
-    if kept.resource:
-        form["resource"] = kept.resource
-    form, headers = context.prepare_token_auth(form, {})
+    form, headers = context.prepare_token_auth({**form, "client_id": client.client_id or ""}, {})
     async with httpx2.AsyncClient(timeout=REFRESH_SECONDS) as http:
-        return await answer_of(http, httpx2.Request("POST", kept.token_endpoint, data=form, headers=headers))
+        return await answer_of(http, httpx2.Request("POST", address, data=form, headers=headers))

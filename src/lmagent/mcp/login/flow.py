@@ -445,6 +445,7 @@ def ends_at(token: OAuthToken) -> float:
 def _result(spec: ServerSpec, provider: OAuthClientProvider, token: OAuthToken) -> KeptLogin:
     context = provider.context
     assert context.client_info is not None
+    metadata = context.oauth_metadata
     has_resource = context.should_include_resource_param(context.protocol_version)
     return KeptLogin(
         url=spec.url,
@@ -454,5 +455,6 @@ def _result(spec: ServerSpec, provider: OAuthClientProvider, token: OAuthToken) 
         scope=token.scope or "",
         client=context.client_info.model_dump(mode="json", exclude_none=True),
         token_endpoint=provider._get_token_endpoint(),  # pyright: ignore[reportPrivateUsage]
+        revocation_endpoint=str((metadata and metadata.revocation_endpoint) or ""),
         resource=context.get_resource_url() if has_resource else "",
     )

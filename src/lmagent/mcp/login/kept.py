@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class KeptLogin(Struct):
     scope: str = ""
     client: dict[str, Any] = {}
     token_endpoint: str = ""
+    revocation_endpoint: str = ""
     resource: str = ""
     wanted: str = ""
 
@@ -123,21 +124,16 @@ def forget(data: Path, spec: ServerSpec) -> bool:
     return had
 
 
-def held(data: Path, spec: ServerSpec) -> AbstractContextManager[None]:
-    """Hold the login's lock: only its holder changes the login. Raises StoreError."""
-    from lmagent.store.lock import locked
-
-    busy = f"another process renews the login of {spec.name}"
-    return locked(login_file(data, spec).with_suffix(".lock"), busy, patience=PATIENCE)
-
-
 @asynccontextmanager
 async def alone(data: Path, spec: ServerSpec) -> AsyncGenerator[None]:
-    """Hold the login's lock, without blocking the event loop. Raises StoreError."""
+    """Hold the login's lock: only its holder changes the login. Raises StoreError."""
     from anyio import CancelScope
     from anyio.to_thread import run_sync
 
-    lock = held(data, spec)
+    from lmagent.store.lock import locked
+
+    busy = f"another process renews the login of {spec.name}"
+    lock = locked(login_file(data, spec).with_suffix(".lock"), busy, patience=PATIENCE)
     await run_sync(lock.__enter__)
     try:
         yield

@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from lmagent.mcp.protocol.link import McpLink
+from lmagent.mcp.schemas import fault
 
 BURST = 200
 """Messages that are passed on at once."""
@@ -24,6 +25,9 @@ PAUSE = 0.2
 
 VALUES = 50_000
 """Values in a message, without the structured content of a result, which is not checked one by one."""
+
+FAULT = "lmagent-fault"
+"""The key of the reason, in our schema for a tool whose own schema no call can follow."""
 
 UNANSWERED = 100
 """Requests of a server that may wait for our answers."""
@@ -113,7 +117,7 @@ def _bounded(item: SessionMessage) -> SessionMessage:
         if _has_many({key: value for key, value in message.result.items() if key != "structuredContent"}):
             error = types.ErrorData(code=types.INTERNAL_ERROR, message=f"it sent more than {VALUES:,} values at once")
             return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error), item.metadata)
-        _without_output_schemas(message.result)
+        _adapt_tools(message.result)
     elif not isinstance(message, types.JSONRPCError) and message.params is not None and _has_many(message.params):
         return SessionMessage(message.model_copy(update={"params": {}}), item.metadata)
     return item
@@ -132,9 +136,16 @@ def _has_many(value: Any) -> bool:
     return found > VALUES
 
 
-def _without_output_schemas(result: dict[str, Any]) -> None:
-    """Delete the schemas of results: checking one may take for ever (`pattern`), and would hold up all threads."""
+def _adapt_tools(result: dict[str, Any]) -> None:
+    """Change what the SDK does with the schemas in a list of tools.
+
+    Schemas of results are deleted: checking one may take for ever (`pattern`), and would hold up all threads. For a
+    schema of arguments that no call can follow, the SDK would refuse the whole list, and not only that tool.
+    """
     tools = result.get("tools")
     for tool in cast("list[Any]", tools) if isinstance(tools, list) else ():
         if isinstance(tool, dict):
-            cast("dict[str, Any]", tool).pop("outputSchema", None)
+            known = cast("dict[str, Any]", tool)
+            known.pop("outputSchema", None)
+            why = fault(known.get("inputSchema"))
+            known["inputSchema"] = {"type": "object", **({FAULT: why} if why else known["inputSchema"])}

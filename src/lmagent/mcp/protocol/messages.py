@@ -13,6 +13,7 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from lmagent.core.errors import ToolError
+from lmagent.mcp.protocol.gauge import FAULT
 from lmagent.mcp.spec import (
     Elicitation,
     ElicitationAnswer,
@@ -90,14 +91,15 @@ class _Offer:
 
 def _tool(tool: types.Tool) -> McpTool:
     hints = tool.annotations
-    size = len(msgspec.json.encode(tool.input_schema))
-    fault = f"its schema has {size:,} bytes, more than {SCHEMA:,}" if size > SCHEMA else ""
+    schema: dict[str, Any] = tool.input_schema
+    size = len(msgspec.json.encode(schema))
+    why = f"its schema has {size:,} bytes, more than {SCHEMA:,}" if size > SCHEMA else str(schema.get(FAULT, ""))
     return McpTool(
         name=tool.name,
         description=(tool.description or "")[:DESCRIBED],
-        schema={} if fault else tool.input_schema,
+        schema={} if why else schema,
         title=(tool.title or (hints.title if hints else "") or "")[:DESCRIBED],
-        fault=fault,
+        fault=why,
     )
 
 

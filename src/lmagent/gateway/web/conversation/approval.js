@@ -35,6 +35,7 @@ function Card({ session, asked, only }) {
   const [feedback, setFeedback] = useState("");
   const [locked, setLocked] = useState(true);
   const place = useCardFocus();
+  const asker = asked.tool.startsWith("the server ") && visible(asked.tool); // no tool has a name with spaces
   const rules = visible(asked.grant).split("\n").filter(Boolean);
   const answer = async (/** @type {boolean} */ approved, scope = "once") => {
     if (locked) return;
@@ -63,12 +64,13 @@ function Card({ session, asked, only }) {
     return () => removeEventListener("keydown", pressed);
   });
   return html`<section class=${lettered ? "block ask card lettered" : "block ask card"} aria-label=${words.region} tabindex="-1" ref=${place}>
-    <header class="row"><${Icon} name="shield" /><h2 class="grow">${words.heading}</h2><span class="quiet small">${asked.tool}</span></header>
+    <header class="row"><${Icon} name="shield" /><h2 class="grow">${asker ? words.asks(asker) : words.heading}</h2>
+      ${!asker && html`<span class="quiet small">${asked.tool}</span>`}</header>
     ${!isSaid(asked) && html`<p class="what">${visible(asked.summary)}</p>`}
     ${asked.reason && html`<p class="quiet small">${visible(asked.reason)}</p>`}
     ${asked.preview && html`<${Preview} text=${asked.preview} label=${words.preview} />`}
-    <label class="small quiet">${words.message}
-      <input class="field" value=${feedback} maxlength="2000" placeholder=${words.placeholder}
+    <label class="small quiet">${asker ? words.answer : words.message}
+      <input class="field" value=${feedback} maxlength="2000" placeholder=${asker ? "" : words.placeholder}
         onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
     <div class="row answers">
       <button class="button main" disabled=${locked} onClick=${() => answer(true)}><${Icon} name="check" />${words.approve}</button>

@@ -248,6 +248,9 @@ export const header = {
 export const approvals = {
   region: "Approval",
   heading: "Allow this?",
+  /** Of a question whose `tool` is its asker: "the server notes". */
+  asks: (/** @type {string} */ asker) => `${asker[0]?.toUpperCase()}${asker.slice(1)} asks you`,
+  answer: "Your answer to the server",
   preview: "What would happen",
   message: "Message to the model (optional)",
   placeholder: "Use the test database instead",
