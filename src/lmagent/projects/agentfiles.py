@@ -1,7 +1,7 @@
 """Agent files: agents of one file, `NAME.md` as Claude Code has them, or `NAME.toml` with the keys of agent.yaml.
 
-A Markdown file has front matter with `name`, `description`, `tools` and `model`, and its text is the agent's
-system text; other keys of that program are passed over. A workspace's files count once the user trusts the folder, and cannot
+A Markdown file has front matter with `name`, `description`, `tools` and `model`, and its text is the agent's system
+text; other keys of that program are passed over. A workspace's files count once the user trusts the folder, and cannot
 allow anything: they can only ask for less.
 """
 

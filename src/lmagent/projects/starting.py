@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).with_name("examples")
 
 
 def start(path: Path, kind: AgentType) -> Path:
-    """Make a project, and return its folder. Raise ConfigError if something is there already, or the name cannot be used."""
+    """Make a project, and return its folder. Raise ConfigError if it exists, or the name cannot be used."""
     from lmagent.projects.load import slug_of
 
     target = Path(os.path.abspath(path))
