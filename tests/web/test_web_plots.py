@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import holds
 from web_kit import ask, finished
 
@@ -12,9 +12,9 @@ from lmagent.testing.script import call, say
 pytest.importorskip("vl_convert")
 
 
-def test_a_plot_is_shown_in_the_conversation(tmp_path, screen):
+def test_a_plot_is_shown_in_the_conversation(screen):
     plot = call("use_tool", name="data_plot", arguments={"path": "sales.csv", "output": "plots/Ä b&c.png"})
-    with gateway(tmp_path, [plot, say("Drawn.")]) as running:
+    with shared([plot, say("Drawn.")]) as running:
         (running.workspace / "sales.csv").write_text("day,sales\n2024-01-01,1\n2024-01-02,5\n")
         page = screen(running)
         ask(page, "draw the sales")
