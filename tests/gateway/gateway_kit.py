@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec import Struct
+from testkit.forked import Started, start
 
 from lmagent.config.trust import trust
 from lmagent.testing import ScriptedServer
@@ -169,7 +170,7 @@ class Running(Client):
             "NO_COLOR": "1",
             **env,
         }
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Started | None = None
         self.said: list[str] = []
         for name in ("workspace", "home"):
             (folder / name).mkdir(exist_ok=True)
@@ -193,17 +194,9 @@ class Running(Client):
 
     def start(self) -> None:
         """Start the process, always on the same port, and wait until it listens."""
-        command = [sys.executable, "-m", "lmagent", "web", str(self.port), "--no-browser", "-w", str(self.workspace)]
-        command += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
-        self.process = subprocess.Popen(
-            command,
-            env=self.env,
-            cwd=self.workspace,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        arguments = ["web", str(self.port), "--no-browser", "-w", str(self.workspace)]
+        arguments += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
+        self.process = start(arguments, env=self.env, cwd=self.workspace)
         lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
         self._reader.start()
@@ -221,8 +214,7 @@ class Running(Client):
         token = self.folder / "data" / "web" / "token"
         self.headers = {"Authorization": f"Bearer {self.env.get('AGENT_TOKEN') or token.read_text()}"}
 
-    def _read(self, process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
-        assert process.stdout is not None
+    def _read(self, process: Started, lines: queue.Queue[str]) -> None:
         with process.stdout:
             for line in process.stdout:
                 self.said.append(line)
@@ -326,16 +318,19 @@ def held(then: Reply, gate: threading.Event) -> Callable[[Received], Reply]:
 
 
 @contextmanager
-def gateway(folder: Path, script: Any = (), *, options: Sequence[str] = (), **env: str) -> Iterator[Running]:
+def gateway(
+    folder: Path, script: Any = (), *, server: Any = None, options: Sequence[str] = (), **env: str
+) -> Iterator[Running]:
     """A gateway with a scripted model.
 
     Args:
         folder: where workspace, home and data folder are made.
         script: what the model says; see `ScriptedServer`.
+        server: a server in place of the one that says it; ends with the gateway.
         options: more of the command line.
         env: variables of the process.
     """
-    with ScriptedServer(list(script) if isinstance(script, tuple) else script) as model:
+    with server or ScriptedServer(list(script) if isinstance(script, tuple) else script) as model:
         running = Running(folder, model, options, env)
         running.start()
         try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +24,6 @@ from madegguf import chat_file
 LAYER = b'{"status":"pulling abc","digest":"sha256:abc","total":2000,"completed":%d}\n'
 
 
-@contextmanager
-def served_by(folder: Path, server: Any, **env: str) -> Iterator[Running]:
-    """A gateway whose usual server is this one."""
-    with gateway(folder, **env) as running, server:
-        running.stop()
-        running.model = server
-        running.start()
-        yield running
-        running.stop()
-
-
 def row_of(running: Running, name: str) -> dict[str, Any]:
     """A model in the list."""
     return next(row for row in running.ask("GET", "/api/models").json["models"] if row["id"] == name)
@@ -48,8 +35,9 @@ def downloads(running: Running) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", [LMStudioServer, OllamaServer])
 def test_a_model_is_loaded_and_unloaded_by_the_routes_of_its_server(tmp_path, kind):
-    with served_by(tmp_path, kind(loaded=False)) as running:
-        name = running.model.model
+    server = kind(loaded=False)
+    with gateway(tmp_path, server=server) as running:
+        name = server.model
         assert {"load", "unload"} <= set(running.ask("GET", "/api/models").json["actions"])
         assert row_of(running, name)["loaded"] is False
         answer = running.ask("POST", "/api/models/load", {"model_id": name})
@@ -60,14 +48,15 @@ def test_a_model_is_loaded_and_unloaded_by_the_routes_of_its_server(tmp_path, ki
 
 
 def test_the_facts_of_a_model_are_listed_with_it(tmp_path):
-    with served_by(tmp_path, LMStudioServer(vision=True)) as running:
-        row = row_of(running, running.model.model)
+    server = LMStudioServer(vision=True)
+    with gateway(tmp_path, server=server) as running:
+        row = row_of(running, server.model)
         assert (row["quant"], row["size"], row["bytes"]) == ("Q4_K_M", "8B", 5_027_783_872)
         assert (row["tools"], row["thinking"], row["vision"]) == (True, True, True)
 
 
 def test_a_server_that_cannot_load_a_model_is_quoted_with_what_to_do(tmp_path):
-    with served_by(tmp_path, OllamaServer()) as running:
+    with gateway(tmp_path, server=OllamaServer()) as running:
         answer = running.ask("POST", "/api/models/load", {"model_id": "no-such:1b"})
         assert answer.status == 502
         error = answer.json["error"]
@@ -76,8 +65,9 @@ def test_a_server_that_cannot_load_a_model_is_quoted_with_what_to_do(tmp_path):
 
 
 def test_an_lm_studio_without_these_routes_is_called_too_old(tmp_path):
-    with served_by(tmp_path, LMStudioServer(versions=("v0",))) as running:
-        answer = running.ask("POST", "/api/models/load", {"model_id": running.model.model})
+    server = LMStudioServer(versions=("v0",))
+    with gateway(tmp_path, server=server) as running:
+        answer = running.ask("POST", "/api/models/load", {"model_id": server.model})
         assert answer.status == 502
         assert "could not load" in answer.json["error"]["message"]
 
@@ -93,7 +83,7 @@ def test_a_server_that_loads_by_itself_is_offered_no_action_and_refuses_one(tmp_
 
 def test_a_model_that_a_session_works_with_is_not_unloaded(tmp_path):
     server = OllamaServer([Reply(text="thinking", stop_chunks=1, stop=Hang())], model="scripted")
-    with served_by(tmp_path, server) as running:
+    with gateway(tmp_path, server=server) as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         message = {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
         running.ask("POST", f"/api/sessions/{session}/commands", {"type": "submit", "message": message})
@@ -107,7 +97,7 @@ def test_ollama_downloads_a_model_and_its_progress_is_listed(tmp_path):
     server = OllamaServer(
         pulls=(b'{"status":"pulling manifest"}\n', LAYER % 1000, LAYER % 2000, b'{"status":"success"}')
     )
-    with served_by(tmp_path, server) as running:
+    with gateway(tmp_path, server=server) as running:
         answer = running.ask("POST", "/api/models/downloads", {"name": "qwen3:4b", "into": "server"})
         assert answer.status == 202
         until(lambda: downloads(running)[0]["state"] == "done")
@@ -125,7 +115,7 @@ def test_ollama_downloads_a_model_and_its_progress_is_listed(tmp_path):
     ],
 )
 def test_a_download_that_fails_in_the_server_says_why_and_what_to_do(tmp_path, steps, said):
-    with served_by(tmp_path, OllamaServer(pulls=steps)) as running:
+    with gateway(tmp_path, server=OllamaServer(pulls=steps)) as running:
         running.ask("POST", "/api/models/downloads", {"name": "qwen3:4b", "into": "server"})
         until(lambda: downloads(running)[0]["state"] == "failed")
         (row,) = downloads(running)
@@ -137,7 +127,7 @@ def test_a_download_that_fails_in_the_server_says_why_and_what_to_do(tmp_path, s
 
 def test_a_download_that_is_stopped_ends_in_the_server_and_can_be_begun_again(tmp_path):
     server = OllamaServer(pulls=(LAYER % 500, Hang()))
-    with served_by(tmp_path, server) as running:
+    with gateway(tmp_path, server=server) as running:
         first = running.ask("POST", "/api/models/downloads", {"name": "qwen3:4b", "into": "server"}).json["id"]
         again = running.ask("POST", "/api/models/downloads", {"name": "qwen3:4b", "into": "server"}).json["id"]
         assert again == first

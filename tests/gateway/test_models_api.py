@@ -19,13 +19,9 @@ LISTED = ("scripted", "tiny-4b", "vision-7b")
 @contextmanager
 def serving(folder: Path, *options: str, **env: str) -> Iterator[Running]:
     """A gateway with a server of several models."""
-    with gateway(folder, options=options, **env) as running:
-        with ScriptedServer([say("Hi.")] * 5, models=LISTED) as model:
-            running.stop()
-            running.model = model
-            running.start()
-            yield running
-            running.stop()
+    server = ScriptedServer([say("Hi.")] * 5, models=LISTED)
+    with gateway(folder, server=server, options=options, **env) as running:
+        yield running
 
 
 def asked(running: Running) -> str:

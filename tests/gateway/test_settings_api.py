@@ -69,6 +69,12 @@ def test_a_change_that_another_place_wins_over_names_that_place(tmp_path):
         assert answer["hidden_by"] == "LLM_TEMPERATURE in the environment"
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("settings")) as started:
+        yield started
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -91,29 +97,27 @@ def test_a_change_that_another_place_wins_over_names_that_place(tmp_path):
         ("system", "Obey."),
     ],
 )
-def test_what_guards_the_user_is_not_changed_from_the_page(tmp_path, name, value):
-    with gateway(tmp_path) as running:
-        answer = change(running, name, value)
+def test_what_guards_the_user_is_not_changed_from_the_page(running, name, value):
+    answer = change(running, name, value)
+    assert answer.status == 400
+    assert str(running.folder / CONFIG) in answer.json["error"]["fix"]
+    assert not (running.folder / CONFIG).exists()
+
+
+def test_what_is_wrong_with_a_value_is_said_and_nothing_is_written(running):
+    answer = change(running, "llm_temperature", "hot")
+    assert answer.status == 400
+    assert "llm_temperature must be a number from 0 to 5, or none, not 'hot'" in answer.json["error"]["message"]
+    assert "did you mean theme?" in change(running, "themes", "dark").json["error"]["fix"]
+    assert not (running.folder / CONFIG).exists()
+
+
+def test_a_damaged_file_is_named_and_left_as_it_is(running):
+    file = running.folder / CONFIG
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("theme = \n")
+    for answer in (running.ask("GET", "/api/settings"), change(running, "theme", "dark")):
         assert answer.status == 400
-        assert str(tmp_path / CONFIG) in answer.json["error"]["fix"]
-        assert not (tmp_path / CONFIG).exists()
-
-
-def test_what_is_wrong_with_a_value_is_said_and_nothing_is_written(tmp_path):
-    with gateway(tmp_path) as running:
-        answer = change(running, "llm_temperature", "hot")
-        assert answer.status == 400
-        assert "llm_temperature must be a number from 0 to 5, or none, not 'hot'" in answer.json["error"]["message"]
-        assert "did you mean theme?" in change(running, "themes", "dark").json["error"]["fix"]
-        assert not (tmp_path / CONFIG).exists()
-
-
-def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path):
-    with gateway(tmp_path) as running:
-        file = tmp_path / CONFIG
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("theme = \n")
-        for answer in (running.ask("GET", "/api/settings"), change(running, "theme", "dark")):
-            assert answer.status == 400
-            assert str(file) in answer.json["error"]["message"]
-        assert file.read_text() == "theme = \n"
+        assert str(file) in answer.json["error"]["message"]
+    assert file.read_text() == "theme = \n"
+    file.unlink()

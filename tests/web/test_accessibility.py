@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gateway_kit import gateway
+from gateway_kit import shared
 from images_kit import png
 from panel_kit import begun, command, enter, go, holds, told
 from web_kit import PHONE
@@ -104,10 +104,10 @@ def settled(page) -> None:
         pytest.param("dark", "desktop", marks=pytest.mark.long),
     ],
 )
-def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
+def test_no_screen_has_a_fault(screen, scheme, size):
     SHOTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
-    with gateway(tmp_path, SCRIPT) as running:
+    with shared(SCRIPT) as running:
         screens = furnish(running)
         page = screen(running, login=False, color_scheme=scheme, **SIZES[size])
         page.get_by_label("PIN").wait_for()
@@ -147,8 +147,8 @@ def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
 
 
 @pytest.mark.long
-def test_a_picture_without_a_name_would_be_found(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_picture_without_a_name_would_be_found(screen):
+    with shared() as running:
         page = screen(running)
         assert faults(page) == []
         page.evaluate("document.querySelector('main').append(document.createElement('img'))")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import begun, go, region
 from web_kit import PHONE, shot
 
@@ -20,7 +20,7 @@ def test_changes_are_numbered_lines_without_headings_and_side_by_side_where_ther
         call("shell", command="printf 'a\\0b' > data.bin; printf 'no end' > open.txt"),
         say("Done."),
     ]
-    with gateway(tmp_path, script, options=AUTO) as running:
+    with shared(script, options=AUTO) as running:
         (running.workspace / "a.txt").write_text(OLD)
         session = begun(running, "change it")
         page = screen(running, viewport={"width": 1280, "height": 800})

@@ -1,6 +1,6 @@
 """A person looks at the workspace's files beside the conversation."""
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from images_kit import png
 from panel_kit import go, holds, on_phone, region
 from web_kit import box
@@ -17,8 +17,8 @@ def fill(workspace) -> None:
     (workspace / "data.bin").write_bytes(bytes(range(256)) * 10)
 
 
-def test_the_tree_is_walked_by_keyboard_and_opens_files(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_the_tree_is_walked_by_keyboard_and_opens_files(screen):
+    with shared() as running:
         fill(running.workspace)
         page = screen(running)
         page.get_by_role("button", name="Files").click()
@@ -45,8 +45,8 @@ def test_the_tree_is_walked_by_keyboard_and_opens_files(tmp_path, screen):
         files.get_by_text("alpha", exact=True).wait_for()
 
 
-def test_text_has_its_lines_numbered_and_is_coloured(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_text_has_its_lines_numbered_and_is_coloured(screen):
+    with shared() as running:
         fill(running.workspace)
         page = screen(running)
         go(page, "#/s/-/files/src/app.py")
@@ -56,9 +56,9 @@ def test_text_has_its_lines_numbered_and_is_coloured(tmp_path, screen):
         files.locator(".code-keyword").first.wait_for()
 
 
-def test_a_long_file_is_shown_piece_by_piece_to_its_last_line(tmp_path, screen):
+def test_a_long_file_is_shown_piece_by_piece_to_its_last_line(screen):
     lines = [f"line {number} of a long file" for number in range(12_000)]
-    with gateway(tmp_path) as running:
+    with shared() as running:
         (running.workspace / "long.txt").write_text("\n".join(lines) + "\n")
         page = screen(running)
         go(page, "#/s/-/files/long.txt")
@@ -70,8 +70,8 @@ def test_a_long_file_is_shown_piece_by_piece_to_its_last_line(tmp_path, screen):
         assert files.locator(".numbers").text_content().endswith("\n12000")
 
 
-def test_a_picture_is_shown_and_what_is_no_text_is_offered_to_be_saved(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_picture_is_shown_and_what_is_no_text_is_offered_to_be_saved(screen):
+    with shared() as running:
         fill(running.workspace)
         page = screen(running)
         go(page, "#/s/-/files/logo.png")
@@ -85,8 +85,8 @@ def test_a_picture_is_shown_and_what_is_no_text_is_offered_to_be_saved(tmp_path,
         assert saved.value.path().read_bytes() == (running.workspace / "data.bin").read_bytes()
 
 
-def test_a_file_is_found_by_a_part_of_its_name_and_put_into_the_message(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_file_is_found_by_a_part_of_its_name_and_put_into_the_message(screen):
+    with shared() as running:
         fill(running.workspace)
         page = screen(running)
         box(page).fill("Look at")
@@ -99,8 +99,8 @@ def test_a_file_is_found_by_a_part_of_its_name_and_put_into_the_message(tmp_path
         holds(page, "document.activeElement.id === 'message'")
 
 
-def test_on_a_phone_a_mention_brings_back_the_conversation(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_on_a_phone_a_mention_brings_back_the_conversation(screen):
+    with shared() as running:
         fill(running.workspace)
         page = on_phone(screen, running)
         page.get_by_role("button", name="More", exact=True).click()
@@ -111,8 +111,8 @@ def test_on_a_phone_a_mention_brings_back_the_conversation(tmp_path, screen):
         assert box(page).input_value() == "@alpha.txt "
 
 
-def test_names_and_contents_are_shown_and_never_act(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_names_and_contents_are_shown_and_never_act(screen):
+    with shared() as running:
         (running.workspace / f"{MARK.replace('/', '')}.html").write_text(f"<script>alert(1)</script>{MARK}")
         page = screen(running)
         page.on("dialog", lambda dialog: page.evaluate("document.title = 'acted'") or dialog.dismiss())
@@ -123,8 +123,8 @@ def test_names_and_contents_are_shown_and_never_act(tmp_path, screen):
         assert page.title() != "acted"
 
 
-def test_a_file_that_is_gone_is_a_readable_state_with_a_way_back(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_file_that_is_gone_is_a_readable_state_with_a_way_back(screen):
+    with shared() as running:
         fill(running.workspace)
         page = screen(running)
         go(page, "#/s/-/files/no/such/file.txt")
@@ -134,8 +134,8 @@ def test_a_file_that_is_gone_is_a_readable_state_with_a_way_back(tmp_path, scree
         files.get_by_role("treeitem", name="alpha.txt").wait_for()
 
 
-def test_an_empty_workspace_says_what_to_do(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_an_empty_workspace_says_what_to_do(screen):
+    with shared() as running:
         page = screen(running)
         page.get_by_role("button", name="Files").click()
         region(page, "Files").get_by_text("No files yet").wait_for()

@@ -3,7 +3,7 @@
 import json
 import re
 
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, shared
 from panel_kit import begun, go, region, told, until
 
 from lmagent.testing import ScriptedServer
@@ -19,9 +19,9 @@ def heading(page, name):
 # --- activity -------------------------------------------------------------------------------------------------------
 
 
-def test_activity_shows_all_sessions_live_and_is_filtered_by_kind_and_session(tmp_path, screen):
+def test_activity_shows_all_sessions_live_and_is_filtered_by_kind_and_session(screen):
     script = [call("read", path="a.txt"), say("It says hello."), say("Second.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         (running.workspace / "a.txt").write_text("hello")
         first = begun(running, f"What does a.txt say? {MARK}")
         page = screen(running)
@@ -41,8 +41,8 @@ def test_activity_shows_all_sessions_live_and_is_filtered_by_kind_and_session(tm
         assert page.locator(".activity").get_by_text(MARK).count() == 1
 
 
-def test_activity_without_any_says_what_will_stand_there(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_activity_without_any_says_what_will_stand_there(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/activity")
         page.get_by_text("Nothing yet").wait_for()
@@ -51,8 +51,8 @@ def test_activity_without_any_says_what_will_stand_there(tmp_path, screen):
 # --- schedule -------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_links_to_its_session_only_once_it_has_run(tmp_path, screen):
-    with gateway(tmp_path, [say("Swept.")]) as running:
+def test_a_job_links_to_its_session_only_once_it_has_run(screen):
+    with shared([say("Swept.")]) as running:
         job = {"id": "sweep", "schedule": "0 7 * * 1", "prompt": "Sweep the floor.", "session_id": "sweeping"}
         (running.workspace / "cron.json").write_text(json.dumps([job]))
         page = screen(running)
@@ -65,8 +65,8 @@ def test_a_job_links_to_its_session_only_once_it_has_run(tmp_path, screen):
         page.get_by_text("Swept.").wait_for()
 
 
-def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(tmp_path, screen):
-    with gateway(tmp_path, [say("All swept.")], options=["--permission", "auto"]) as running:
+def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(screen):
+    with shared([say("All swept.")], options=["--permission", "auto"]) as running:
         file = running.workspace / "cron.json"
         jobs = [{"id": "sweep", "name": "Sweep up", "schedule": "0 7 * * 1", "prompt": "Sweep the floor."}]
         file.write_text(json.dumps(jobs))
@@ -87,16 +87,16 @@ def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(
         page.get_by_text("'whenever' is not a valid schedule").wait_for()
 
 
-def test_without_jobs_the_page_says_how_to_make_one(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_without_jobs_the_page_says_how_to_make_one(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/schedule")
         page.get_by_text("Create one here").wait_for()
         page.get_by_role("button", name="New job").wait_for()
 
 
-def test_a_session_that_waits_for_a_time_stands_with_when_it_goes_on(tmp_path, screen):
-    with gateway(tmp_path, [say("WAIT: +3600s: the build")]) as running:
+def test_a_session_that_waits_for_a_time_stands_with_when_it_goes_on(screen):
+    with shared([say("WAIT: +3600s: the build")]) as running:
         begun(running, "Look again in an hour")
         page = screen(running)
         go(page, "#/p/schedule")
@@ -108,8 +108,8 @@ def test_a_session_that_waits_for_a_time_stands_with_when_it_goes_on(tmp_path, s
 # --- usage ----------------------------------------------------------------------------------------------------------
 
 
-def test_usage_stands_by_model_and_session_and_grows_while_one_looks(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_usage_stands_by_model_and_session_and_grows_while_one_looks(screen):
+    with shared([say("one"), say("two")]) as running:
         session = begun(running, "Count this")
         page = screen(running)
         go(page, "#/p/usage")
@@ -126,13 +126,13 @@ def test_usage_stands_by_model_and_session_and_grows_while_one_looks(tmp_path, s
         page.get_by_text("one", exact=True).wait_for()
 
 
-def test_several_days_are_drawn_as_bars_and_told_to_who_cannot_see_them(tmp_path, screen):
+def test_several_days_are_drawn_as_bars_and_told_to_who_cannot_see_them(screen):
     day = {"steps": 1, "prompt_tokens": 900, "completion_tokens": 100, "cached_tokens": 400}
     more = {"steps": 2, "prompt_tokens": 3000, "completion_tokens": 500, "cached_tokens": 0}
     totals = {"steps": 3, "prompt_tokens": 3900, "completion_tokens": 600, "cached_tokens": 400, "sessions": 1}
     days = [{"day": "2026-01-05", **day}, {"day": "2026-01-08", **more}]
     answer = {"range": "7d", "totals": totals, "by_day": days, "by_model": [], "by_session": []}
-    with gateway(tmp_path) as running:
+    with shared() as running:
         page = screen(running)
         page.route("**/api/usage?*", lambda route: route.fulfill(json=answer))
         go(page, "#/p/usage")
@@ -145,8 +145,8 @@ def test_several_days_are_drawn_as_bars_and_told_to_who_cannot_see_them(tmp_path
         assert heights[0] < heights[3]
 
 
-def test_nothing_spent_is_said_so(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_nothing_spent_is_said_so(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/usage/today")
         page.get_by_text("No usage yet").wait_for()
@@ -187,8 +187,8 @@ def test_a_model_server_that_is_gone_is_a_readable_state_and_comes_back(tmp_path
 # --- tools ----------------------------------------------------------------------------------------------------------
 
 
-def test_tools_are_found_and_told_with_effect_and_parameters(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_tools_are_found_and_told_with_effect_and_parameters(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/tools")
         page.get_by_role("searchbox", name="Search tools").fill("write_file")
@@ -201,8 +201,8 @@ def test_tools_are_found_and_told_with_effect_and_parameters(tmp_path, screen):
         page.get_by_text("No results for").wait_for()
 
 
-def test_what_the_gateway_cannot_answer_is_said_and_asked_again(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_what_the_gateway_cannot_answer_is_said_and_asked_again(screen):
+    with shared() as running:
         page = screen(running)
         fault = {"error": {"code": "fault", "message": "the disk is full", "fix": "make room"}}
         page.route("**/api/tools", lambda route: route.fulfill(status=409, json=fault))
@@ -213,8 +213,8 @@ def test_what_the_gateway_cannot_answer_is_said_and_asked_again(tmp_path, screen
         page.get_by_role("button", name="read").first.wait_for()
 
 
-def test_an_address_without_a_page_is_a_readable_state(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_an_address_without_a_page_is_a_readable_state(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/no-such-page")
         page.get_by_role("link", name="Back to the first screen").click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import begun, go, holds, on_phone, region, until
 from web_kit import ask, box, finished
 
@@ -25,8 +25,8 @@ def drop(page, place: str, *files: tuple[str, str, str]) -> None:
     page.evaluate(DROP, [place, list(files)])
 
 
-def test_files_are_uploaded_by_button_and_by_drop_and_a_taken_name_is_asked_about(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_files_are_uploaded_by_button_and_by_drop_and_a_taken_name_is_asked_about(screen):
+    with shared() as running:
         (running.workspace / "src").mkdir()
         (running.workspace / "a.txt").write_text("old\n")
         page = screen(running)
@@ -47,8 +47,8 @@ def test_files_are_uploaded_by_button_and_by_drop_and_a_taken_name_is_asked_abou
         assert len(list((running.workspace / ".lmagent" / "sessions").iterdir())) == 1
 
 
-def test_a_file_that_is_too_large_is_said_to_be_before_a_byte_is_sent(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_file_that_is_too_large_is_said_to_be_before_a_byte_is_sent(screen):
+    with shared() as running:
         page = screen(running)
         page.get_by_role("button", name="Files").click()
         region(page, "Files").get_by_text("No files yet").wait_for()
@@ -70,8 +70,8 @@ def test_a_file_that_is_too_large_is_said_to_be_before_a_byte_is_sent(tmp_path, 
         assert not sent
 
 
-def test_a_text_is_edited_and_the_session_knows_the_change(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_a_text_is_edited_and_the_session_knows_the_change(screen):
+    with shared([say("ok")]) as running:
         (running.workspace / "notes.md").write_text("one\n")
         session = begun(running, "Hello")
         page = screen(running)
@@ -93,7 +93,7 @@ def test_a_text_is_edited_and_the_session_knows_the_change(tmp_path, screen):
 def test_what_was_typed_outlives_the_page_and_a_file_that_changed_meanwhile_is_not_overwritten_unasked(
     tmp_path, screen
 ):
-    with gateway(tmp_path, [say("ok")]) as running:
+    with shared([say("ok")]) as running:
         path = running.workspace / "notes.md"
         path.write_text("one\n")
         session = begun(running, "Hello")
@@ -117,8 +117,8 @@ def test_what_was_typed_outlives_the_page_and_a_file_that_changed_meanwhile_is_n
         files.get_by_role("button", name="Edit").wait_for()
 
 
-def test_a_folder_and_a_file_are_downloaded(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_folder_and_a_file_are_downloaded(screen):
+    with shared() as running:
         (running.workspace / "src").mkdir()
         (running.workspace / "src" / "a.py").write_text("a = 1\n")
         page = screen(running)
@@ -138,7 +138,7 @@ def test_a_folder_and_a_file_are_downloaded(tmp_path, screen):
 def test_a_document_that_is_dropped_on_the_message_goes_into_the_workspace_and_is_named_in_the_message(
     tmp_path, screen
 ):
-    with gateway(tmp_path, [say("Read.")]) as running:
+    with shared([say("Read.")]) as running:
         page = screen(running)
         box(page).fill("Read")
         drop(page, ".composer", ("my paper.pdf", "%PDF-1.4", "application/pdf"), ("notes.txt", "n\n", "text/plain"))
@@ -152,8 +152,8 @@ def test_a_document_that_is_dropped_on_the_message_goes_into_the_workspace_and_i
         holds(page, "document.getElementById('message').value === '@uploads/notes-2.txt '")
 
 
-def test_a_table_and_a_page_are_shown_as_what_they_are_and_no_script_of_them_runs(tmp_path, screen, no_leftovers):
-    with gateway(tmp_path) as running:
+def test_a_table_and_a_page_are_shown_as_what_they_are_and_no_script_of_them_runs(screen, no_leftovers):
+    with shared() as running:
         (running.workspace / "t.csv").write_text('name;note\n"a ""b""";"x;\ny"\n')
         (running.workspace / "p.html").write_text("<h1>Hi</h1><script>document.body.textContent = 'acted'</script>")
         page = screen(running)
@@ -172,8 +172,8 @@ def test_a_table_and_a_page_are_shown_as_what_they_are_and_no_script_of_them_run
         no_leftovers.clear()
 
 
-def test_on_a_phone_a_file_can_be_edited(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_on_a_phone_a_file_can_be_edited(screen):
+    with shared([say("ok")]) as running:
         (running.workspace / "alpha.txt").write_text("alpha\n")
         page = on_phone(screen, running)
         ask(page, "hello")

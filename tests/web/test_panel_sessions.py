@@ -1,15 +1,15 @@
 """A person finds, opens, renames and deletes sessions in the list at the left."""
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import begun, command, go, on_phone, region, until
 from web_kit import ask, finished, session_of
 
 from lmagent.testing.script import call, say, slow
 
 
-def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, screen):
+def test_the_list_says_how_each_session_stands_and_which_one_is_open(screen):
     script = [say("It is fine."), call("bash", command="echo 1"), say("later")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         fine = begun(running, "Is it fine?")
         begun(running, "Print a one", mode="manual", done=False)
         page = screen(running)
@@ -23,8 +23,8 @@ def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, s
         assert sessions.get_by_text("done").count() == 1
 
 
-def test_what_happens_elsewhere_stands_in_the_list_at_once(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("never said"), first=60.0)]) as running:
+def test_what_happens_elsewhere_stands_in_the_list_at_once(screen):
+    with shared([slow(say("never said"), first=60.0)]) as running:
         page = screen(running)
         sessions = region(page, "Sessions")
         sessions.get_by_text("No sessions yet").wait_for()
@@ -35,8 +35,8 @@ def test_what_happens_elsewhere_stands_in_the_list_at_once(tmp_path, screen):
         assert sessions.get_by_role("link", name="From a terminal").count() == 1
 
 
-def test_a_session_is_found_by_what_was_said_in_it(tmp_path, screen):
-    with gateway(tmp_path, [say("The answer is forty-two."), say("Nothing of the kind.")]) as running:
+def test_a_session_is_found_by_what_was_said_in_it(screen):
+    with shared([say("The answer is forty-two."), say("Nothing of the kind.")]) as running:
         begun(running, "First question")
         begun(running, "Second question")
         page = screen(running)
@@ -52,8 +52,8 @@ def test_a_session_is_found_by_what_was_said_in_it(tmp_path, screen):
         sessions.get_by_text("Second question").wait_for()
 
 
-def test_the_keyboard_goes_through_the_list_and_opens(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_the_keyboard_goes_through_the_list_and_opens(screen):
+    with shared([say("one"), say("two")]) as running:
         first = begun(running, "First question")
         begun(running, "Second question")
         page = screen(running)
@@ -64,8 +64,8 @@ def test_the_keyboard_goes_through_the_list_and_opens(tmp_path, screen):
         assert session_of(page) == first
 
 
-def test_the_keyboard_goes_from_the_search_to_what_was_found_and_back(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_the_keyboard_goes_from_the_search_to_what_was_found_and_back(screen):
+    with shared([say("one"), say("two")]) as running:
         for words in ("Count the apples", "Count the pears"):
             begun(running, words)
         page = screen(running)
@@ -81,8 +81,8 @@ def test_the_keyboard_goes_from_the_search_to_what_was_found_and_back(tmp_path, 
         assert sessions.get_by_role("searchbox").evaluate("field => field === document.activeElement")
 
 
-def test_renaming_is_seen_in_every_window(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_renaming_is_seen_in_every_window(screen):
+    with shared([say("ok")]) as running:
         session = begun(running, "Some question")
         page, other = screen(running), screen(running)
         page.get_by_role("button", name="More about Some question").click()
@@ -94,8 +94,8 @@ def test_renaming_is_seen_in_every_window(tmp_path, screen):
         assert running.ask("GET", f"/api/sessions/{session}").json["title"] == "A better name"
 
 
-def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(tmp_path, screen):
-    with gateway(tmp_path, [say("ok"), say("kept")]) as running:
+def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(screen):
+    with shared([say("ok"), say("kept")]) as running:
         session = begun(running, "Away with this")
         begun(running, "This stays")
         page, other = screen(running), screen(running)
@@ -116,8 +116,8 @@ def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(tmp_pat
         assert region(page, "Sessions").get_by_text("This stays").count() == 1
 
 
-def test_escape_leaves_the_menu_of_a_session_without_doing_anything(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_escape_leaves_the_menu_of_a_session_without_doing_anything(screen):
+    with shared([say("ok")]) as running:
         begun(running, "Stay as you are")
         page = screen(running)
         more = page.get_by_role("button", name="More about Stay as you are")
@@ -139,8 +139,8 @@ def look(page, *, away: bool) -> None:
     )
 
 
-def test_a_window_that_nobody_looks_at_gives_its_stream_back_and_catches_up_later(tmp_path, screen):
-    with gateway(tmp_path, [say("ok"), say("meanwhile")]) as running:
+def test_a_window_that_nobody_looks_at_gives_its_stream_back_and_catches_up_later(screen):
+    with shared([say("ok"), say("meanwhile")]) as running:
         begun(running, "Before")
         page = screen(running)
         with page.expect_websocket() as opened:
@@ -154,8 +154,8 @@ def test_a_window_that_nobody_looks_at_gives_its_stream_back_and_catches_up_late
         region(page, "Sessions").get_by_text("While nobody looked").wait_for()
 
 
-def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(tmp_path, screen):
-    with gateway(tmp_path, [say("Hello from the list."), say("again")]) as running:
+def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(screen):
+    with shared([say("Hello from the list."), say("again")]) as running:
         session = begun(running, "Found on a phone")
         page = on_phone(screen, running)
         page.get_by_role("button", name="Sessions and pages").click()
@@ -167,8 +167,8 @@ def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(tm
         finished(page)
 
 
-def test_the_search_box_stays_in_view_however_far_the_list_is_scrolled(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")] * 12) as running:
+def test_the_search_box_stays_in_view_however_far_the_list_is_scrolled(screen):
+    with shared([say("ok")] * 12) as running:
         for number in range(12):
             begun(running, f"Question {number}")
         page = screen(running, viewport={"width": 1000, "height": 500})
@@ -188,8 +188,8 @@ def titles(page) -> list[str]:
     return region(page, "Sessions").locator(".title").all_inner_texts()
 
 
-def test_a_pinned_session_is_listed_first_and_an_archived_one_only_under_archived(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two"), say("three")]) as running:
+def test_a_pinned_session_is_listed_first_and_an_archived_one_only_under_archived(screen):
+    with shared([say("one"), say("two"), say("three")]) as running:
         for words in ("First question", "Second question", "Third question"):
             begun(running, words)
         page, other = screen(running), screen(running)
@@ -208,8 +208,8 @@ def test_a_pinned_session_is_listed_first_and_an_archived_one_only_under_archive
         until(lambda: titles(page) == expected, "the list is not as before")
 
 
-def test_a_session_is_exported_and_a_fork_is_listed_below_its_origin(tmp_path, screen):
-    with gateway(tmp_path, [say("The answer."), say("two")]) as running:
+def test_a_session_is_exported_and_a_fork_is_listed_below_its_origin(screen):
+    with shared([say("The answer."), say("two")]) as running:
         origin = begun(running, "Origin question")
         begun(running, "Another question")
         command(running, origin, type="fork")

@@ -1,6 +1,6 @@
 """A person logs in and out, and sets how the page looks and which keys it takes."""
 
-from gateway_kit import PIN, gateway
+from gateway_kit import PIN, gateway, shared
 from panel_kit import enter, go, holds, region
 from web_kit import box
 
@@ -15,8 +15,8 @@ TYPED_BEHIND_ESCAPE = """() => {
 """A key that comes before the page has heard that the dialog is closed."""
 
 
-def test_the_pin_is_asked_for_as_a_code_and_a_wrong_one_is_said_so(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_the_pin_is_asked_for_as_a_code_and_a_wrong_one_is_said_so(screen):
+    with shared() as running:
         page = screen(running, login=False)
         field = page.get_by_label("PIN")
         assert field.get_attribute("inputmode") == "numeric"
@@ -38,8 +38,8 @@ def test_after_too_many_tries_the_page_says_how_long_to_wait(tmp_path, screen):
         page.get_by_role("alert").get_by_text("try again in").wait_for()
 
 
-def test_logging_out_asks_for_the_pin_again_in_every_window_of_the_browser(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_logging_out_asks_for_the_pin_again_in_every_window_of_the_browser(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/settings")
         region(page, "This gateway").get_by_role("button", name="Log out").click()
@@ -48,8 +48,8 @@ def test_logging_out_asks_for_the_pin_again_in_every_window_of_the_browser(tmp_p
         page.get_by_label("PIN").wait_for()
 
 
-def test_colours_are_chosen_and_kept(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_colours_are_chosen_and_kept(screen):
+    with shared() as running:
         page = screen(running, color_scheme="light")
         go(page, "#/p/settings")
         light = page.evaluate(GROUND)
@@ -61,8 +61,8 @@ def test_colours_are_chosen_and_kept(tmp_path, screen):
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_letters_go_to_places_and_can_be_switched_off(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/settings")
         region(page, "Keyboard").get_by_role("switch").wait_for()
@@ -94,8 +94,8 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         assert page.url.endswith("#/p/settings")
 
 
-def test_notifications_are_asked_for_by_a_button_alone(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_notifications_are_asked_for_by_a_button_alone(screen):
+    with shared() as running:
         page = screen(running, permissions=["notifications"])
         go(page, "#/p/settings")
         region(page, "Notifications").get_by_role("status").wait_for()
@@ -103,8 +103,8 @@ def test_notifications_are_asked_for_by_a_button_alone(tmp_path, screen):
         assert "in the background" in words or "Allow notifications" in words or "are blocked" in words
 
 
-def test_f_opens_and_closes_the_files_beside_the_conversation(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_f_opens_and_closes_the_files_beside_the_conversation(screen):
+    with shared() as running:
         page = screen(running)
         box(page).wait_for()
         page.evaluate("document.activeElement.blur()")

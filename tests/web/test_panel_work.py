@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import begun, command, go, region, told, until
 from web_kit import session_of
 
@@ -16,14 +16,14 @@ from agents_kit import by_brief, report, use
 AUTO = ["--permission", "auto"]
 
 
-def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(tmp_path, screen):
+def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(screen):
     script = [
         call("write", path="a.txt", content="one\ntwo\n"),
         call("write", path="sub/b.txt", content="-- no heading\n++ nor this\n"),
         say("Both."),
         say("noted"),
     ]
-    with gateway(tmp_path, script, options=AUTO) as running:
+    with shared(script, options=AUTO) as running:
         session = begun(running, "write both")
         page = screen(running)
         go(page, f"#/s/{session}/changes")
@@ -47,8 +47,8 @@ def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(tmp_p
         assert (running.workspace / "a.txt").read_text() == "one\ntwo\n"
 
 
-def test_a_session_that_changed_nothing_says_so(tmp_path, screen):
-    with gateway(tmp_path, [say("hello")]) as running:
+def test_a_session_that_changed_nothing_says_so(screen):
+    with shared([say("hello")]) as running:
         session = begun(running, "hello")
         page = screen(running)
         go(page, f"#/s/{session}/changes")
@@ -56,8 +56,8 @@ def test_a_session_that_changed_nothing_says_so(tmp_path, screen):
         assert region(page, "Changes").get_by_role("button", name="Undo last turn").is_disabled()
 
 
-def test_tasks_and_the_task_state_are_shown_while_they_change(tmp_path, screen):
-    with gateway(tmp_path, [say("hello")]) as running:
+def test_tasks_and_the_task_state_are_shown_while_they_change(screen):
+    with shared([say("hello")]) as running:
         session = begun(running, "hello")
         page = screen(running)
         go(page, f"#/s/{session}/work")
@@ -80,7 +80,7 @@ def test_tasks_and_the_task_state_are_shown_while_they_change(tmp_path, screen):
         region(page, "Plan").get_by_text("2 of 2").wait_for()
 
 
-def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(tmp_path, screen):
+def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(screen):
     script = {
         "": [use("delegate", objective="Find the port"), say("I asked.")],
         "Find the port": [
@@ -89,7 +89,7 @@ def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(tmp_p
             report("ok", "8080"),
         ],
     }
-    with gateway(tmp_path, by_brief(script), options=AUTO) as running:
+    with shared(by_brief(script), options=AUTO) as running:
         (running.workspace / "port.txt").write_text("8080\n")
         session = begun(running, "Ask somebody", done=False)
         page = screen(running)
@@ -112,9 +112,9 @@ def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(tmp_p
         region(page, "Sessions").get_by_role("listitem").nth(1).wait_for()
 
 
-def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
+def test_undo_waits_for_the_end_of_the_turn(screen):
     script = [call("write", path="a.txt", content="1\n"), say("one"), slow(say("two"), first=60.0)]
-    with gateway(tmp_path, script, options=AUTO) as running:
+    with shared(script, options=AUTO) as running:
         session = begun(running, "write")
         told(running, session, "and now slowly", done=False)
         page = screen(running)

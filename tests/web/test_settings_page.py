@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_kit import gateway
+from gateway_kit import gateway, shared
 from panel_kit import begun, go, region, until
 from web_kit import ask, box, finished, shot
 
@@ -34,8 +34,8 @@ def test_a_setting_is_found_changed_and_reset(tmp_path, screen):
         row.get_by_text("0.65", exact=True).wait_for()
 
 
-def test_a_setting_that_guards_something_offers_no_change(tmp_path, screen):
-    with gateway(tmp_path) as running:
+def test_a_setting_that_guards_something_offers_no_change(screen):
+    with shared() as running:
         page = screen(running)
         go(page, "#/p/settings")
         everything = region(page, "All settings")
@@ -48,7 +48,7 @@ def test_a_setting_that_guards_something_offers_no_change(tmp_path, screen):
 
 
 def test_a_session_gets_its_own_sampling_and_instructions_on_the_page(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+    with shared([say("one"), say("two")]) as running:
         page = screen(running)
         session = begun(running, "hello")
         go(page, f"#/s/{session}/options")
@@ -71,8 +71,8 @@ def test_a_session_gets_its_own_sampling_and_instructions_on_the_page(tmp_path, 
         assert "Answer in rhymes." in str(request["messages"])
 
 
-def test_the_next_session_begins_with_what_was_chosen_before_its_first_message(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_the_next_session_begins_with_what_was_chosen_before_its_first_message(screen):
+    with shared([say("one"), say("two")]) as running:
         page = screen(running)
         box(page).wait_for()
         page.get_by_role("button", name="Session settings").click()

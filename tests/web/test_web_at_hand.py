@@ -2,7 +2,7 @@
 
 import base64
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import holds
 from test_web_composer import PIXELS
 from web_kit import PHONE, ask, box, finished, talk
@@ -21,8 +21,8 @@ DROP = """([place, bytes]) => {
 }"""
 
 
-def test_a_picture_dropped_anywhere_on_the_page_is_attached(tmp_path, screen):
-    with gateway(tmp_path, [say("I see it.")]) as running:
+def test_a_picture_dropped_anywhere_on_the_page_is_attached(screen):
+    with shared([say("I see it.")]) as running:
         page = screen(running)
         for place in (".side", ".place", ".head"):
             assert page.evaluate(DROP, [place, base64.b64encode(PIXELS).decode()]) == [True, True]
@@ -34,8 +34,8 @@ def test_a_picture_dropped_anywhere_on_the_page_is_attached(tmp_path, screen):
         page.get_by_role("img", name="Image 1 of your message").wait_for()
 
 
-def test_a_page_on_a_desktop_is_ready_to_be_written_in_and_a_phone_keeps_its_keyboard_shut(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_a_page_on_a_desktop_is_ready_to_be_written_in_and_a_phone_keeps_its_keyboard_shut(screen):
+    with shared([say("ok")]) as running:
         page = screen(running)
         ask(page, "hello")
         finished(page)
@@ -47,8 +47,8 @@ def test_a_page_on_a_desktop_is_ready_to_be_written_in_and_a_phone_keeps_its_key
         assert phone.evaluate("document.activeElement.id") != "message"
 
 
-def test_escape_stops_the_turn_and_keeps_what_is_being_written(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("word " * 4000), each=0.02)]) as running:
+def test_escape_stops_the_turn_and_keeps_what_is_being_written(screen):
+    with shared([slow(say("word " * 4000), each=0.02)]) as running:
         page = screen(running)
         ask(page, "talk")
         page.get_by_text("word word").first.wait_for()
@@ -59,9 +59,9 @@ def test_escape_stops_the_turn_and_keeps_what_is_being_written(tmp_path, screen)
         assert box(page).input_value() == "half a thought"
 
 
-def test_escape_closes_what_is_open_before_it_stops_anything(tmp_path, screen):
+def test_escape_closes_what_is_open_before_it_stops_anything(screen):
     script = [call("bash", command="until [ -e go ]; do sleep 0.05; done"), say("All of it.")]
-    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+    with shared(script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "wait")
         page.locator("[data-state=busy]").get_by_text("Working").wait_for()

@@ -1,6 +1,6 @@
 """What can be done with a message: copied, edited, answered once more, continued from; the old branch stays."""
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import until
 from test_web_composer import PIXELS
 from web_kit import PHONE, ask, finished, session_of, talk
@@ -19,8 +19,8 @@ def talked(page, *texts):
         finished(page)
 
 
-def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(tmp_path, screen):
-    with gateway(tmp_path, [say("One."), say("Two."), say("Two again.")]) as running:
+def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(screen):
+    with shared([say("One."), say("Two."), say("Two again.")]) as running:
         page = screen(running)
         talked(page, ("first", "One."), ("second", "Two."))
         origin = session_of(page)
@@ -46,8 +46,8 @@ def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(tmp
         page.get_by_text("Two.", exact=True).wait_for()
 
 
-def test_an_answer_is_given_once_more_with_the_pictures_of_its_question(tmp_path, screen):
-    with gateway(tmp_path, [say("A dot."), say("A small dot.")]) as running:
+def test_an_answer_is_given_once_more_with_the_pictures_of_its_question(screen):
+    with shared([say("A dot."), say("A small dot.")]) as running:
         page = screen(running)
         page.locator("input[type=file]").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": PIXELS})
         talked(page, ("what is it?", "A dot."))
@@ -62,8 +62,8 @@ def test_an_answer_is_given_once_more_with_the_pictures_of_its_question(tmp_path
         page.get_by_role("img", name="Image 1 of your message").wait_for()
 
 
-def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_files_alone(tmp_path, screen):
-    with gateway(tmp_path, [say("One."), say("Two."), say("Other two.")]) as running:
+def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_files_alone(screen):
+    with shared([say("One."), say("Two."), say("Other two.")]) as running:
         (running.workspace / "kept.txt").write_text("kept")
         page = screen(running)
         talked(page, ("first", "One."), ("second", "Two."))
@@ -79,8 +79,8 @@ def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_fi
         page.get_by_text("Two.", exact=True).wait_for()
 
 
-def test_branches_are_below_their_origin_in_the_list_of_sessions(tmp_path, screen):
-    with gateway(tmp_path, [say("One."), say("One again.")]) as running:
+def test_branches_are_below_their_origin_in_the_list_of_sessions(screen):
+    with shared([say("One."), say("One again.")]) as running:
         page = screen(running)
         talked(page, ("first", "One."))
         origin = session_of(page)
@@ -96,8 +96,8 @@ def test_branches_are_below_their_origin_in_the_list_of_sessions(tmp_path, scree
         assert session_of(page) == origin
 
 
-def test_what_is_typed_into_an_edit_stays_until_it_is_cancelled(tmp_path, screen):
-    with gateway(tmp_path, [say("One.")]) as running:
+def test_what_is_typed_into_an_edit_stays_until_it_is_cancelled(screen):
+    with shared([say("One.")]) as running:
         page = screen(running)
         talked(page, ("first", "One."))
         message(page, 0).hover()
@@ -114,8 +114,8 @@ def test_what_is_typed_into_an_edit_stays_until_it_is_cancelled(tmp_path, screen
         assert page.get_by_label("Edited message").input_value() == "first"
 
 
-def test_a_message_and_an_answer_are_copied_as_they_were_written(tmp_path, screen):
-    with gateway(tmp_path, [say("It is **done**.")]) as running:
+def test_a_message_and_an_answer_are_copied_as_they_were_written(screen):
+    with shared([say("It is **done**.")]) as running:
         page = screen(running, permissions=["clipboard-read", "clipboard-write"])
         ask(page, "say *it*")
         finished(page)
@@ -127,8 +127,8 @@ def test_a_message_and_an_answer_are_copied_as_they_were_written(tmp_path, scree
         until(lambda: page.evaluate("navigator.clipboard.readText()") == "say *it*", "the message is copied")
 
 
-def test_on_a_phone_the_actions_are_there_without_pointing_and_big_enough(tmp_path, screen):
-    with gateway(tmp_path, [say("One.")]) as running:
+def test_on_a_phone_the_actions_are_there_without_pointing_and_big_enough(screen):
+    with shared([say("One.")]) as running:
         page = screen(running, **PHONE)
         ask(page, "first")
         page.get_by_text("One.", exact=True).wait_for()
@@ -140,9 +140,9 @@ def test_on_a_phone_the_actions_are_there_without_pointing_and_big_enough(tmp_pa
             assert min(size["width"], size["height"]) >= 44
 
 
-def test_text_that_came_with_a_message_is_a_chip_and_goes_along_when_it_is_edited(tmp_path, screen):
+def test_text_that_came_with_a_message_is_a_chip_and_goes_along_when_it_is_edited(screen):
     attached = "look\n\n[Attached by the user: notes.txt, 2 lines]\nalpha\nbeta"
-    with gateway(tmp_path, [say("One."), say("Two.")]) as running:
+    with shared([say("One."), say("Two.")]) as running:
         session = running.ask("POST", "/api/sessions", {}).json["session"]
         body = {"role": "user", "parts": [{"type": "text", "text": attached}]}
         running.ask("POST", f"/api/sessions/{session}/commands", {"type": "submit", "message": body})

@@ -3,7 +3,7 @@
 import base64
 import json
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from panel_kit import holds
 from web_kit import ask, box, finished, session_of, shot
 
@@ -14,8 +14,8 @@ PIXELS = base64.b64decode(
 )
 
 
-def test_a_slash_lists_commands_and_runs_them_without_the_model(tmp_path, screen):
-    with gateway(tmp_path, []) as running:
+def test_a_slash_lists_commands_and_runs_them_without_the_model(screen):
+    with shared([]) as running:
         page = screen(running)
         box(page).press_sequentially("/he")
         page.get_by_role("option").first.wait_for()
@@ -30,7 +30,7 @@ def test_a_slash_lists_commands_and_runs_them_without_the_model(tmp_path, screen
 
 
 def test_a_misspelt_command_is_told_with_what_is_near_and_stays_in_the_box(tmp_path, screen):
-    with gateway(tmp_path, [say("I see.")]) as running:
+    with shared([say("I see.")]) as running:
         page = screen(running)
         box(page).fill("/hlep me")
         box(page).press("Enter")
@@ -47,8 +47,8 @@ def test_a_misspelt_command_is_told_with_what_is_near_and_stays_in_the_box(tmp_p
         page.locator(".bubble").get_by_text("/hlep is what I typed").wait_for()
 
 
-def test_an_at_sign_finds_files(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_an_at_sign_finds_files(screen):
+    with shared([say("ok")]) as running:
         (running.workspace / "src").mkdir()
         (running.workspace / "src" / "price.py").write_text("x = 1\n")
         page = screen(running)
@@ -61,8 +61,8 @@ def test_an_at_sign_finds_files(tmp_path, screen):
         page.get_by_role("option").first.wait_for(state="detached")
 
 
-def test_a_picture_is_chosen_or_pasted_shown_taken_away_and_sent(tmp_path, screen):
-    with gateway(tmp_path, [say("A dot.")]) as running:
+def test_a_picture_is_chosen_or_pasted_shown_taken_away_and_sent(screen):
+    with shared([say("A dot.")]) as running:
         page = screen(running)
         chooser = page.locator("input[type=file]")
         chooser.set_input_files({"name": "dot.png", "mimeType": "image/png", "buffer": PIXELS})
@@ -89,8 +89,8 @@ def test_a_picture_is_chosen_or_pasted_shown_taken_away_and_sent(tmp_path, scree
         assert base64.b64encode(PIXELS).decode() in sent
 
 
-def test_what_is_no_picture_is_refused_with_the_reason_and_another_file_is_named(tmp_path, screen):
-    with gateway(tmp_path, []) as running:
+def test_what_is_no_picture_is_refused_with_the_reason_and_another_file_is_named(screen):
+    with shared([]) as running:
         page = screen(running)
         chooser = page.locator("input[type=file]")
         chooser.set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"<svg onload=alert(1)>"})
@@ -101,8 +101,8 @@ def test_what_is_no_picture_is_refused_with_the_reason_and_another_file_is_named
         assert page.get_by_role("button", name="Send").is_enabled()
 
 
-def test_what_is_being_written_survives_a_reload_and_belongs_to_its_session(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_what_is_being_written_survives_a_reload_and_belongs_to_its_session(screen):
+    with shared([say("ok")]) as running:
         page = screen(running)
         ask(page, "first")
         finished(page)
@@ -115,8 +115,8 @@ def test_what_is_being_written_survives_a_reload_and_belongs_to_its_session(tmp_
         assert box(page).input_value() == ""
 
 
-def test_up_brings_back_what_was_said_and_shift_enter_makes_a_line(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_up_brings_back_what_was_said_and_shift_enter_makes_a_line(screen):
+    with shared([say("one"), say("two")]) as running:
         page = screen(running)
         for text in ("the first", "the second"):
             ask(page, text)
@@ -135,8 +135,8 @@ def test_up_brings_back_what_was_said_and_shift_enter_makes_a_line(tmp_path, scr
         assert box(page).input_value() == "a\nb"
 
 
-def test_what_is_typed_while_a_session_begins_is_kept(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("ok"), first=1.0)]) as running:
+def test_what_is_typed_while_a_session_begins_is_kept(screen):
+    with shared([slow(say("ok"), first=1.0)]) as running:
         page = screen(running)
         box(page).fill("begin")
         box(page).press("Enter")
@@ -163,8 +163,8 @@ TYPES_WHEN_IT_MOVES = """() => {
 """The first thing that happens behind the move to the new session is a key."""
 
 
-def test_a_letter_typed_in_the_moment_in_which_a_session_has_begun_is_kept(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_a_letter_typed_in_the_moment_in_which_a_session_has_begun_is_kept(screen):
+    with shared([say("ok")]) as running:
         page = screen(running)
         page.evaluate(TYPES_WHEN_IT_MOVES)
         box(page).fill("begin")
@@ -174,8 +174,8 @@ def test_a_letter_typed_in_the_moment_in_which_a_session_has_begun_is_kept(tmp_p
         assert box(page).input_value() == "!"
 
 
-def test_who_writes_goes_on_writing_when_a_session_begins(tmp_path, screen):
-    with gateway(tmp_path, [say("one"), say("two")]) as running:
+def test_who_writes_goes_on_writing_when_a_session_begins(screen):
+    with shared([say("one"), say("two")]) as running:
         page = screen(running)
         page.keyboard.press("m")
         page.keyboard.type("begin")
@@ -187,8 +187,8 @@ def test_who_writes_goes_on_writing_when_a_session_begins(tmp_path, screen):
         finished(page)
 
 
-def test_the_examples_of_the_first_screen_fill_the_box_and_a_session_begins_as_it_was_set(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_the_examples_of_the_first_screen_fill_the_box_and_a_session_begins_as_it_was_set(screen):
+    with shared([say("ok")]) as running:
         page = screen(running)
         page.get_by_role("button", name="Look around this folder").click()
         holds(page, "document.getElementById('message').value.startsWith('Look around this folder')")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from gateway_kit import gateway
+from gateway_kit import shared
 from web_kit import ask, box, finished, session_of, shot, talk
 
 from lmagent.testing.script import call, say, slow, think
@@ -14,8 +14,8 @@ def told(running):
     return [json.dumps(request.body) for request in running.model.requests if request.body]
 
 
-def test_a_first_message_begins_a_session_and_is_answered(tmp_path, screen):
-    with gateway(tmp_path, [say("It is **done**.")]) as running:
+def test_a_first_message_begins_a_session_and_is_answered(screen):
+    with shared([say("It is **done**.")]) as running:
         page = screen(running)
         ask(page, "Say that it is done, please")
         finished(page)
@@ -30,7 +30,7 @@ def test_a_first_message_begins_a_session_and_is_answered(tmp_path, screen):
 
 
 def test_an_approval_shows_what_would_happen_and_runs_what_is_approved(tmp_path, screen):
-    with gateway(tmp_path, [call("write", path="a.txt", content="new line\n"), say("Written.")]) as running:
+    with shared([call("write", path="a.txt", content="new line\n"), say("Written.")]) as running:
         page = screen(running)
         ask(page, "write it")
         page.get_by_role("button", name="Approve").wait_for()
@@ -44,8 +44,8 @@ def test_an_approval_shows_what_would_happen_and_runs_what_is_approved(tmp_path,
         assert page.get_by_role("button", name="Approve").count() == 0
 
 
-def test_a_denial_takes_words_to_the_model_and_nothing_runs(tmp_path, screen):
-    with gateway(tmp_path, [call("write", path="a.txt", content="x\n"), say("Then not.")]) as running:
+def test_a_denial_takes_words_to_the_model_and_nothing_runs(screen):
+    with shared([call("write", path="a.txt", content="x\n"), say("Then not.")]) as running:
         page = screen(running)
         ask(page, "write it")
         page.get_by_label("Message to the model").fill("use b.txt instead")
@@ -55,15 +55,15 @@ def test_a_denial_takes_words_to_the_model_and_nothing_runs(tmp_path, screen):
         assert "use b.txt instead" in told(running)[-1]
 
 
-def test_always_in_this_session_is_asked_once_and_the_keys_answer(tmp_path, screen):
+def test_always_in_this_session_is_asked_once_and_the_keys_answer(screen):
     script = [call("write", path="a.txt", content="1\n"), call("write", path="b.txt", content="2\n"), say("Both.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         page = screen(running)
         ask(page, "write both")
         page.get_by_role("button", name="Always allow").click()
         finished(page)
         assert (running.workspace / "b.txt").exists()
-    with gateway(tmp_path, [call("write", path="c.txt", content="3\n"), say("Yes.")]) as running:
+    with shared([call("write", path="c.txt", content="3\n"), say("Yes.")]) as running:
         page = screen(running)
         ask(page, "write c")
         page.get_by_role("region", name="Approval").focus()
@@ -73,9 +73,9 @@ def test_always_in_this_session_is_asked_once_and_the_keys_answer(tmp_path, scre
         assert (running.workspace / "c.txt").exists()
 
 
-def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(tmp_path, screen):
+def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(screen):
     script = [call("write", path="a.txt", content="1\n"), call("write", path="b.txt", content="2\n"), say("Both.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         page = screen(running)
         ask(page, "write both")
         card = page.get_by_role("region", name="Approval")
@@ -92,8 +92,8 @@ def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(tmp_path,
         assert (running.workspace / "b.txt").exists()
 
 
-def test_the_keys_answer_the_only_approval_from_anywhere_but_where_one_writes(tmp_path, screen):
-    with gateway(tmp_path, [call("write", path="c.txt", content="3\n"), say("Yes.")]) as running:
+def test_the_keys_answer_the_only_approval_from_anywhere_but_where_one_writes(screen):
+    with shared([call("write", path="c.txt", content="3\n"), say("Yes.")]) as running:
         page = screen(running)
         ask(page, "write c")
         hint = page.get_by_text("approves,")
@@ -112,9 +112,9 @@ def test_the_keys_answer_the_only_approval_from_anywhere_but_where_one_writes(tm
 
 
 @pytest.mark.parametrize("answers", ["key", "click"])
-def test_the_second_press_of_a_double_one_does_not_answer_the_next_approval(tmp_path, screen, answers):
+def test_the_second_press_of_a_double_one_does_not_answer_the_next_approval(screen, answers):
     script = [call("write", path="a.txt", content="1\n"), call("write", path="b.txt", content="2\n"), say("Both.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         page = screen(running)
         ask(page, "write both")
         card = page.get_by_role("region", name="Approval")
@@ -142,9 +142,9 @@ def test_the_second_press_of_a_double_one_does_not_answer_the_next_approval(tmp_
         assert (running.workspace / "b.txt").exists()
 
 
-def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_path, screen):
+def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(screen):
     script = [call("write", path="a.txt", content="one\ntwo\n"), call("read", path="a.txt"), say("Read.")]
-    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+    with shared(script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "write and read")
         finished(page)
@@ -158,8 +158,8 @@ def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_pat
         assert "two" in page.get_by_role("region", name="Result").nth(1).inner_text()
 
 
-def test_thoughts_are_folded_away_until_they_are_wanted(tmp_path, screen):
-    with gateway(tmp_path, [think("first this, then that", say("Answer."))]) as running:
+def test_thoughts_are_folded_away_until_they_are_wanted(screen):
+    with shared([think("first this, then that", say("Answer."))]) as running:
         page = screen(running)
         ask(page, "think")
         finished(page)
@@ -173,7 +173,7 @@ def test_while_it_works_enter_steers_and_another_button_queues(tmp_path, screen)
         say("Steered."),
         say("And the queued one."),
     ]
-    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+    with shared(script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "begin")
         page.get_by_role("button", name="Stop").wait_for()
@@ -192,8 +192,8 @@ def test_while_it_works_enter_steers_and_another_button_queues(tmp_path, screen)
         assert "be brief" in told(running)[1]
 
 
-def test_stop_stops(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("never to be heard in full"), first=60.0)]) as running:
+def test_stop_stops(screen):
+    with shared([slow(say("never to be heard in full"), first=60.0)]) as running:
         page = screen(running)
         ask(page, "go on for long")
         page.get_by_role("button", name="Stop").click()
@@ -201,8 +201,8 @@ def test_stop_stops(tmp_path, screen):
         page.get_by_role("button", name="Stop").wait_for(state="detached")
 
 
-def test_title_and_permissions_can_be_changed(tmp_path, screen):
-    with gateway(tmp_path, [say("ok")]) as running:
+def test_title_and_permissions_can_be_changed(screen):
+    with shared([say("ok")]) as running:
         page = screen(running)
         ask(page, "hello")
         finished(page)
@@ -222,7 +222,7 @@ def test_a_plan_is_edited_and_approved(tmp_path, screen):
         for id, text in (("1", "read the file"), ("2", "write the report"))
     ]
     plan = say(json.dumps({"title": "The report", "goal": "a report", "risk_areas": [], "steps": steps}))
-    with gateway(tmp_path, [plan, say("As planned.")]) as running:
+    with shared([plan, say("As planned.")]) as running:
         page = screen(running)
         ask(page, "/plan write a report")
         card = page.get_by_role("region", name="Plan")
@@ -238,7 +238,7 @@ def test_a_plan_is_edited_and_approved(tmp_path, screen):
 
 
 def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
-    with gateway(tmp_path, [], options=["--base-url", "http://127.0.0.1:9"]) as running:
+    with shared([], options=["--base-url", "http://127.0.0.1:9"]) as running:
         page = screen(running)
         page.get_by_text("No model server answers.").wait_for()
         shot(page, tmp_path, "no-model")
@@ -247,8 +247,8 @@ def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
         assert talk(page).count("Error:") == 1
 
 
-def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("```\n" + "line of code\n" * 4000), each=0.02), say("Next.")]) as running:
+def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(screen):
+    with shared([slow(say("```\n" + "line of code\n" * 4000), each=0.02), say("Next.")]) as running:
         page = screen(running)
         ask(page, "write code")
         page.get_by_text("line of code").first.wait_for()
@@ -267,8 +267,8 @@ def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_pat
         assert "line of code\\n[interrupted here]" in told(running)[-1]  # the model learns why its reply is short
 
 
-def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
-    with gateway(tmp_path, [call("shell", command="touch a"), say("Next.")]) as running:
+def test_what_is_asked_goes_with_the_turn_that_is_stopped(screen):
+    with shared([call("shell", command="touch a"), say("Next.")]) as running:
         page = screen(running)
         ask(page, "make a")
         page.get_by_role("button", name="Approve").wait_for()

@@ -2,14 +2,14 @@
 
 import json
 
-from gateway_kit import gateway
+from gateway_kit import shared
 from web_kit import PHONE, ask, box, finished, long_of, session_of, talk
 
 from lmagent.testing.script import call, say
 
 
-def test_a_meter_shows_how_full_the_window_is_and_opens_to_what_fills_it(tmp_path, screen):
-    with gateway(tmp_path, [call("ls"), say("Seen.")], options=["--permission", "auto"]) as running:
+def test_a_meter_shows_how_full_the_window_is_and_opens_to_what_fills_it(screen):
+    with shared([call("ls"), say("Seen.")], options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "look around")
         finished(page)
@@ -27,14 +27,14 @@ def test_a_meter_shows_how_full_the_window_is_and_opens_to_what_fills_it(tmp_pat
         table.wait_for(state="detached")
 
 
-def test_the_map_has_the_conversation_shortened(tmp_path, screen):
+def test_the_map_has_the_conversation_shortened(screen):
     script = [
         say(long_of("A long answer. ", 1500)),
         say(long_of("Another one. ", 1500)),
         say("A summary."),
         say("And on."),
     ]
-    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+    with shared(script, options=["--permission", "auto"]) as running:
         page = screen(running)
         for text in ("first", "second"):
             ask(page, text)
@@ -45,8 +45,8 @@ def test_the_map_has_the_conversation_shortened(tmp_path, screen):
         page.get_by_text("Conversation shortened: ").wait_for()
 
 
-def test_another_model_is_told_in_the_conversation_with_what_it_reads_once(tmp_path, screen):
-    with gateway(tmp_path, [say("Hello."), say("Hello again.")]) as running:
+def test_another_model_is_told_in_the_conversation_with_what_it_reads_once(screen):
+    with shared([say("Hello."), say("Hello again.")]) as running:
         page = screen(running)
         ask(page, "hi")
         finished(page)
@@ -58,8 +58,8 @@ def test_another_model_is_told_in_the_conversation_with_what_it_reads_once(tmp_p
         page.get_by_text("Model changed to test-model. It reads the conversation once: about ").wait_for()
 
 
-def test_a_phone_has_one_line_with_one_menu_that_names_what_it_offers(tmp_path, screen):
-    with gateway(tmp_path, [call("ls"), say("Seen.")], options=["--permission", "auto"]) as running:
+def test_a_phone_has_one_line_with_one_menu_that_names_what_it_offers(screen):
+    with shared([call("ls"), say("Seen.")], options=["--permission", "auto"]) as running:
         page = screen(running, **PHONE)
         ask(page, "Look around in this folder and tell me what you find there, please")
         finished(page)
@@ -78,9 +78,9 @@ def test_a_phone_has_one_line_with_one_menu_that_names_what_it_offers(tmp_path, 
         page.get_by_role("region", name="Files").wait_for()
 
 
-def test_beside_a_panel_the_title_keeps_its_place(tmp_path, screen):
+def test_beside_a_panel_the_title_keeps_its_place(screen):
     title = "Please write a summary of what is here"
-    with gateway(tmp_path, [say("Done.")]) as running:
+    with shared([say("Done.")]) as running:
         page = screen(running)
         ask(page, title)
         finished(page)
@@ -92,13 +92,13 @@ def test_beside_a_panel_the_title_keeps_its_place(tmp_path, screen):
         page.get_by_role("group", name="Permissions: normal").wait_for()
 
 
-def test_an_approval_shows_the_command_once_and_a_denied_call_keeps_it_in_its_line(tmp_path, screen):
+def test_an_approval_shows_the_command_once_and_a_denied_call_keeps_it_in_its_line(screen):
     script = [
         call("bash", command="echo once > once.txt"),
         call("write", path="notes.txt", content="x\n"),
         say("Neither."),
     ]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         page = screen(running)
         ask(page, "do both")
         card = page.get_by_role("region", name="Approval")

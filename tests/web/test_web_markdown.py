@@ -1,7 +1,7 @@
 """What a model, a tool or a file says is shown, and never acts: no script, no request, no markup of its own."""
 
 import pytest
-from gateway_kit import gateway
+from gateway_kit import shared
 from web_kit import ask, finished, long_of, talk
 
 from lmagent.testing.script import calls, say, slow, tool
@@ -54,9 +54,9 @@ def safe(page):
     assert page.get_by_role("button", name="Approve").count() == 0
 
 
-def test_nothing_acts_in_what_a_model_says_while_it_streams_and_after(tmp_path, screen, spoken):
+def test_nothing_acts_in_what_a_model_says_while_it_streams_and_after(screen, spoken):
     # The kit fails the test for any request to another host.
-    with gateway(tmp_path, [slow(say(spoken, chunk=7), each=0.002)]) as running:
+    with shared([slow(say(spoken, chunk=7), each=0.002)]) as running:
         page = screen(running)
         ask(page, "say it")
         page.locator(".said").first.wait_for()
@@ -69,7 +69,7 @@ def test_nothing_acts_in_what_a_model_says_while_it_streams_and_after(tmp_path, 
         safe(page)
 
 
-def test_nothing_acts_in_a_name_a_result_a_thought_or_a_question(tmp_path, screen, spoken):
+def test_nothing_acts_in_a_name_a_result_a_thought_or_a_question(screen, spoken):
     name = "<img src=x onerror=window.broken=20>.txt"
     script = [
         calls(
@@ -77,7 +77,7 @@ def test_nothing_acts_in_a_name_a_result_a_thought_or_a_question(tmp_path, scree
         ),
         say("[end](http://example.org)"),
     ]
-    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+    with shared(script, options=["--permission", "auto"]) as running:
         (running.workspace / name).write_text(spoken)
         page = screen(running)
         ask(page, f"<img src=x onerror=window.broken=22> {spoken}")
@@ -89,12 +89,12 @@ def test_nothing_acts_in_a_name_a_result_a_thought_or_a_question(tmp_path, scree
         assert page.title().startswith("<img src=x")
 
 
-def test_markdown_is_shown_as_what_it_is(tmp_path, screen):
+def test_markdown_is_shown_as_what_it_is(screen):
     text = (
         "# One\n\n1. first\n2. second\n\n| a | b |\n|---|--:|\n| x | 1 |\n\n- [x] ticked\n\n> quoted\n\n"
         "AT&amp;T ~~gone~~ *so* **much** `code`"
     )
-    with gateway(tmp_path, [say(text)]) as running:
+    with shared([say(text)]) as running:
         page = screen(running)
         ask(page, "markdown")
         finished(page)
@@ -108,8 +108,8 @@ def test_markdown_is_shown_as_what_it_is(tmp_path, screen):
         assert said.locator("del, em, strong, p > code").all_inner_texts() == ["gone", "so", "much", "code"]
 
 
-def test_code_is_coloured_by_a_highlighter_that_comes_with_the_first_code_in_view(tmp_path, screen):
-    with gateway(tmp_path, [say("plain"), say("```python\ndef f():\n    return 'x'\n```")]) as running:
+def test_code_is_coloured_by_a_highlighter_that_comes_with_the_first_code_in_view(screen):
+    with shared([say("plain"), say("```python\ndef f():\n    return 'x'\n```")]) as running:
         page = screen(running)
         asked = []
         page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
@@ -122,11 +122,11 @@ def test_code_is_coloured_by_a_highlighter_that_comes_with_the_first_code_in_vie
         assert page.locator(".code .code-string").first.inner_text() == "'x'"
 
 
-def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(tmp_path, screen):
+def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(screen):
     """It is coloured in pieces: none may begin inside of a comment."""
     pieces = [f"int f{at}(int a) {{ return a + {at}; }}\n\n/* note {at}:\n   if while\n*/\n" for at in range(200)]
     code = "".join(pieces).rstrip("\n")
-    with gateway(tmp_path, [say(f"```c\n{code}\n```")]) as running:
+    with shared([say(f"```c\n{code}\n```")]) as running:
         page = screen(running)
         ask(page, "code")
         finished(page)
@@ -140,9 +140,9 @@ def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(tmp_pat
 
 
 @pytest.mark.parametrize(("language", "unit"), [("csharp", "unsigned "), ("typescript", "<a>\n"), ("markdown", "[ ")])
-def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(tmp_path, screen, language, unit):
+def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(screen, language, unit):
     code = long_of(unit, 10_000)[:49_000].rstrip()
-    with gateway(tmp_path, [say(f"```{language}\n{code}\n```")]) as running:
+    with shared([say(f"```{language}\n{code}\n```")]) as running:
         page = screen(running)
         ask(page, "code")
         finished(page)
@@ -152,9 +152,9 @@ def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(tmp_
         assert page.locator(".code").text_content().strip() == code
 
 
-def test_a_letter_that_stands_where_a_piece_of_code_ends_stays_whole(tmp_path, screen):
+def test_a_letter_that_stands_where_a_piece_of_code_ends_stays_whole(screen):
     code = f'xy = "{"🌱 " * 2000}"'
-    with gateway(tmp_path, [say(f"```python\n{code}\n```")]) as running:
+    with shared([say(f"```python\n{code}\n```")]) as running:
         page = screen(running)
         ask(page, "go")
         page.locator("pre.code .code-string").first.wait_for()

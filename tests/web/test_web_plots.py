@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gateway_kit import gateway
+from gateway_kit import gateway, shared
 from panel_kit import holds
 from testkit.trapsite import TrapSite, html
 from web_kit import PHONE, ask, finished
@@ -11,10 +11,10 @@ from web_kit import PHONE, ask, finished
 from lmagent.testing.script import call, say
 
 
-def test_a_plot_is_shown_in_the_conversation_also_when_the_page_is_loaded_again(tmp_path, screen):
+def test_a_plot_is_shown_in_the_conversation_also_when_the_page_is_loaded_again(screen):
     pytest.importorskip("vl_convert")
     plot = call("use_tool", name="data_plot", arguments={"path": "sales.csv", "output": "plots/Ä b&c.png"})
-    with gateway(tmp_path, [plot, say("Drawn.")]) as running:
+    with shared([plot, say("Drawn.")]) as running:
         (running.workspace / "sales.csv").write_text("day,sales\n2024-01-01,1\n2024-01-02,5\n")
         page = screen(running)
         ask(page, "draw the sales")

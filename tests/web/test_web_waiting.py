@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from gateway_kit import gateway, held, until
+from gateway_kit import held, shared, until
 from test_web_composer import PIXELS
 from web_kit import PHONE, ask, box, finished, shot
 
@@ -15,10 +15,10 @@ def said_on(page):
     return page.locator(".transcript .bubble, .transcript .said").all_inner_texts()
 
 
-def test_messages_are_where_the_model_got_them_and_in_view_until_then(tmp_path, screen):
+def test_messages_are_where_the_model_got_them_and_in_view_until_then(screen):
     go = threading.Event()
     script = [held(say("Answer one."), go), say("Answer two."), say("Answer three.")]
-    with gateway(tmp_path, script) as running:
+    with shared(script) as running:
         page = screen(running)
         ask(page, "Question one")
         page.get_by_role("button", name="Stop").wait_for()
@@ -40,7 +40,7 @@ def test_messages_are_where_the_model_got_them_and_in_view_until_then(tmp_path, 
 @pytest.mark.parametrize("window", [{}, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("colour", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_what_waits_is_in_view_and_can_be_taken_back_into_the_box(tmp_path, screen, window, colour):
-    with gateway(tmp_path, [slow(say("a long answer\n\n" * 400), each=0.02)]) as running:
+    with shared([slow(say("a long answer\n\n" * 400), each=0.02)]) as running:
         page = screen(running, color_scheme=colour, **window)
         ask(page, "begin")
         page.get_by_text("a long answer").nth(40).wait_for()
@@ -55,8 +55,8 @@ def test_what_waits_is_in_view_and_can_be_taken_back_into_the_box(tmp_path, scre
         until(lambda: box(page).input_value() == "second question")
 
 
-def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("never to be heard in full"), first=60.0), say("Together.")]) as running:
+def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(screen):
+    with shared([slow(say("never to be heard in full"), first=60.0), say("Together.")]) as running:
         page = screen(running)
         ask(page, "begin")
         page.get_by_role("button", name="Stop").wait_for()
@@ -82,8 +82,8 @@ def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(tmp_path, screen
         assert [part["type"] for part in two["parts"]] == ["image", "text"]
 
 
-def test_enter_while_an_image_is_uploaded_sends_the_message_when_it_has_arrived(tmp_path, screen):
-    with gateway(tmp_path, [say("Seen.")]) as running:
+def test_enter_while_an_image_is_uploaded_sends_the_message_when_it_has_arrived(screen):
+    with shared([say("Seen.")]) as running:
         page = screen(running)
         held = []
         page.route("**/api/uploads", lambda route: held.append(route))
@@ -101,8 +101,8 @@ def test_enter_while_an_image_is_uploaded_sends_the_message_when_it_has_arrived(
         assert [part["type"] for part in message["parts"]] == ["image", "text"]
 
 
-def test_what_one_sends_is_in_view_though_one_has_scrolled_up(tmp_path, screen):
-    with gateway(tmp_path, [say("a long answer\n\n" * 200), slow(say("ok"), first=60.0)]) as running:
+def test_what_one_sends_is_in_view_though_one_has_scrolled_up(screen):
+    with shared([say("a long answer\n\n" * 200), slow(say("ok"), first=60.0)]) as running:
         page = screen(running)
         ask(page, "begin")
         finished(page)

@@ -1,9 +1,11 @@
 """A real browser on a real gateway: Chromium without a window, `lmagent web` as a process, a scripted model.
 
-    def test_…(tmp_path, screen):
-        with gateway(tmp_path, [say("hello")]) as running:
-            page = screen(running)              # logged in by the PIN, as a person does it
+    def test_…(screen):
+        with shared([say("hello")]) as running:
+            page = screen(running)              # logged in
             ask(page, "do it")
+
+A test that changes more of its gateway than sessions and files of the workspace has its own: `gateway(tmp_path, …)`.
 
 A page that prints an error, breaks its policy, opens a dialog or a window, or asks anything of another host, fails its
 test at the end. With LMAGENT_SHOTS=FOLDER `shot(page, name)` keeps screenshots there, else in the test's own folder.
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_kit import PIN, Running
+from gateway_kit import Running
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
 PATIENCE = 60_000
@@ -29,7 +31,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
 USUAL = {**DESKTOP, "reduced_motion": "reduce", "service_workers": "block"}
 """Of a window. A service worker would answer where a test lets the gateway be away."""
-OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
+OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--process-per-site", "--in-process-gpu"]
 
 EXPECTED = re.compile(
     r"status of (4\d\d|50[23])|net::ERR_|response code: (4\d\d|50[23])"
@@ -49,6 +51,8 @@ class Chromium:
         self._playwright: Any = None
         self.browser: Any = None
         self.window: Any = None
+        self._lasting: Any = None
+        self._visited: set[str] = set()
 
     def start(self) -> Any:
         if self.browser is None:
@@ -63,7 +67,10 @@ class Chromium:
         """Return a new page of the shared window, on which nobody is logged in."""
         if self.window is None:
             self.window = self.browser.new_context(**USUAL)
-            self.window.new_page().goto(f"{url}/favicon.ico")
+            first = self.window.new_page()
+            first.goto(f"{url}/favicon.ico")
+            self._lasting = self.window.new_cdp_session(first)
+        self._visited.add(url)
         return self.window.new_page()
 
     def clear(self) -> None:
@@ -76,6 +83,9 @@ class Chromium:
             for page in others:
                 page.close()
             self.window.clear_cookies()
+            for url in self._visited:
+                self._lasting.send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "local_storage"})
+            self._visited.clear()
             self.window.set_default_timeout(PATIENCE)
 
     def stop(self) -> None:
@@ -83,7 +93,8 @@ class Chromium:
         if self.browser is not None:
             self.browser.close()
             self._playwright.stop()
-        self.browser = self.window = self._playwright = None
+        self.browser = self.window = self._lasting = self._playwright = None
+        self._visited.clear()
 
 
 chromium = Chromium()
@@ -127,10 +138,11 @@ def screen(browser: Any, no_leftovers: list[str]) -> Screen:
         page.on("dialog", lambda shown: (no_leftovers.append(f"dialog: {shown.message}"), shown.dismiss()))
         page.on("popup", lambda other: no_leftovers.append(f"window: {other.url}"))
         page.on("request", lambda asked: _asked(asked.url, running.url, no_leftovers))
+        if login:
+            name, _, value = running.page().headers["Cookie"].partition("=")
+            page.context.add_cookies([{"name": name, "value": value, "url": running.url, "httpOnly": True}])
         page.goto(f"{running.url}/{path}")
         if login:
-            page.get_by_label("PIN").fill(PIN)
-            page.get_by_role("button", name="Log in").click()
             box(page).wait_for()
         return page
 
