@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
 import pytest
 from fetch_kit import context
+from msgspec.structs import replace
 
 from lmagent.app.confined import Confined
 from lmagent.config.settings import Settings
@@ -23,6 +24,7 @@ from lmagent.sandbox.hosts import parse_target
 from lmagent.testing.fakes import FakeClock
 from lmagent.web.browser import site_of
 from lmagent.web.fetch import Web
+from lmagent.web.links import parse_link
 from lmagent.web.reading import read_rendered
 from lmagent.web.tools import Browser, WebFetchJs, WebTools, find_browser
 
@@ -96,15 +98,24 @@ def site() -> Generator[Site]:
     served.close()
 
 
-def rendered(site: Site, path: str, tmp_path: Path, seconds: int = 5, selector: str = "") -> ToolOutput:
+def rendered(
+    site: Site, path: str, tmp_path: Path, seconds: int = 5, selector: str = "", barred: Sequence[int] = ()
+) -> ToolOutput:
+    """Return the page; ports that are `barred` are listed too, and a rule forbids them."""
+
     async def go() -> ToolOutput:
-        listed = (f"127.0.0.1:{site.port}",)
+        listed = tuple(f"127.0.0.1:{port}" for port in (site.port, *barred))
         confined = Confined(tmp_path, Settings(agent_data_dir=tmp_path / "data"))
-        browser = Browser(BROWSER, confined.beside, listed)
+        browser = Browser(BROWSER, confined.beside)
         web = Web(listed, FakeClock(auto=True))
         try:
             return await read_rendered(
-                web, browser, f"http://127.0.0.1:{site.port}{path}", seconds, selector, context()
+                web,
+                browser,
+                f"http://127.0.0.1:{site.port}{path}",
+                seconds,
+                selector,
+                replace(context(), barred=lambda _, port: port in barred),
             )
         finally:
             await confined.aclose()
@@ -129,6 +140,20 @@ def test_a_page_is_read_as_its_scripts_have_made_it_and_nothing_else_is_reached(
         "/favicon.ico",
     }
     assert not [name for name in set(os.listdir("/tmp")) - before if name.startswith("lmagent-web-")]
+
+
+@real
+def test_a_denied_host_is_not_reached_although_it_is_listed(site: Site, tmp_path: Path) -> None:
+    result = rendered(site, "/scripted", tmp_path, barred=(site.other,))
+    assert "127.0.0.1 (a rule forbids it)" in result.content
+    assert site.elsewhere == []
+
+
+def test_a_page_from_elsewhere_reaches_no_listed_host_of_this_machine_or_network() -> None:
+    near = ("127.0.0.1:8000", "[::1]:1", "ip:nas.home:80", "any:build.test:80")
+    web = Web((*near, "cdn.example"), FakeClock(auto=True))
+    assert web.listed_for(parse_link("https://news.example/")) == ("cdn.example",)
+    assert web.listed_for(parse_link("http://127.0.0.1:8000/")) == (*near, "cdn.example")
 
 
 @real

@@ -312,7 +312,7 @@ def own_browser(registry: Registry) -> Browser | None:
     if settings.sandbox not in ("auto", "bubblewrap"):
         return None
     program = find_browser(settings.browser, os.environ, registry.workspace)
-    return Browser(program, confined.beside, confined.hosts) if program else None
+    return Browser(program, confined.beside) if program else None
 
 
 def project_planner(registry: Registry) -> None:

@@ -54,6 +54,7 @@ class Web:
         tls: ssl.SSLContext | None = None,
         stealth: bool = False,
     ) -> None:
+        self._hosts = tuple(hosts)
         self._guard = WebGuard([parse_pattern(host) for host in hosts], resolve)
         self._clock = clock
         self._client: WebClient | StealthClient = WebClient(self._guard, limits, tls)
@@ -90,6 +91,12 @@ class Web:
     def admit(self, link: WebLink) -> None:
         """Raise ToolError for a page of this machine or network that is not listed."""
         self._guard.admit(link.target)
+
+    def listed_for(self, link: WebLink) -> tuple[str, ...]:
+        """Return the listed hosts that the scripts of a page may reach: those of this machine or network only if the
+        page is from there, since a page from elsewhere must not steer requests in here."""
+        near = self._guard.is_near(link.target)
+        return tuple(host for host in self._hosts if near or parse_pattern(host).reach == "public")
 
     def forget(self, session: str) -> None:
         """Forget the pages and rules of a session."""

@@ -61,7 +61,7 @@ async def read_rendered(
     """Return the text of a page after its scripts have run. Raise ToolError if it cannot be had or read."""
     link = parse_link(url)
     await web.turn(context.session, link)
-    page = await render(browser, link, seconds)
+    page = await render(browser, link, seconds, web.listed_for(link), context.barred)
     fetched = Fetched(link, "text/html; charset=utf-8", page.html, page.cut, 0.0)
     remark = f"\n[not reached, since they are not the page's own site: {named(page.refused)}]" if page.refused else ""
     remark += f"\n[frames of the page that are not read: {page.frames}]" if page.frames else ""

@@ -36,11 +36,10 @@ GetBrowserSandbox = Callable[[Path, Sequence[Path]], Awaitable[Sandbox]]
 
 
 class Browser(Struct, frozen=True):
-    """A browser: its program, its sandbox, and the hosts that the user's configuration lists for commands."""
+    """A browser: its program and its sandbox."""
 
     program: str
     sandbox: GetBrowserSandbox
-    listed: tuple[str, ...] = ()
 
 
 class WebFetch(Struct, frozen=True):
