@@ -107,6 +107,11 @@ def test_what_cannot_be_read_is_said_in_one_line(site, path, why):
     assert why in refusal(web(site, limits=FetchLimits(silence=5, whole=10, body=1 << 20)), site.url(path))
 
 
+@pytest.mark.parametrize("location", ["//[x", "http://[::1", "http://\u2100.test/", "http://a.test:0/"])
+def test_a_redirect_to_no_address_is_said_in_one_line(site, location):
+    assert "cannot be fetched: " in refusal(web(site), site.to(location))
+
+
 @pytest.mark.parametrize("path", ["/wrong-charset", "/no-charset"])
 def test_a_wrong_charset_costs_a_letter_and_not_the_page(site, path):
     assert "caf" in fetched(web(site), site.url(path)).content
