@@ -77,11 +77,12 @@ async def picture(web: Web, browser: Browser, shot: WebScreenshot, context: Tool
     web.admit(link)
     target = link.target
     old = own_picture(context, output)
-    listed = any(parse_pattern(host).matches(target) for host in browser.listed)
-    if not listed and not await context.ask_host(target.host, target.port):
+    listed = web.listed_for(link)
+    is_listed = any(parse_pattern(host).matches(target) for host in listed)
+    if not is_listed and not await context.ask_host(target.host, target.port):
         raise ToolError(f"Connecting to {link.host} was not allowed, so there is no picture.", data={"code": "denied"})
     await web.turn(context.session, link)
-    page = await render(browser, link, shot.wait_seconds, picture=True)
+    page = await render(browser, link, shot.wait_seconds, listed, context.barred, picture=True)
     written, facts = await store_picture(context, output, page.picture, old)
     missing = f" Not reached: {named(page.refused)}." if page.refused else ""
     return ToolOutput(f"The first screen of {link} is in {written}.{missing} vision can look at it.", facts)
