@@ -119,9 +119,12 @@ def _servers(content: bytes) -> bytes:
         for entry in _values(servers):
             for name in _KEYS_OF_SERVERS:
                 if isinstance(entry, dict) and name in entry:
-                    values: Any = entry[name]
-                    entry[name] = dict.fromkeys(cast("dict[str, Any]", values), "") if isinstance(values, dict) else ""
+                    entry[name] = _blank(entry[name])
     return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _blank(values: Any) -> Any:
+    return dict.fromkeys(cast("dict[str, Any]", values), "") if isinstance(values, dict) else ""
 
 
 def _values(table: Any) -> list[Any]:

@@ -67,7 +67,14 @@ def _tested(tell: Callable[[Finding], None]) -> list[Finding]:
     from lmagent.sandbox.environment import with_home
 
     findings: list[Finding] = []
-    with tempfile.TemporaryDirectory(prefix="lmagent-self-test-") as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="lmagent-self-test-")
+    except OSError as error:
+        fix = "set TMPDIR to a folder that can be written"
+        findings.append(Finding("disk", "fault", f"there is no place for temporary files: {error.strerror}", fix))
+        tell(findings[-1])
+        return findings
+    with made as folder:
         home = Path(folder, "home")
         home.mkdir()
         command = [sys.executable, "-P", "-m", "lmagent.selftest", folder]
