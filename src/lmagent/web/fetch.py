@@ -5,6 +5,7 @@ Each hop passes the same guard. A redirect to another host needs a permission of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -158,6 +159,6 @@ class Web:
 def _failure(link: WebLink, answer: WebAnswer) -> str:
     known = {status.value: status.phrase for status in HTTPStatus}
     text = f"{link} answers {answer.status} {known.get(answer.status, '')}".rstrip()
-    if answer.status == 429 and answer.headers.get("retry-after", "").isdigit():
-        return f"{text}: ask again in {int(answer.headers['retry-after'][:9])} s."
+    if answer.status == 429 and (seconds := re.fullmatch(r"[0-9]{1,9}", answer.headers.get("retry-after", ""))):
+        return f"{text}: ask again in {int(seconds[0])} s."
     return f"{text}."

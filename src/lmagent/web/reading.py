@@ -17,10 +17,7 @@ from lmagent.web.extract import extract
 from lmagent.web.fetch import Web
 from lmagent.web.links import parse_link
 from lmagent.web.pages import Fetched
-from lmagent.web.tools import Browser, WebScreenshot, picture_path
-
-SHOWN = 10_000
-"""Characters of a page that a call shows."""
+from lmagent.web.tools import SHOWN, Browser, WebScreenshot, picture_path
 
 PATIENCE = 30.0
 """Seconds that a page may take to be turned into text."""
