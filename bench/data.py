@@ -17,16 +17,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from lmagent.core.sandbox import Sandbox
+from lmagent.core.sandbox import Limits, Sandbox
 from lmagent.core.tool import ToolContext
 from lmagent.data.feature import DataPlace, DataView, view_tool
-from lmagent.sandbox.choose import choose
+from lmagent.sandbox.choose import alike, choose
 from lmagent.sandbox.environment import SandboxRequest
 
 HEAD_S, SHAPE_MB = 1.0, 64
@@ -67,12 +67,11 @@ def forget(path: Path) -> None:
 
 
 class Looks:
-    def __init__(self, workspace: Path, sandbox: Sandbox, backend: str) -> None:
-        async def get() -> Sandbox:
-            return sandbox
+    def __init__(self, workspace: Path, backend: str) -> None:
+        async def get(folder: Path, read: Sequence[Path], limits: Limits) -> Sandbox:
+            return alike(folder, SandboxRequest(env=dict(os.environ), read=tuple(read), limits=limits), backend)
 
-        request = SandboxRequest(env=dict(os.environ))
-        self.tool = view_tool(DataPlace(workspace, get, lambda: backend, lambda: request))
+        self.tool = view_tool(DataPlace(workspace, get, lambda: backend))
         self.context = ToolContext("bench", "call", workspace, {}, lambda _: None)
 
     async def __call__(self, path: Path, operation: str) -> tuple[dict[str, Any], str]:
@@ -84,7 +83,7 @@ class Looks:
 
 async def measure(folder: Path, gigabytes: float, *, quick: bool) -> dict[str, Any]:
     sandbox, report = await choose(folder, SandboxRequest(env=dict(os.environ)))
-    looks = Looks(folder, sandbox, report.backend)
+    looks = Looks(folder, report.backend)
     figures: dict[str, Any] = {"sandbox": report.backend, "load": os.getloadavg()[0], "wrong": []}
     small = folder / "small.csv"
     make(small, 1000, plain)

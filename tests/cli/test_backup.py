@@ -1,8 +1,13 @@
 """`lmagent backup` and `lmagent restore`: everything comes back, no key leaves, and nothing is overwritten."""
 
+import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -94,8 +99,9 @@ def test_what_differs_is_kept_aside_and_only_if_that_was_asked_for(used):
     done = used.run("restore", str(path), "--replace")
     assert done.returncode == 0, done.stderr
     assert memory.read_text() == "- the staging server is heron\n"
-    (kept,) = used.workspace.glob(".lmagent-replaced-*/memory/MEMORY.md")
+    (kept,) = used.workspace.glob(".lmagent/replaced/*/memory/MEMORY.md")
     assert kept.read_text() == "- newer\n"
+    assert contents(backup(used)) == contents(path), "it is in no backup"
     assert "sk-of-the-server" in (used.home / ".config/lmagent/config.toml").read_text(), "settings were the same"
 
 
@@ -104,7 +110,6 @@ def test_only_one_part_is_restored_if_that_is_wanted(used, tmp_path: Path):
     (tmp_path / "new-home").mkdir()
     used.run("restore", str(path), "--only", "user", env={"HOME": str(tmp_path / "new-home")})
     assert (tmp_path / "new-home/.config/lmagent/config.toml").exists()
-    assert not (used.workspace / ".lmagent-replaced").exists()
 
 
 def test_a_session_in_use_is_not_replaced(used):
@@ -129,6 +134,72 @@ def test_settings_whose_keys_cannot_be_found_are_left_out(used):
     assert "workspace/mcp.json" not in contents(used.home / "b.tar.gz")
 
 
+def test_keys_in_other_shapes_and_places_are_no_keys_of_a_backup_either(used):
+    own = used.workspace / ".lmagent"
+    odd = {"env": ["T=sk-list"], "headers": "Bearer sk-text", "oauth": {"client": {"secret": "sk-inner"}}}
+    put(own / "mcp.json", json.dumps({"servers": {"a": {"command": "a", **odd}}}))
+    put(own / "skills/a/.env", "K=sk-of-a-skill\n")
+    assert not [name for name, content in contents(backup(used)).items() if b"sk-" in content or b"Bearer" in content]
+
+
+def test_a_file_whose_name_cannot_be_shown_is_left_out_and_named(used):
+    put(used.workspace / ".lmagent/memory" / os.fsdecode(b"\xff.md"), "x")
+    put(used.workspace / ".lmagent/memory/\x1b[31m.md", "x")
+    done = used.run("backup", str(used.home / "b.tar.gz"))
+    assert done.returncode == 0
+    assert done.stderr.count("left out: ") == 2
+    assert "\x1b" not in done.stderr
+    assert "workspace/memory/MEMORY.md" in contents(used.home / "b.tar.gz")
+
+
+def test_a_name_that_is_too_long_here_is_said_in_one_line(used):
+    with tarfile.open(used.home / "b.tar.gz", "w:gz") as archive:
+        entry, digest = f"workspace/memory/{'x' * 300}", hashlib.sha256(b"").hexdigest()
+        listed = json.dumps({"lmagent_backup": 1, "made": 0, "files": {entry: digest}}).encode()
+        for name, content in ((entry, b""), ("manifest.json", listed)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    done = used.run("restore", str(used.home / "b.tar.gz"))
+    assert done.returncode == 1
+    assert "has no place here: File name too long" in done.stderr
+
+
+@pytest.mark.long
+def test_a_restore_that_is_killed_is_continued_by_the_same_command(used):
+    memory = used.workspace / ".lmagent/memory"
+    for number in range(400):
+        put(memory / f"{number}.md", f"old {number}\n")
+    path = backup(used)
+    for number in range(400):
+        put(memory / f"{number}.md", f"new {number}\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lmagent", "restore", "--replace", str(path)],
+        cwd=used.workspace,
+        env={**os.environ, "HOME": str(used.home)},
+        stdout=subprocess.DEVNULL,
+    )
+    while not [*used.workspace.glob(".lmagent/replaced/*/memory/399.md")] and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -9, "it was killed before its end"
+    done = used.run("restore", str(path), "--replace")
+    assert done.returncode == 0, done.stderr
+    assert {(memory / f"{number}.md").read_text() for number in range(400)} == {f"old {at}\n" for at in range(400)}
+    kept = used.workspace.glob(".lmagent/replaced/*/memory/*.md")
+    assert {file.read_text() for file in kept} == {f"new {at}\n" for at in range(400)}
+
+
+STRANGE = {
+    "outside": ["workspace/../../evil"],
+    "a list of trust": ["data/trusted.json"],
+    "keys": ["config/.env"],
+    "keys of a skill": ["workspace/skills/a/.env"],
+    "a token": ["data/web/token"],
+    "a name that a terminal obeys": ["workspace/a\x1b[2Jb"],
+}
+
+
 def damaged(path: Path, how: str) -> Path:
     content = path.read_bytes()
     if how == "cut":
@@ -138,8 +209,7 @@ def damaged(path: Path, how: str) -> Path:
     else:
         members = contents(path)
         members |= {"evil": {how: b"x"}, "changed": {"workspace/memory/MEMORY.md": b"- other\n"}}.get(how, {})
-        if how == "outside":
-            members["workspace/../../evil"] = b"x"
+        members |= dict.fromkeys(STRANGE.get(how, ()), b"x")
         with tarfile.open(path, "w:gz") as archive:
             for name, data in members.items():
                 member = tarfile.TarInfo(name)
@@ -152,7 +222,7 @@ def damaged(path: Path, how: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("how", ["cut", "no archive", "changed", "outside", "link"])
+@pytest.mark.parametrize("how", ["cut", "no archive", "changed", "link", *STRANGE])
 def test_a_backup_that_is_not_whole_restores_nothing(used, tmp_path: Path, how):
     path = damaged(backup(used), how)
     (tmp_path / "new-work").mkdir()

@@ -6,7 +6,7 @@ import functools
 import os
 import sqlite3
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.core.sandbox import Sandbox
+from lmagent.core.sandbox import Limits, Sandbox
 from lmagent.core.tool import FileMark, ToolContext, ToolOutput
-from lmagent.data.feature import DataPlace, plot_tool, view_tool
+from lmagent.data.feature import DataPlace, GetDataSandbox, plot_tool, view_tool
 from lmagent.data.inside.main import answer
 from lmagent.engine.toolbox import decode
 from lmagent.sandbox.bubblewrap import Bubblewrap
@@ -31,6 +31,16 @@ def why_no_bubblewrap() -> str:
     return "" if report.works else report.reason
 
 
+def sandbox_of(kind: str, before: Callable[[], None] = lambda: None) -> GetDataSandbox:
+    """Return a function that makes sandboxes of a kind; `before` is done before one is made."""
+
+    async def get(folder: Path, read: Sequence[Path], limits: Limits) -> Sandbox:
+        before()
+        return alike(folder, SandboxRequest(env=dict(os.environ), read=tuple(read), limits=limits), kind)
+
+    return get
+
+
 class Looks:
     """Calls of both tools on a real sandbox, as the engine makes them."""
 
@@ -39,14 +49,10 @@ class Looks:
             pytest.skip(f"needs bubblewrap: {why}")
         self.workspace = workspace
         self.seen: dict[str, FileMark] = {}
-        self.request = SandboxRequest(env=dict(os.environ))
-        place = DataPlace(workspace, self._sandbox, lambda: "bubblewrap", lambda: self.request)
+        place = DataPlace(workspace, sandbox_of("bubblewrap"), lambda: "bubblewrap")
         forbidden = set(hidden)
         self.view = view_tool(place)
         self.draw = plot_tool(place, lambda _, path: "a rule forbids it" if path in forbidden else "")
-
-    async def _sandbox(self) -> Sandbox:
-        return alike(self.workspace, self.request, "bubblewrap")
 
     def __call__(self, path: str, operation: str = "head", **more: Any) -> str:
         return self.run(self.view, path=path, operation=operation, **more).content

@@ -115,6 +115,15 @@ def test_numbers_with_leading_zeros_are_text_and_empty_cells_are_null(tmp_path: 
     assert rows_of(path)[1] == [None] * 5
 
 
+def test_long_numbers_keep_all_their_digits(tmp_path: Path) -> None:
+    ids = [["12345678901234567891", "9" * 45], ["12345678901234567892", "9" * 44 + "8"]]
+    path = write(tmp_path, "a.csv", "id,hash\n" + "".join(f"{','.join(row)}\n" for row in ids))
+    assert columns_of(path) == {"id": "integer", "hash": "text"}
+    assert rows_of(path) == ids
+    assert rows_of(path, "sql", "SELECT id, hash FROM data ORDER BY id") == ids
+    assert rows_of(path, "describe")[0][6:9] == ["1.23457e+19"] * 3, "no digits that are not known"
+
+
 def test_a_nul_byte_is_named_with_its_line(tmp_path: Path) -> None:
     assert "line 2 has a NUL byte" in refusal(write(tmp_path, "a.csv", b"a,b\n1,\x002\n"))
 

@@ -13,13 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from data_kit import Looks, arrow, parquet, xlsx
+from data_kit import Looks, arrow, parquet, sandbox_of, xlsx
 
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Limits, Sandbox
 from lmagent.data import worker
 from lmagent.data.feature import DataPlace, view_tool
-from lmagent.sandbox.choose import alike
 from lmagent.tools.pictures import picture_of
 
 SALES = "day,city,sales\n" + "".join(
@@ -164,16 +163,14 @@ def test_a_worker_that_crashes_or_answers_without_end_is_told_in_one_line(
 def test_a_file_that_is_replaced_by_a_link_while_it_is_opened_is_not_shown(looks: Looks, workspace: Path) -> None:
     secret = workspace.parent / "secret.csv"
     secret.write_text("word\nopensesame\n")
-    inner = looks.view
-    place = DataPlace(workspace, looks._sandbox, lambda: "bubblewrap", lambda: swap() or looks.request)
 
     def swap() -> None:  # after the file was opened here, before the sandbox mounts it
         (workspace / "sales.csv").unlink()
         (workspace / "sales.csv").symlink_to(secret)
 
+    tool = view_tool(DataPlace(workspace, sandbox_of("bubblewrap", swap), lambda: "bubblewrap"))
     with pytest.raises(ToolError, match="was replaced while it was opened"):
-        looks.run(view_tool(place), path="sales.csv")
-    assert inner.effect == "read"
+        looks.run(tool, path="sales.csv")
 
 
 def test_a_file_that_grows_while_it_is_read_is_named(looks: Looks, workspace: Path) -> None:
@@ -210,19 +207,16 @@ def test_changes_in_the_journal_of_a_database_are_named(looks: Looks, workspace:
 
 
 def test_without_a_sandbox_no_file_is_opened(workspace: Path, looks: Looks) -> None:
-    async def none() -> Sandbox:
+    async def none(*_: object) -> Sandbox:
         raise SandboxError("there is no sandbox here", fix="install bubblewrap")
 
-    tool = view_tool(DataPlace(workspace, none, lambda: "auto", lambda: looks.request))
+    tool = view_tool(DataPlace(workspace, none, lambda: "auto"))
     with pytest.raises(SandboxError, match="there is no sandbox here"):
         looks.run(tool, path="sales.csv")
 
 
 def test_if_the_user_switched_the_sandbox_off_the_worker_runs_without_one(workspace: Path, looks: Looks) -> None:
-    async def off() -> Sandbox:
-        return alike(workspace, looks.request, "off")
-
-    tool = view_tool(DataPlace(workspace, off, lambda: "off", lambda: looks.request))
+    tool = view_tool(DataPlace(workspace, sandbox_of("off"), lambda: "off"))
     assert "28 rows" in looks.run(tool, path="sales.csv", operation="shape").content
 
 

@@ -99,23 +99,75 @@ def test_a_process_that_outlives_the_program_is_seen():
     assert addresses(watch) == ["tcp 192.0.2.1:80"]
 
 
-def test_services_that_would_connect_for_others_are_not_there(tmp_path: Path):
+CONNECTS = """
+import os, socket, sys
+os.chdir(os.path.dirname(sys.argv[1]))
+for path in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as made:
+        print(made.connect_ex(path))
+"""
+
+
+def test_services_that_would_connect_for_others_are_not_there_by_whatever_path(tmp_path: Path):
     if not os.access("/run", os.W_OK):
         pytest.skip("makes a socket in /run: not root")
-    script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-    path = f"/run/lmagent-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX) as service:
+    path, elsewhere = f"/run/lmagent-test-{os.getpid()}", str(tmp_path / "own")
+    (tmp_path / "link").symlink_to("/run")
+    name = os.path.basename(path)
+    others = (name, f"//run/{name}", f"/tmp/../run/{name}", str(tmp_path / "link" / name), f"/run/lmagent/../{name}")
+    with socket.socket(socket.AF_UNIX) as service, socket.socket(socket.AF_UNIX) as own:
         service.bind(path)
-        service.listen()
+        service.listen(9)
+        own.bind(elsewhere)
+        own.listen(9)
         try:
-            assert watched(sys.executable, "-c", script, path, stderr=-3)[1] == 1
-            elsewhere = str(tmp_path / "own")
-            with socket.socket(socket.AF_UNIX) as own:
-                own.bind(elsewhere)
-                own.listen()
-                assert watched(sys.executable, "-c", script, elsewhere)[1] == 0
+            output = watched(sys.executable, "-c", CONNECTS, path, *others, elsewhere)[2]
         finally:
             os.unlink(path)
+    assert output.split() == [*["2"] * 6, "0"]
+
+
+UNUSUAL = """
+import ctypes, json, mmap, os, socket, struct
+library = ctypes.CDLL(None, use_errno=True)
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def called(name, *arguments):
+    return getattr(library, name)(made.fileno(), *arguments)
+high = ctypes.c_void_p(0xffffffffff600000)
+pages = mmap.mmap(-1, 8192)
+edge = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + 4096
+library.munmap(ctypes.c_void_p(edge), 4096)
+called("connect", high, 16)
+called("sendto", b"x", 1, 0, high, 16)
+called("sendmsg", ctypes.c_void_p(edge - 4), 0)
+no_family = struct.pack(">HH", 0, 9) + bytes([192, 0, 2, 9]) + bytes(8)
+called("connect", no_family, 16)
+print(called("sendto", b"x", 1, 0, no_family, 16))
+"""
+
+
+def test_addresses_that_cannot_be_read_or_have_no_family_are_attempts_and_stop_nothing():
+    watch, _, output = watched(sys.executable, "-c", UNUSUAL)
+    assert output == "-1\n"
+    assert list(watch.attempts.values()) == [3, 1]
+    assert addresses(watch) == ["udp an address that cannot be read", "udp 192.0.2.9:9"]
+
+
+def test_the_look_of_chromium_for_ipv6_is_no_attempt_and_sending_there_is():
+    script = "import socket; s = socket.socket(10, 2); a = ('2001:4860:4860::8888', 443); print(s.connect_ex(a)); {}"
+    watch, _, output = watched(sys.executable, "-c", script.format("0"))
+    assert (output, watch.attempts, watch.probed) == ("101\n", {}, True)
+    watch, _, _ = watched(sys.executable, "-c", script.format("s.sendto(b'x', a)"), stderr=-3)
+    assert addresses(watch) == ["udp [2001:4860:4860::8888]:443"]
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap: it is not installed")
+def test_a_host_that_a_command_reaches_for_through_its_sandboxs_proxy_is_seen(empty_workspace: Path):
+    script = "import urllib.request; urllib.request.urlopen('http://192.0.2.1/')"
+    options = ("-w", str(empty_workspace), "--allow-host", "192.0.2.1:80", "--")
+    command = (sys.executable, "-m", "lmagent", "sandbox", "exec", *options, "python3", "-c", script)
+    watch, _, _ = watched(*command, stderr=-3)
+    assert [address for address in addresses(watch) if ":53" not in address] == ["tcp 192.0.2.1:80"]
 
 
 def test_an_allowed_address_does_not_count():

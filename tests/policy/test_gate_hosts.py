@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmagent.core.errors import ConfigError
-from lmagent.policy.gate import Request, Rules, check_rule, judge, judge_host
+from lmagent.policy.gate import Request, Rules, check_rule, is_barred, judge, judge_host
 
 
 def fetch(*hosts: str, tool: str = "web_fetch") -> Request:
@@ -119,3 +119,10 @@ class TestHostsOfCommands:
     def test_a_grant_is_for_one_host_and_port(self):
         assert judge_host("example.test:80", Rules(), ["net(example.test:80)"]).decision == "allow"
         assert judge_host("example.test:443", Rules(), ["net(example.test:80)"]).decision == "ask"
+
+
+@pytest.mark.parametrize("reaching", [fetch("example.com:443"), Request("shell", "exec", command="curl x")])
+def test_a_deny_rule_bars_a_host_from_the_page_or_command_that_reaches_for_it(reaching):
+    rules = Rules(allow=("*",), ask=("effect:net(asked.test)",), deny=("effect:net(ads.example.com)", "read"))
+    hosts = ("ads.example.com:443", "x.ads.example.com:80", "example.com:443", "asked.test:443")
+    assert [is_barred(reaching, host, rules) for host in hosts] == [True, True, False, False]

@@ -363,3 +363,19 @@ def test_without_a_python_inside_there_is_a_clear_error(monkeypatch: pytest.Monk
 def free() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
+
+
+def test_a_host_that_a_rule_forbids_is_refused_although_it_is_listed():
+    asked: list[str] = []
+
+    async def decide(host: str, port: int) -> bool:
+        asked.append(host)
+        return True
+
+    def barred(host: str, port: int) -> bool:
+        return host == "bad.example.com"
+
+    with proxying("*.example.com", decide=decide, barred=barred, resolve=resolving()) as proxy:
+        assert b"a permission rule forbids bad.example.com:80" in proxy.get("http://bad.example.com/")
+        assert status(proxy.get("http://good.example.com/")) == 502
+    assert asked == []

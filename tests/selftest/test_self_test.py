@@ -21,6 +21,10 @@ class Gone(importlib.abc.MetaPathFinder):
             raise ImportError("planted")
 sys.meta_path.insert(0, Gone())
 """
+FULL = """
+import collections, shutil
+shutil.disk_usage = lambda _: collections.namedtuple("Usage", "total used free")(9, 8, 1_000_000)
+"""
 
 
 def findings(home: Path, **env: str) -> tuple[int, dict[str, dict]]:
@@ -37,6 +41,23 @@ def test_an_installation_that_is_whole_passes_every_check(tmp_path: Path):
     assert len(found) >= 14
     assert {name: finding["text"] for name, finding in found.items() if finding["state"] == "fault"} == {}
     assert code == 0
+
+
+def test_on_a_full_disk_the_disk_is_the_fault_and_no_other_part(tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(FULL)
+    code, found = findings(tmp_path, PYTHONPATH=str(tmp_path))
+    assert (code, [*found]) == (1, ["disk"])
+    assert "only 1 MB are free" in found["disk"]["text"]
+    assert "set TMPDIR" in found["disk"]["fix"]
+
+
+def test_without_a_place_for_temporary_files_that_is_the_fault(tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/dev/null']\n"
+    )
+    code, found = findings(tmp_path, PYTHONPATH=str(tmp_path))
+    assert (code, [*found]) == (1, ["disk"])
+    assert "no place for temporary files: No usable temporary directory" in found["disk"]["text"]
 
 
 def test_planted_faults_are_found_each_with_its_fix(tmp_path: Path):

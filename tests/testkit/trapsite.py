@@ -188,6 +188,8 @@ def _says(content: bytes) -> Callable[[Send], None]:
 BIG = "<html><head><title>Big</title></head><body>" + "<p>A paragraph of a big page, with some words.</p>\n" * 200_000
 
 TRAPS: dict[str, Callable[[Send], None]] = {
+    "/busy": _says(b"HTTP/1.1 429 Slow\r\nConnection: close\r\nRetry-After: \xc2\xb2\r\n\r\n"),
+    "/strange": _says(html("hello", "_/\x1b[2J_")),
     "/page": _says(html(PAGE)),
     "/ten-megabytes": lambda send: send(html(BIG)),
     "/endless": _endless,

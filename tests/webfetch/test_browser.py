@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
 import pytest
 from fetch_kit import context
+from msgspec.structs import replace
 
 from lmagent.app.confined import Confined
 from lmagent.config.settings import Settings
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import ToolOutput
+from lmagent.sandbox.environment import find_browser
 from lmagent.sandbox.hosts import parse_target
 from lmagent.testing.fakes import FakeClock
 from lmagent.web.browser import site_of
 from lmagent.web.fetch import Web
+from lmagent.web.links import parse_link
 from lmagent.web.reading import read_rendered
-from lmagent.web.tools import Browser, WebFetchJs, WebTools, find_browser
+from lmagent.web.tools import Browser, WebFetchJs, WebTools
 
 BROWSER = find_browser("", os.environ, Path("/nowhere"))
-real = pytest.mark.skipif(not BROWSER, reason="needs Chromium and bubblewrap: scripts/ensure_programs")
+real = pytest.mark.skipif(
+    not (BROWSER and shutil.which("bwrap")), reason="needs Chromium and bubblewrap: scripts/ensure_programs"
+)
 
 SCRIPTED = """<title>Shop</title><main><p id=price>loading</p><div id=app></div></main><script>
 setTimeout(() => { price.textContent = "The price is 54 euros." }, 3000);
@@ -96,15 +100,24 @@ def site() -> Generator[Site]:
     served.close()
 
 
-def rendered(site: Site, path: str, tmp_path: Path, seconds: int = 5, selector: str = "") -> ToolOutput:
+def rendered(
+    site: Site, path: str, tmp_path: Path, seconds: int = 5, selector: str = "", barred: Sequence[int] = ()
+) -> ToolOutput:
+    """Return the page; ports that are `barred` are listed too, and a rule forbids them."""
+
     async def go() -> ToolOutput:
-        listed = (f"127.0.0.1:{site.port}",)
+        listed = tuple(f"127.0.0.1:{port}" for port in (site.port, *barred))
         confined = Confined(tmp_path, Settings(agent_data_dir=tmp_path / "data"))
-        browser = Browser(BROWSER, confined.beside, listed)
+        browser = Browser(BROWSER, confined.beside)
         web = Web(listed, FakeClock(auto=True))
         try:
             return await read_rendered(
-                web, browser, f"http://127.0.0.1:{site.port}{path}", seconds, selector, context()
+                web,
+                browser,
+                f"http://127.0.0.1:{site.port}{path}",
+                seconds,
+                selector,
+                replace(context(), barred=lambda _, port: port in barred),
             )
         finally:
             await confined.aclose()
@@ -129,6 +142,20 @@ def test_a_page_is_read_as_its_scripts_have_made_it_and_nothing_else_is_reached(
         "/favicon.ico",
     }
     assert not [name for name in set(os.listdir("/tmp")) - before if name.startswith("lmagent-web-")]
+
+
+@real
+def test_a_denied_host_is_not_reached_although_it_is_listed(site: Site, tmp_path: Path) -> None:
+    result = rendered(site, "/scripted", tmp_path, barred=(site.other,))
+    assert "127.0.0.1 (a rule forbids it)" in result.content
+    assert site.elsewhere == []
+
+
+def test_a_page_from_elsewhere_reaches_no_listed_host_of_this_machine_or_network() -> None:
+    near = ("127.0.0.1:8000", "[::1]:1", "ip:nas.home:80", "any:build.test:80")
+    web = Web((*near, "cdn.example"), FakeClock(auto=True))
+    assert web.listed_for(parse_link("https://news.example/")) == ("cdn.example",)
+    assert web.listed_for(parse_link("http://127.0.0.1:8000/")) == (*near, "cdn.example")
 
 
 @real
@@ -181,7 +208,7 @@ def test_the_user_is_asked_about_the_host_before_a_browser_starts(tmp_path: Path
     assert tool.hosts is not None
     assert tool.preview is not None
     assert tool.hosts(WebFetchJs("https://docs.example/a")) == ("docs.example:443",)
-    assert tool.preview(WebFetchJs("https://docs.example/a"), context()).startswith("Fetch a page from docs.example:")
+    assert tool.preview(WebFetchJs("https://docs.example/a"), context()).startswith("Fetch a page from docs.example in a browser")
     with pytest.raises(ToolError, match="is not on the internet"):
         tool.preview(WebFetchJs("http://192.168.1.1/"), context())
 
@@ -201,7 +228,6 @@ def test_the_own_site_of_a_page_is_its_host_and_the_names_below(address: str, pa
     assert site_of(parse_target(address)) == patterns
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("bwrap"), reason="needs bubblewrap")
 def test_a_browser_is_found_on_the_path_by_setting_and_in_the_cache_of_playwright(tmp_path: Path) -> None:
     def program(*parts: str) -> str:
         path = tmp_path.joinpath(*parts)
@@ -210,9 +236,6 @@ def test_a_browser_is_found_on_the_path_by_setting_and_in_the_cache_of_playwrigh
         path.chmod(0o755)
         return str(path)
 
-    bwrap = str(Path(shutil.which("bwrap") or "").parent)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/bwrap").symlink_to(Path(bwrap, "bwrap"))
     env = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home")}
     workspace = tmp_path / "work"
     assert find_browser("", env, workspace) == ""

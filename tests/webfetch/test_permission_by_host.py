@@ -47,6 +47,17 @@ def test_a_redirect_to_another_host_is_a_question_of_its_own(workspace, site):
     assert "There is no host named elsewhere.test" in ran.results[0].content
 
 
+def test_a_redirect_gets_the_decision_that_a_call_of_its_address_gets(workspace, site):
+    flags = {"sandbox_hosts": (site.address,), "permission_mode": "auto"}
+    ran = run(workspace, fetch(site.to("https://elsewhere.test/page")), fetch("https://elsewhere.test/page"), **flags)
+    assert ran.asked == []
+    assert ["There is no host named" in result.content for result in ran.results] == [True, True]
+    ran = run(
+        workspace, fetch(site.to("https://elsewhere.test/")), permission_ask=("web_fetch(elsewhere.test)",), **flags
+    )
+    assert [asked.grant for asked in ran.asked] == [""]
+
+
 def test_a_denied_host_is_denied_in_every_mode_and_as_a_redirect(workspace, site):
     named = f"localhost:{site.port}"
     calls = (fetch(f"http://{named}/page"), fetch(site.to("https://www.elsewhere.test/page")))

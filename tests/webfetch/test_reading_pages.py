@@ -14,10 +14,13 @@ import pytest
 from fetch_kit import fetched, refusal, web
 from testkit.trapsite import PAGE, html
 
+from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.engine.toolbox import Toolbox
 from lmagent.testing.fakes import FakeClock
+from lmagent.web.client import WebAnswer
 from lmagent.web.links import parse_link
+from lmagent.web.robots import Robots
 from lmagent.web.tools import WebTools
 
 ROBOTS = "User-agent: lmagent\nDisallow: /private\nCrawl-delay: 3\n\nUser-agent: *\nDisallow: /\n"
@@ -87,6 +90,37 @@ def test_rules_that_cannot_be_read_keep_us_out_and_missing_ones_do_not(site):
     assert "robots.txt keeps programs" in refusal(web(site), site.url("/page"))
     site.pages["/robots.txt"] = b"HTTP/1.1 403 No\r\nConnection: close\r\n\r\n"
     assert "The text" in fetched(web(site), site.url("/page")).content
+
+
+@pytest.mark.parametrize(
+    ("rules", "readable", "kept"),
+    [
+        ("User-agent: *\nDisallow: /*?q=\nDisallow: /*.pdf$", "/a.pdf/b", "/a?q=1"),
+        ("User-agent: *\nDisallow: /*?q=\nDisallow: /*.pdf$", "/b?p=1", "/x/y.pdf"),
+        ("User-agent: *\nAllow: /\nDisallow: /private/", "/b", "/private/a"),
+        ("User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b", "/a/c"),
+        ("User-agent: *\nDisallow: /p$", "/page", "/p"),
+        ("\ufeffUser-agent: *\r\n\r\nDisallow: /a b # why", "/a", "/a%20b"),
+        ("User-agent: agent\nDisallow: /\n\nUser-agent: *\nDisallow: /x", "/y", "/x"),
+        ("User-agent: *\nDisallow: /\nUser-agent: LMagent\nUser-agent: b\n\nDisallow: /x", "/y", "/x"),
+        (
+            "User-agent: lmagent\nDisallow: /x\nUser-agent: b\nDisallow: /\nUser-agent: lmagent\nDisallow: /y",
+            "/z",
+            "/y",
+        ),
+        (f"User-agent: *\nDisallow: /{'*a' * 100_000}b\nDisallow: /x", f"/{'a' * 2000}", "/x"),
+    ],
+)
+def test_the_longest_rule_of_robots_txt_with_its_stars_decides(rules, readable, kept):
+    robots = Robots(WebAnswer(200, {}, rules.encode()))
+    robots.check(parse_link(f"https://site.test{readable}"))
+    with pytest.raises(ToolError):
+        robots.check(parse_link(f"https://site.test{kept}"))
+
+
+@pytest.mark.parametrize(("asked", "pause"), [("3", 3), ("0.5", 0.5), ("9999", 10), ("nan", 0), ("-1", 0), ("1e9", 0)])
+def test_a_pause_that_is_no_number_is_none(asked, pause):
+    assert Robots(WebAnswer(200, {}, f"User-agent: *\nCrawl-delay: {asked}".encode())).pause == pause
 
 
 def test_a_host_gets_its_pause_and_a_longer_one_if_it_asks(site):

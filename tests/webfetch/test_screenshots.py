@@ -9,9 +9,10 @@ import pytest
 from fetch_kit import run
 from testkit.trapsite import html
 
+from lmagent.sandbox.environment import find_browser
 from lmagent.testing.script import call, say
 from lmagent.tools.pictures import picture_of
-from lmagent.web.tools import WebScreenshot, find_browser, picture_path
+from lmagent.web.tools import WebScreenshot, picture_path
 
 real = pytest.mark.skipif(
     not find_browser("", os.environ, Path("/nowhere")), reason="needs Chromium and bubblewrap: scripts/ensure_programs"

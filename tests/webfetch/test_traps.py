@@ -96,6 +96,8 @@ def test_a_page_that_is_too_long_is_read_in_part_and_a_bomb_never_unpacked(site,
         ("/loop", "redirects more than 5 times"),
         ("/nowhere", "answers 302 Found"),
         ("/missing", "answers 404 Not Found."),
+        ("/busy", "answers 429 Too Many Requests."),
+        ("/strange", "is _/\\x1b[2j_, which is no text"),
         ("/rubbish", "does not speak HTTP"),
         ("/nothing", "closed the connection"),
         ("/huge-header", "does not speak HTTP"),
@@ -105,6 +107,11 @@ def test_a_page_that_is_too_long_is_read_in_part_and_a_bomb_never_unpacked(site,
 )
 def test_what_cannot_be_read_is_said_in_one_line(site, path, why):
     assert why in refusal(web(site, limits=FetchLimits(silence=5, whole=10, body=1 << 20)), site.url(path))
+
+
+@pytest.mark.parametrize("location", ["//[x", "http://[::1", "http://\u2100.test/", "http://a.test:0/"])
+def test_a_redirect_to_no_address_is_said_in_one_line(site, location):
+    assert "cannot be fetched: " in refusal(web(site), site.to(location))
 
 
 @pytest.mark.parametrize("path", ["/wrong-charset", "/no-charset"])

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
-from lmagent.core.errors import SandboxError
-from lmagent.core.sandbox import Sandbox, SandboxReport
+from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 from lmagent.sandbox.environment import SandboxRequest
 
 if TYPE_CHECKING:
@@ -69,16 +68,14 @@ class Confined:
                 self._sandbox, self.report = await choose(self._workspace, replace(wanted, scratch=scratch))
             return self._sandbox
 
-    async def beside(self, folder: Path, read: Sequence[Path] = ()) -> Sandbox:
-        """Return a sandbox with a proxy for an empty folder, with others to read. Raise SandboxError."""
+    async def beside(self, folder: Path, read: Sequence[Path] = (), limits: Limits | None = None) -> Sandbox:
+        """Return a sandbox of the same kind for another folder, which sees nothing of the workspace, and of the user's
+        files only those to `read`. Raise SandboxError."""
         await self.get()
         from lmagent.sandbox.choose import alike
 
-        backend = self.report.backend if self.report else ""
-        if backend != "bubblewrap":
-            raise SandboxError(f"this needs bubblewrap, and the sandbox here is {backend}", fix="SANDBOX=bubblewrap")
         wanted = request(self._settings, self._workspace)
-        return alike(folder, replace(wanted, read=(*wanted.read, *read), own=(), scratch=None), backend)
+        return alike(folder, replace(wanted, read=tuple(read), limits=limits, own=()), self.name)
 
     async def aclose(self) -> None:
         if self._sandbox is not None:

@@ -25,7 +25,7 @@ from lmagent.core.messages import ToolCall
 from lmagent.core.sandbox import Exec, Exit, Running, SandboxReport, Stream
 from lmagent.core.tool import FileMark, ToolContext, refuse_host
 from lmagent.engine.toolbox import Invocation, Toolbox
-from lmagent.policy.gate import Request, judge, sight
+from lmagent.policy.gate import Request, is_barred, judge, sight
 from lmagent.policy.paths import located, through_links
 from lmagent.sandbox.choose import reports
 from lmagent.sandbox.hosts import Target
@@ -92,7 +92,10 @@ def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: 
         there = judge(replace(asked, hosts=(str(Target(host, port)),)), loaded.settings.permission_mode, rules)
         return there.decision == "allow" or (there.decision == "ask" and ask(f"{tool.name} — {there.reason}"))
 
-    context = ToolContext("", "call", path, AllSeen(path), lambda _: None, ask_host=ask_host)
+    def barred(host: str, port: int) -> bool:
+        return is_barred(asked, str(Target(host, port)), rules)
+
+    context = ToolContext("", "call", path, AllSeen(path), lambda _: None, ask_host=ask_host, barred=barred)
     hides = sight(asked, rules)
     return replace(context, hidden=through_links(str(path), hides)) if hides else context
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -56,6 +57,7 @@ from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
+from lmagent.sandbox.environment import find_browser, find_program
 from lmagent.skills.feature import NOTE as SKILLS
 from lmagent.skills.feature import SkillPlaces, Skills
 from lmagent.skills.tools import Confinement
@@ -67,7 +69,7 @@ from lmagent.tools.recall import read_artifact_tool, recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import Shell, ShellNetwork, ShellRunner, shell_tool
 from lmagent.tools.shell.jobs import Jobs, jobs_tool
-from lmagent.web.tools import Browser, WebTools, find_browser, search_tool
+from lmagent.web.tools import Browser, WebTools, search_tool
 
 if TYPE_CHECKING:
     from lmagent.app.servers.ownserver import OwnServer
@@ -308,11 +310,13 @@ def web_pages(registry: Registry) -> None:
 
 def own_browser(registry: Registry) -> Browser | None:
     """Return the machine's browser, if it can be run in a sandbox with a proxy."""
-    settings, confined = registry.settings, registry.confined
-    if settings.sandbox not in ("auto", "bubblewrap"):
+    settings, confined, workspace = registry.settings, registry.confined, registry.workspace
+    if settings.sandbox not in ("auto", "bubblewrap") or sys.platform != "linux":
         return None
-    program = find_browser(settings.browser, os.environ, registry.workspace)
-    return Browser(program, confined.beside, confined.hosts) if program else None
+    if find_program("bwrap", os.environ, workspace) is None:
+        return None
+    program = find_browser(settings.browser, os.environ, workspace)
+    return Browser(program, confined.beside) if program else None
 
 
 def project_planner(registry: Registry) -> None:
@@ -328,11 +332,9 @@ def project_planner(registry: Registry) -> None:
 
 def data_files(registry: Registry) -> None:
     """Register the tools that look into tables and draw them."""
-    from lmagent.app.confined import request
     from lmagent.data.feature import DataPlace, plot_tool, view_tool
 
-    settings, workspace, confined = registry.settings, registry.workspace, registry.confined
-    place = DataPlace(workspace, confined.get, lambda: confined.name, lambda: request(settings, workspace))
+    place = DataPlace(registry.workspace, registry.confined.beside, lambda: registry.confined.name)
     registry.tool(view_tool(place))
     registry.tool(plot_tool(place, partial(_why_hidden, registry)))
     registry.hides.append(lambda _: {"data_plot"})  # the line of data_view names it

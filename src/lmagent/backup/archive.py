@@ -16,12 +16,12 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal, cast, get_args
+from typing import IO, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
-from lmagent.backup.content import BackupFile, Part, without_keys
+from lmagent.backup.content import BackupFile, Part, belongs, without_keys
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.store.files import OPEN_FLAGS, make_private, store_error, sync_folder
@@ -79,6 +79,9 @@ def write_archive(target: Path, sources: Iterable[BackupFile], now: float) -> Ba
         with os.fdopen(fd, "wb") as raw:
             with tarfile.open(fileobj=raw, mode="w:gz", compresslevel=6) as archive:
                 for source in sources:
+                    if not source.entry.isprintable():  # it could not be listed, and need not be UTF-8
+                        left.append(f"{source.path}: its name has characters that cannot be shown")
+                        continue
                     try:
                         file, size = _opened(source)
                     except (ConfigError, OSError) as fault:
@@ -152,8 +155,10 @@ class Archive:
         try:
             with tarfile.open(self.path, mode="r:gz") as archive:
                 for member in archive:
-                    file = archive.extractfile(member) if member.isreg() else None
-                    if file is None or not _is_plain(member.name):
+                    is_plain = member.isreg() and not member.issparse()
+                    is_ours = member.name == MANIFEST or (belongs(member.name) and member.name.isprintable())
+                    file = archive.extractfile(member) if is_plain and is_ours else None
+                    if file is None:
                         raise self._damaged(f"it holds {member.name[:80]!r}, which is no file of a backup")
                     yield member.name, file
         except (tarfile.TarError, EOFError, zlib.error) as error:
@@ -172,15 +177,13 @@ def target_of(entry: str, places: Mapping[Part, Path]) -> Path:
     target = root
     for name in names:
         target = target / name
-        if target.is_symlink():
+        try:
+            is_link = target.is_symlink()
+        except OSError as error:
+            raise store_error(error, "a file of the backup has no place here", target) from error
+        if is_link:
             raise StoreError(f"{target} is a link; nothing was restored", fix="move the link away, then try again")
     return target
-
-
-def _is_plain(name: str) -> bool:
-    parts = name.split("/")
-    inside = len(parts) > 1 and parts[0] in get_args(Part) and not {"", ".", ".."} & {*parts}
-    return name == MANIFEST or (inside and "\0" not in name)
 
 
 def _manifest(content: bytes) -> BackupManifest:
@@ -216,7 +219,7 @@ def _state(entry: str, path: Path, sha256: str) -> State:
 
 
 def _write(path: Path, file: IO[bytes]) -> None:
-    beside = path.with_name(f".{path.name}.restored")
+    beside = path.with_name(f".{path.name}.new")
     try:
         make_private(path.parent)
         beside.unlink(missing_ok=True)

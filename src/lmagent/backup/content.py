@@ -23,10 +23,14 @@ from lmagent.core.errors import ConfigError
 Part = Literal["workspace", "data", "config"]
 """The roots of the files: the workspace's `.lmagent`, the user's data folder, the user's configuration folder."""
 
+REPLACED = "replaced"
+"""The folder, in the root of a part, of the files that a restore has replaced."""
+
 _DATA = ("memory", "models.json", "history")
 _CONFIG = ("config.toml", "mcp.json", "hooks.json", "commands", "agents", "skills", "AGENTS.md", "SOUL.md", "USER.md")
-_NOT_OF_WORKSPACES = frozenset({"logs", "spill", "scratch", "cache", ".env", ".gitignore"})
+_NOT_OF_WORKSPACES = frozenset({"logs", "spill", "scratch", "cache", ".gitignore", REPLACED})
 _TEMPORARY = (".lock", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".db", ".db-wal", ".db-shm", ".new", ".tmp")
+_NOWHERE = ("lock", ".env")
 _KEYS_OF_SERVERS = ("env", "headers", "oauth")
 
 
@@ -48,30 +52,40 @@ def roots(workspace: Path, data: Path, env: Mapping[str, str]) -> dict[Part, Pat
 
 
 def sources(places: Mapping[Part, Path]) -> Iterator[BackupFile]:
-    """Yield the files that are there, sorted by name; links are left out."""
+    """Yield the files that are there, sorted by name; links are left out. Raise OSError for an unreadable folder."""
     for part, root in places.items():
         for path in _files(root):
-            name = path.relative_to(root)
-            if _belongs(part, name):
-                yield BackupFile(part, name.as_posix(), path)
+            file = BackupFile(part, path.relative_to(root).as_posix(), path)
+            if belongs(file.entry):
+                yield file
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):  # it follows no links
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for folder, folders, names in os.walk(root, onerror=fail):  # it follows no links
         folders.sort()
         yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file() and not path.is_symlink())
 
 
-def _belongs(part: Part, name: Path) -> bool:
-    if name.name == "lock" or name.name.endswith(_TEMPORARY):
+def belongs(entry: str) -> bool:
+    """Return whether a backup holds a file of this name: one that is made does not take others, and one that is
+    restored is refused for them."""
+    part, *names = entry.split("/")
+    if not names or {"", ".", ".."} & {*names} or names[-1] in _NOWHERE or names[-1].endswith(_TEMPORARY):
         return False
+    first = names[0]
     match part:
         case "workspace":
-            return name.parts[0] not in _NOT_OF_WORKSPACES
+            return first not in _NOT_OF_WORKSPACES
         case "data":
-            return name.parts[0] in _DATA
+            return first in _DATA
         case "config":
-            return name.parts[0] in _CONFIG
+            return first in _CONFIG
+        case _:
+            return False
 
 
 def without_keys(name: str, path: Path) -> bytes | None:
@@ -105,8 +119,12 @@ def _servers(content: bytes) -> bytes:
         for entry in _values(servers):
             for name in _KEYS_OF_SERVERS:
                 if isinstance(entry, dict) and name in entry:
-                    entry[name] = dict.fromkeys(cast("dict[str, Any]", entry[name]), "")
+                    entry[name] = _blank(entry[name])
     return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _blank(values: Any) -> Any:
+    return dict.fromkeys(cast("dict[str, Any]", values), "") if isinstance(values, dict) else ""
 
 
 def _values(table: Any) -> list[Any]:

@@ -64,14 +64,21 @@ def doctor(workspace: Path | None, as_json: bool, self_test: bool, **options: An
 def _tested(tell: Callable[[Finding], None]) -> list[Finding]:
     """Return the findings of the self-test, which has a home of its own and none of the user's settings."""
     from lmagent.app.servers.battery import Finding
+    from lmagent.sandbox.environment import with_home
 
     findings: list[Finding] = []
-    with tempfile.TemporaryDirectory(prefix="lmagent-self-test-") as folder:
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+    try:
+        made = tempfile.TemporaryDirectory(prefix="lmagent-self-test-")
+    except OSError as error:
+        fix = "set TMPDIR to a folder that can be written"
+        findings.append(Finding("disk", "fault", f"there is no place for temporary files: {error.strerror}", fix))
+        tell(findings[-1])
+        return findings
+    with made as folder:
         home = Path(folder, "home")
         home.mkdir()
         command = [sys.executable, "-P", "-m", "lmagent.selftest", folder]
-        with subprocess.Popen(command, env={**kept, "HOME": str(home)}, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(command, env=with_home(home, os.environ), stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 findings.append(decode_json(line, Finding))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lmagent.offline.watch import Attempt
 
 _END = 5.0  # seconds for processes that the command left behind
+_PROBED = "Chromium asked the kernel for a way to the internet, to see whether there is IPv6; it sends nothing there"
 
 
 @click.command("prove-offline", context_settings={"allow_interspersed_args": False})
@@ -67,6 +68,8 @@ def _command(command: tuple[str, ...], allowed: list[Target], as_json: bool) -> 
         shared.print_json(_facts(watch.attempts))
     else:
         _list(watch.attempts)
+        if watch.probed:
+            click.echo(f"  {_PROBED}", err=True)
         click.echo(_count(sum(watch.attempts.values())), err=True)
     return 1 if watch.attempts else code if code >= 0 else 128 - code
 
@@ -108,8 +111,8 @@ def _show(part: PartReport) -> None:
     tried = sum(part.attempts.values())
     click.echo(f"{'✗' if tried else mark} {part.name:<14} {said}; {_count(tried)}")
     _list(part.attempts, err=False)
-    if part.note:
-        click.echo(f"    {part.note}")
+    if part.probed:
+        click.echo(f"  {_PROBED}")
     return None
 
 

@@ -72,6 +72,7 @@ class Exec(Struct, frozen=True):
         opens: more hosts, which are asked about. A sandbox that cannot let hosts through runs the command without
             network, unless `hosts` names some.
         decide: asked about a host that is not among them; None refuses it.
+        barred: whether a rule of the user forbids a host, listed or not.
         channel: give it a private channel, a socket whose number is in `LMAGENT_CHANNEL`.
         merge: its errors go to its output, in order.
         session: its commands share /tmp and home, if the sandbox can do that; empty for new ones.
@@ -84,6 +85,7 @@ class Exec(Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     opens: HostOpener | None = None
     decide: Callable[[str, int], Awaitable[bool]] | None = None
+    barred: Callable[[str, int], bool] | None = None
     channel: bool = False
     merge: bool = False
     session: str = ""

@@ -85,6 +85,10 @@ def _nothing(_path: str) -> bool:
     return False
 
 
+def _none_barred(_host: str, _port: int) -> bool:
+    return False
+
+
 def _nothing_kept(_path: str) -> KeptText | None:
     return None
 
@@ -104,6 +108,7 @@ class ToolContext(Struct, frozen=True):
         ask_host: asks whether the call may reach another host: its command, or the redirect that it follows. Rules
             answer, then the user.
         ask_packages: asks whether the session's commands may reach package registries, of which this host is one.
+        barred: whether a rule forbids that the call reaches a host and port. No user is asked.
         ask: asks the user about another step of the call. No mode and no rule answers.
         kept: the text that a refused `write` to a path left, if there is one.
     """
@@ -116,6 +121,7 @@ class ToolContext(Struct, frozen=True):
     hidden: Callable[[str], bool] = field(default=_nothing)
     ask_host: AskHost = refuse_host
     ask_packages: AskHost = refuse_host
+    barred: Callable[[str, int], bool] = field(default=_none_barred)
     ask: Ask = refuse
     kept: Callable[[str], KeptText | None] = field(default=_nothing_kept)
 

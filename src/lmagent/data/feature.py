@@ -7,21 +7,18 @@ undone and is shown like any written file.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.sandbox import Limits, Sandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES, REMARKS
 from lmagent.tools.sanitize import one_line
-
-if TYPE_CHECKING:
-    from lmagent.core.sandbox import Sandbox
-    from lmagent.sandbox.environment import SandboxRequest
 
 OPERATIONS = ("head", "tail", "shape", "columns", "describe", "sample", "sql")
 ROWS = 5
@@ -30,19 +27,20 @@ MOST_ROWS = 1000
 LONGEST_QUERY = 20_000  # characters; it is an argument of the worker's program
 
 
+GetDataSandbox = Callable[[Path, Sequence[Path], Limits], Awaitable[Sandbox]]
+"""Returns a sandbox for an empty folder, which sees only the given files and folders. Raises SandboxError."""
+
+
 class DataPlace(Struct, frozen=True):
     """Where files are, and where they are looked into.
 
     Attributes:
-        sandbox: returns the sandbox of the commands; raises SandboxError without one. Only its kind is used.
-        backend: the name of that sandbox, after it was returned.
-        request: the options of sandboxes here.
+        backend: the name of the sandbox, after one was returned.
     """
 
     workspace: Path
-    sandbox: Callable[[], Awaitable[Sandbox]]
+    sandbox: GetDataSandbox
     backend: Callable[[], str]
-    request: Callable[[], SandboxRequest]
 
 
 MayRead = Callable[[str, str], str]

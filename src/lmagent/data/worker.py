@@ -15,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox, Stream
 from lmagent.tools.beneath import Beneath
@@ -84,25 +82,21 @@ def _has_journal(path: str) -> bool:
 
 
 async def _answer(place: DataPlace, request: Mapping[str, Any]) -> dict[str, Any]:
-    from lmagent.sandbox.choose import alike  # no first request waits for the sandboxes to load
-
-    await place.sandbox()
-    backend = place.backend()
-    site = _site() if backend != "docker" else ()  # an image has a Python and libraries of its own
+    site = _site()
     read = (Path(request["path"]), _INSIDE, *site, *_python())
     with TemporaryDirectory(prefix="lmagent-data-", ignore_cleanup_errors=True) as folder:
-        empty = Path(os.path.realpath(folder))
-        asked = replace(place.request(), read=read, write=(), own=(), scratch=None, limits=LIMITS, protected=None)
-        sandbox = alike(empty, asked, backend)
+        sandbox = await place.sandbox(Path(os.path.realpath(folder)), read, LIMITS)
         try:
-            return await _run(sandbox, _command(backend, site, request))
+            return await _run(sandbox, _command(place.backend(), site, request))
         finally:
             await sandbox.aclose()
 
 
 def _command(backend: str, site: tuple[Path, ...], request: Mapping[str, Any]) -> Exec:
     # Without `site`, which reads every installed package's startup files: the worker starts in half the time.
-    python = ("python3", "-I") if backend == "docker" else (os.path.realpath(sys.executable), "-I", "-S")
+    python = os.path.realpath(sys.executable), "-I", "-S"
+    if backend == "docker":  # an image has a Python and libraries of its own
+        python, site = ("python3", "-I"), ()
     folders = "\n".join(map(str, (_INSIDE.parent, *site)))
     argv = (*python, "-c", _BOOT, folders, json.dumps(request))
     return Exec(argv, env={"PYTHONDONTWRITEBYTECODE": "1"}, timeout=SECONDS + _GRACE)

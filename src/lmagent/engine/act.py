@@ -393,6 +393,7 @@ def _context(session: Session, call: ToolCall, request: gate.Request) -> ToolCon
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
         ask_host=partial(_ask_host, session, call, request),
         ask_packages=partial(_ask_packages, session, call, request),
+        barred=partial(_is_barred, session, request),
         ask=partial(_ask, session, call),
         kept=partial(_kept, session),
     )
@@ -418,7 +419,7 @@ async def _ask_host(session: Session, call: ToolCall, request: gate.Request, hos
     """
     from lmagent.policy.hosts import plain  # few calls connect
 
-    wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    wanted = _target(host, port)
     rules, grants = session.wiring.rules, session.state.grants
     if request.effect == "net":
         verdict = gate.judge(replace(request, hosts=(wanted,)), session.state.mode, rules, grants)
@@ -452,6 +453,14 @@ async def _ask_packages(session: Session, call: ToolCall, request: gate.Request,
     if answer.approved and verdict.grant:  # a rule that asks allows nothing for longer
         await share(top(session), verdict.grant, answer.by)
     return answer.approved
+
+
+def _is_barred(session: Session, request: gate.Request, host: str, port: int) -> bool:
+    return gate.is_barred(request, _target(host, port), session.wiring.rules)
+
+
+def _target(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _ask(session: Session, call: ToolCall, question: Question) -> Answer:

@@ -11,7 +11,6 @@ import os
 import pty
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,16 +26,13 @@ from lmagent.core.errors import LmagentError
 from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.opening import DEMO
 from lmagent.offline.watch import Attempt, ConnectionWatch
+from lmagent.sandbox.environment import find_browser, with_home
 from lmagent.tools.sanitize import one_line, printable
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _QUIET = (  # without the browser's own calls to its maker
     *("--headless", "--no-sandbox", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-default-apps"),
 )
-_PROBE = "udp [2001:4860:4860::8888]:443"
-_PROBED = "Chromium asked the kernel for a way to {}, to see whether there is IPv6; it sends nothing there"
-
 _TASK, _FILE = "Write milk and bread to shopping.txt", "shopping.txt"
 _PATIENCE = 120.0  # seconds for a part on a slow machine
 _END = 20.0  # seconds for a program's end
@@ -48,14 +44,14 @@ class PartReport(Struct):
     Attributes:
         failure: why it did not work.
         skipped: why it was left out.
-        note: an attempt that does not count.
+        probed: Chromium has looked for IPv6.
     """
 
     name: str
     attempts: dict[Attempt, int] = field(default_factory=dict[Attempt, int])
     failure: str = ""
     skipped: str = ""
-    note: str = ""
+    probed: bool = False
 
 
 class _Failed(Exception):
@@ -93,9 +89,7 @@ def _watched(name: str, run: Callable[[ConnectionWatch], str]) -> PartReport:
     except (_Failed, LmagentError) as failure:
         part.failure = str(failure)
     watch.join(_END)
-    for attempt in [attempt for attempt in watch.attempts if attempt.address == _PROBE]:
-        del watch.attempts[attempt]
-        part.note = _PROBED.format(_PROBE)
+    part.probed = watch.probed
     return part
 
 
@@ -106,8 +100,7 @@ class _Stage:
         self._home, self._workspace = folder / "home", folder / "work"
         self._home.mkdir()
         self._workspace.mkdir()
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL") if name in os.environ}
-        self._env = {**kept, "HOME": str(self._home), "TERM": "xterm-256color"}
+        self._env = {**with_home(self._home, os.environ), "TERM": "xterm-256color"}
 
     @contextmanager
     def model_server(self, watch: ConnectionWatch) -> Generator[None]:
@@ -151,8 +144,8 @@ class _Stage:
         return ""
 
     def page(self, watch: ConnectionWatch) -> str:
-        browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-        if browser is None:
+        browser = find_browser("", os.environ, self._workspace)
+        if not browser:
             return "no Chromium is installed here"
         profile = self._home / "browser"
         command = [browser, *_QUIET, f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", "%s"]

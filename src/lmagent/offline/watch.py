@@ -4,7 +4,8 @@ reached.
 The kernel asks about each such call (seccomp's user notification): `connect`, and `sendto`, `sendmsg` and `sendmmsg`
 with an address. The filters and namespaces of a sandbox inside change nothing about that. Two things on this machine
 are not reached either, since others would then be asked in the program's place: a resolver, and the services whose
-sockets are below /run (systemd, D-Bus, docker). To the program the latter do not exist.
+sockets are below /run (systemd, D-Bus, docker). To the program the latter do not exist. The proxy of a sandbox does: it
+belongs to a watched lmagent.
 
 Sources: seccomp_unotify(2) and `include/uapi/linux/seccomp.h`; `struct sockaddr` after ip(7), ipv6(7), unix(7).
 """
@@ -31,7 +32,7 @@ from typing import Any
 from msgspec import Struct
 
 from lmagent.core.errors import SandboxError
-from lmagent.sandbox import seccomp
+from lmagent.sandbox import proxy, seccomp
 from lmagent.sandbox.hosts import Target
 from lmagent.tools.sanitize import one_line
 
@@ -44,6 +45,7 @@ _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _MESSAGE, _MESSAGES = 64, 1024  # bytes of a `struct mmsghdr`, and how many the kernel takes in one call
 _LARGEST = 128  # bytes of a `struct sockaddr_storage`
 _SERVICES = ("/run/", "/var/run/")
+_PROBE = "udp [2001:4860:4860::8888]:443"
 _LOOKUP = 53  # the port of a resolver
 _START = 30.0  # seconds for the start of the launcher
 _FIX = "lmagent prove-offline needs Linux 5.9 or newer on x86_64 or aarch64, and may not run in another sandbox"
@@ -59,12 +61,15 @@ class Attempt(Struct, frozen=True):
 class ConnectionWatch:
     """Watches programs, one after the other or side by side; `attempts` counts what they tried.
 
+    `probed` is whether Chromium has looked for IPv6, which is no attempt.
+
     Args:
         allowed: addresses that are reached all the same.
     """
 
     def __init__(self, allowed: Sequence[Target] = ()) -> None:
         self.attempts: dict[Attempt, int] = {}
+        self.probed = False
         self._allowed = {str(target) for target in allowed}
         self._threads: list[threading.Thread] = []
 
@@ -111,13 +116,16 @@ class ConnectionWatch:
         """Return the error number with which a call fails; 0 lets it through."""
         try:
             addresses = [*_addresses(thread, call, arguments)]
-        except OSError:  # a process that may not be read
+        except (OSError, OverflowError, struct.error):  # a process that may not be read, or a pointer to nowhere
             addresses = [b""]
         for raw in addresses:
-            if _is_service(raw):
+            if _is_service(thread, raw):
                 return errno.ENOENT
             if (address := _beyond(raw)) and address not in self._allowed:
                 attempt = Attempt(f"{_protocol(thread, arguments[0])} {address}", _program(thread, root))
+                if attempt.address == _PROBE and call in seccomp.CONNECT:
+                    self.probed = True
+                    return errno.ENETUNREACH
                 self.attempts[attempt] = self.attempts.get(attempt, 0) + 1
                 return errno.ENETUNREACH
         return 0
@@ -147,7 +155,9 @@ def _addresses(thread: int, call: int, arguments: list[int]) -> Iterator[bytes]:
             return os.pread(memory.fileno(), size, place)
 
         if call == seccomp.CONNECT[column]:
-            yield read(arguments[1], min(arguments[2], _LARGEST))
+            raw = read(arguments[1], min(arguments[2], _LARGEST))
+            if _family(raw) != socket.AF_UNSPEC:  # else a connection is taken back
+                yield raw
         elif call == seccomp.SENDTO[column]:
             yield read(arguments[4], min(arguments[5], _LARGEST))
         else:
@@ -158,14 +168,25 @@ def _addresses(thread: int, call: int, arguments: list[int]) -> Iterator[bytes]:
                     yield read(name, min(size, _LARGEST))
 
 
-def _is_service(raw: bytes) -> bool:
-    path = raw[2:].partition(b"\0")[0].decode("utf-8", "replace")
-    return raw[:2] == struct.pack("H", socket.AF_UNIX) and path.startswith(_SERVICES)
+def _family(raw: bytes) -> int:
+    return struct.unpack("H", raw[:2])[0] if len(raw) >= 2 else -1
+
+
+def _is_service(thread: int, raw: bytes) -> bool:
+    """Return whether the address is the file of a service's socket, by whatever path the program names it."""
+    path = os.fsdecode(raw[2:].partition(b"\0")[0])
+    if _family(raw) != socket.AF_UNIX or not path:
+        return False
+    with suppress(OSError):
+        path = os.path.realpath(os.path.join(os.readlink(f"/proc/{thread}/cwd"), path))
+    return path.startswith(_SERVICES) and path != proxy.SOCKET
 
 
 def _beyond(raw: bytes) -> str:
     """Return the address in words if it is beyond this machine, or a look-up; else an empty text."""
-    family = struct.unpack("H", raw[:2])[0] if len(raw) >= 2 else -1
+    family = _family(raw)
+    if family == socket.AF_UNSPEC and len(raw) >= 8:  # sending, the kernel takes it for IPv4
+        family = socket.AF_INET
     if family in (socket.AF_UNIX, socket.AF_NETLINK, socket.AF_UNSPEC):
         return ""
     if family not in (socket.AF_INET, socket.AF_INET6) or len(raw) < (8 if family == socket.AF_INET else 24):

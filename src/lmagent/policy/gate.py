@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
@@ -32,7 +33,18 @@ from lmagent.policy.rules import Rule, check_rule, parsed
 if TYPE_CHECKING:
     from lmagent.policy.commands import Line
 
-__all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "judge_host", "sight"]
+__all__ = [
+    "Request",
+    "Rules",
+    "Verdict",
+    "check_rule",
+    "explain",
+    "granted",
+    "is_barred",
+    "judge",
+    "judge_host",
+    "sight",
+]
 
 _DOING = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
 _UNCLEAR = "the commands of the line cannot be determined for certain"
@@ -109,6 +121,12 @@ def judge_host(host: str, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
     only = Rules(naming, rules.ask, rules.deny)
     verdict = judge(request, "manual", only, grants)
     return Verdict("ask", verdict.reason, f"net({host})") if verdict.decision == "ask" and verdict.grant else verdict
+
+
+def is_barred(request: Request, host: str, rules: Rules) -> bool:
+    """Return whether a deny rule forbids that a running call or its command reaches a `host:port`."""
+    reaching = replace(request, hosts=(host,)) if request.effect == "net" else Request("net", "net", hosts=(host,))
+    return judge(reaching, "auto", rules).decision == "deny"
 
 
 def explain(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""The environment of commands: their variables, their folder, and the programs that make their sandbox.
+"""The environment of commands: their variables, their folder, and the programs of this machine.
 
 Almost no variable of this process is passed on, so that no key can leak.
 """
@@ -6,7 +6,7 @@ Almost no variable of this process is passed on, so that no key can leak.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +32,8 @@ TOOLCHAINS = (
     *(".nvm/versions", ".volta/tools", ".asdf/installs", ".local/share/mise/installs", ".sdkman/candidates", "go/bin"),
 )
 """Folders under the home folder that hold installed programs and no secrets; they are readable inside."""
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 SYSTEM_TOOLCHAINS = ("/opt", "/nix/store", "/home/linuxbrew/.linuxbrew", "/snap")
 
@@ -104,6 +106,12 @@ def base_environment(env: Mapping[str, str], visible: Iterable[Path], *, home: s
     }
 
 
+def with_home(home: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for lmagent itself in a home of its own: no setting, key or file of the user is used."""
+    kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ")
+    return {**{name: env[name] for name in kept if name in env}, "HOME": str(home)}
+
+
 def accounts() -> dict[str, str]:
     """Return the files inside that name this user, by their path in the root folder."""
     uid, gid = os.getuid(), os.getgid()
@@ -143,3 +151,19 @@ def find_program(name: str, env: Mapping[str, str], workspace: Path) -> str | No
         if os.access(path, os.X_OK) and path.is_file():
             return str(path)
     return None
+
+
+def find_browser(configured: str, env: Mapping[str, str], workspace: Path) -> str:
+    """Return the path of the configured Chromium, or of one on this machine; empty without one."""
+    if configured:
+        path = Path(configured).expanduser()
+        return str(path) if path.is_absolute() and os.access(path, os.X_OK) and path.is_file() else ""
+    on_path = (find_program(name, env, workspace) for name in BROWSERS)
+    return next(filter(None, on_path), None) or next(_downloaded(env), "")
+
+
+def _downloaded(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the browsers that playwright has downloaded, the newest first."""
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", os.sep), ".cache")) / "ms-playwright"
+    for pattern in ("chromium*/chrome-*/*headless?shell", "chromium*/chrome-*/chrome"):
+        yield from (str(path) for path in sorted(cache.glob(pattern), reverse=True) if os.access(path, os.X_OK))

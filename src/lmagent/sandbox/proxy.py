@@ -74,6 +74,7 @@ class Bounds(Struct, frozen=True):
 
 
 Decide = Callable[[str, int], Awaitable[bool]]
+Barred = Callable[[str, int], bool]
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -93,6 +94,7 @@ class AllowListProxy:
         hosts: patterns of the hosts that may be reached; see `lmagent.sandbox.hosts`.
         opens: asked first about a host and port that is not listed.
         decide: asked about a host and port on the internet that is not listed, once for each.
+        barred: whether a rule of the user forbids a host and port, listed or not.
 
     Raises:
         ConfigError: a text in `hosts` is no pattern.
@@ -104,11 +106,13 @@ class AllowListProxy:
         *,
         opens: HostOpener | None = None,
         decide: Decide = deny,
+        barred: Barred | None = None,
         resolve: Resolve = system_resolve,
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         self._patterns = [parse_pattern(host) for host in hosts]
-        self._opens, self._decide, self._resolve, self._bounds = opens, decide, resolve, bounds
+        self._opens, self._decide, self._barred = opens, decide, barred
+        self._resolve, self._bounds = resolve, bounds
         self._refused: set[Target] = set()
         self._answers: dict[Target, bool] = {}
         self._asking = anyio.Lock()
@@ -203,6 +207,8 @@ class AllowListProxy:
     async def _admit(self, request: ProxyRequest) -> Sequence[Address]:
         """Return the addresses that a request may be sent to, in order; raises ProxyRefusal."""
         target = request.target
+        if self._barred is not None and self._barred(target.host, target.port):
+            raise _denied(f"a permission rule forbids {target}", "Deny rules win over lists of hosts.")
         reach = reach_of(self._patterns, target, tunnel=request.is_tunnel)
         if reach is None and self._opens is not None:
             await self._open(target, self._opens)
@@ -272,7 +278,8 @@ class AllowListProxy:
 def allowing(command: Exec) -> AllowListProxy:
     """Return the proxy of a command that may reach hosts. Raise SandboxError if one of them is no pattern."""
     try:
-        return AllowListProxy(command.hosts, opens=command.opens, decide=command.decide or deny)
+        decide = command.decide or deny
+        return AllowListProxy(command.hosts, opens=command.opens, decide=decide, barred=command.barred)
     except ConfigError as wrong:
         raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
 

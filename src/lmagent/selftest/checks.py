@@ -33,6 +33,7 @@ from lmagent.store.jsonl import JsonlStore
 
 PACKAGE = "lmagent-local"
 SPACE = 500_000_000  # bytes that sessions, snapshots and a model's download should find
+NEEDED = 50_000_000  # bytes that the checks themselves write
 BUILT = 1_767_225_600  # 2026-01-01: the clock of a machine that says less is not set
 PATIENCE = 60.0  # seconds for a check on a slow machine
 _AGAIN = "install lmagent again"
@@ -61,10 +62,16 @@ Check = Callable[[TestBed], Awaitable[str]]
 
 
 async def run_checks(folder: Path, tell: Callable[[Finding], None]) -> None:
-    """Run all checks in an empty folder, side by side; `tell` gets the findings in the order of the checks."""
+    """Run all checks in an empty folder, side by side; `tell` gets the findings in the order of the checks.
+
+    Without a disk to write to, or a session, the others would all fail, each for a reason of its own.
+    """
     workspace = folder / "work"
-    workspace.mkdir()
     try:
+        if (free := shutil.disk_usage(folder).free) < NEEDED:
+            text = f"only {free / 1e6:.0f} MB are free on the disk of temporary files, so nothing else was checked"
+            return tell(Finding("disk", "fault", text, CHECKS["disk"][1]))
+        workspace.mkdir()
         bed = TestBed(workspace, await rehearse(workspace))
     except (LmagentError, OSError) as failure:
         return tell(Finding("loop", "fault", f"a session cannot be held: {failure}", _AGAIN))
@@ -253,7 +260,7 @@ async def _page(bed: TestBed) -> str:
     folder = bed.folder / "page"
     folder.mkdir()
     command = [sys.executable, "-P", "-m", "lmagent", "web"]
-    token = (await anyio.run_process([*command, "token"], cwd=folder)).stdout.decode().strip()
+    token = await _printed([*command, "token"], folder, "the page's token cannot be made")
     process = await anyio.open_process([*command, "--port", "0", "--no-browser"], cwd=folder)
     try:
         assert process.stdout is not None
@@ -295,11 +302,23 @@ async def _engine(bed: TestBed) -> str:
     folder = bed.folder / "engine"
     folder.mkdir()
     task = [sys.executable, "-P", "-m", "lmagent", "demo", "-w", str(folder), "Write milk and bread to shopping.txt"]
-    ran = await anyio.run_process(task, check=False, stderr=subprocess.STDOUT)
-    if ran.returncode or not (folder / "shopping.txt").exists():
-        lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
-        raise CheckFailed(f"the tiny model did not do its task: {lines[-1] if lines else 'it printed nothing'}")
+    printed = await _printed(task, folder, "the tiny model did not do its task")
+    if not (folder / "shopping.txt").exists():
+        raise CheckFailed(f"the tiny model did not do its task: {_last(printed)}")
     return f"{engine.version} ran the tiny model"
+
+
+async def _printed(command: list[str], folder: Path, otherwise: str) -> str:
+    """Return the output of a program. Raise CheckFailed with its last line if it fails."""
+    ran = await anyio.run_process(command, cwd=folder, check=False)
+    if ran.returncode:
+        raise CheckFailed(f"{otherwise}: {_last((ran.stdout + ran.stderr).decode('utf-8', 'replace'))}")
+    return ran.stdout.decode("utf-8", "replace").strip()
+
+
+def _last(printed: str) -> str:
+    lines = printed.strip().splitlines()
+    return lines[-1].strip() if lines else "it printed nothing"
 
 
 async def _offline(_: TestBed) -> str:

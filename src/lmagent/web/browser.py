@@ -2,14 +2,15 @@
 
 The sandbox has an empty folder, and its only way out is its proxy. The page's own site passes: its host, and names
 below. Every other host that is not listed is refused without a question, since a page of news asks for forty; the
-result says which. The browser's own calls are switched off, and would meet the same proxy.
+result says which. Deny rules hold for all of them. The browser's own calls are switched off, and would meet the same
+proxy.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -84,13 +85,29 @@ def site_of(target: Target) -> tuple[str, ...]:
     return tuple(f"{name}{port}" for name in names)
 
 
-async def render(browser: Browser, link: WebLink, seconds: int, *, picture: bool = False) -> Rendered:
-    """Return a page after its scripts have had so many seconds. Raise ToolError if it cannot be had."""
+async def render(
+    browser: Browser,
+    link: WebLink,
+    seconds: int,
+    listed: Sequence[str],
+    barred: Callable[[str, int], bool],
+    *,
+    picture: bool = False,
+) -> Rendered:
+    """Return a page after its scripts have had so many seconds. Raise ToolError if it cannot be had.
+
+    `listed` are hosts that it may reach besides its own site; a `barred` host it may not, listed or not.
+    """
     rendered = Rendered()
 
     async def refuse(host: str, port: int) -> bool:
         rendered.refused[str(Target(host, port)).removesuffix(":443").removesuffix(":80")] = None
         return False
+
+    def note(host: str, port: int) -> bool:
+        if is_barred := barred(host, port):
+            rendered.refused[f"{host} (a rule forbids it)"] = None
+        return is_barred
 
     with tempfile.TemporaryDirectory(prefix="lmagent-web-") as folder:
         program = Path(browser.program).resolve()
@@ -100,8 +117,9 @@ async def render(browser: Browser, link: WebLink, seconds: int, *, picture: bool
         command = Exec(
             (browser.program, *_OPTIONS, shown, f"--virtual-time-budget={seconds * 1000}", str(link)),
             timeout=seconds + START,
-            hosts=(*site_of(link.target), *browser.listed),
+            hosts=(*site_of(link.target), *listed),
             decide=refuse,
+            barred=note,
         )
         end = await _run(sandbox, command, rendered)
         _check(link, rendered, end)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.tools.sanitize import one_line
 from lmagent.web.charset import decoded
 
 LARGEST = 10 << 20
@@ -53,7 +54,7 @@ def extract(body: bytes, content_type: str, url: str, selector: str = "") -> Web
     """
     kind = kind_of(body, content_type)
     if kind not in _KINDS:
-        raise ToolError(f"{url} is {kind}, which is no text that can be read.", data={"code": "not_text"})
+        raise ToolError(f"{url} is {one_line(kind, 80)}, which is no text that can be read.", data={"code": "not_text"})
     if selector and kind != "html":
         raise ToolError(
             f"{url} is {kind}: css_selector is for HTML pages. Call it without.", data={"code": "invalid_arguments"}

@@ -5,6 +5,7 @@ Each hop passes the same guard. A redirect to another host needs a permission of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -54,6 +55,7 @@ class Web:
         tls: ssl.SSLContext | None = None,
         stealth: bool = False,
     ) -> None:
+        self._hosts = tuple(hosts)
         self._guard = WebGuard([parse_pattern(host) for host in hosts], resolve)
         self._clock = clock
         self._client: WebClient | StealthClient = WebClient(self._guard, limits, tls)
@@ -90,6 +92,12 @@ class Web:
     def admit(self, link: WebLink) -> None:
         """Raise ToolError for a page of this machine or network that is not listed."""
         self._guard.admit(link.target)
+
+    def listed_for(self, link: WebLink) -> tuple[str, ...]:
+        """Return the listed hosts that the scripts of a page may reach: those of this machine or network only if the
+        page is from there, since a page from elsewhere must not steer requests in here."""
+        near = self._guard.is_near(link.target)
+        return tuple(host for host in self._hosts if near or parse_pattern(host).reach == "public")
 
     def forget(self, session: str) -> None:
         """Forget the pages and rules of a session."""
@@ -151,6 +159,6 @@ class Web:
 def _failure(link: WebLink, answer: WebAnswer) -> str:
     known = {status.value: status.phrase for status in HTTPStatus}
     text = f"{link} answers {answer.status} {known.get(answer.status, '')}".rstrip()
-    if answer.status == 429 and answer.headers.get("retry-after", "").isdigit():
-        return f"{text}: ask again in {int(answer.headers['retry-after'][:9])} s."
+    if answer.status == 429 and (seconds := re.fullmatch(r"[0-9]{1,9}", answer.headers.get("retry-after", ""))):
+        return f"{text}: ask again in {int(seconds[0])} s."
     return f"{text}."

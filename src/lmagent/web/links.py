@@ -40,8 +40,12 @@ class WebLink(Struct, frozen=True):
         return self.origin + self.path
 
     def join(self, location: str) -> WebLink:
-        """Return the address that a redirect of this one leads to."""
-        return parse_link(urljoin(str(self), location.strip()))
+        """Return the address that a redirect of this one leads to. Raise ToolError if it is not fetched."""
+        try:
+            there = urljoin(str(self), location.strip())
+        except ValueError as fault:  # half an IPv6 address, or letters like others
+            raise _unfit(location, f"{fault}") from None
+        return parse_link(there)
 
 
 def parse_link(text: str) -> WebLink:

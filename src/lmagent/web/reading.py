@@ -17,10 +17,7 @@ from lmagent.web.extract import extract
 from lmagent.web.fetch import Web
 from lmagent.web.links import parse_link
 from lmagent.web.pages import Fetched
-from lmagent.web.tools import Browser, WebScreenshot, picture_path
-
-SHOWN = 10_000
-"""Characters of a page that a call shows."""
+from lmagent.web.tools import SHOWN, Browser, WebScreenshot, picture_path
 
 PATIENCE = 30.0
 """Seconds that a page may take to be turned into text."""
@@ -61,7 +58,7 @@ async def read_rendered(
     """Return the text of a page after its scripts have run. Raise ToolError if it cannot be had or read."""
     link = parse_link(url)
     await web.turn(context.session, link)
-    page = await render(browser, link, seconds)
+    page = await render(browser, link, seconds, web.listed_for(link), context.barred)
     fetched = Fetched(link, "text/html; charset=utf-8", page.html, page.cut, 0.0)
     remark = f"\n[not reached, since they are not the page's own site: {named(page.refused)}]" if page.refused else ""
     remark += f"\n[frames of the page that are not read: {page.frames}]" if page.frames else ""
@@ -77,11 +74,12 @@ async def picture(web: Web, browser: Browser, shot: WebScreenshot, context: Tool
     web.admit(link)
     target = link.target
     old = own_picture(context, output)
-    listed = any(parse_pattern(host).matches(target) for host in browser.listed)
-    if not listed and not await context.ask_host(target.host, target.port):
+    listed = web.listed_for(link)
+    is_listed = any(parse_pattern(host).matches(target) for host in listed)
+    if not is_listed and not await context.ask_host(target.host, target.port):
         raise ToolError(f"Connecting to {link.host} was not allowed, so there is no picture.", data={"code": "denied"})
     await web.turn(context.session, link)
-    page = await render(browser, link, shot.wait_seconds, picture=True)
+    page = await render(browser, link, shot.wait_seconds, listed, context.barred, picture=True)
     written, facts = await store_picture(context, output, page.picture, old)
     missing = f" Not reached: {named(page.refused)}." if page.refused else ""
     return ToolOutput(f"The first screen of {link} is in {written}.{missing} vision can look at it.", facts)

@@ -102,7 +102,7 @@ class _Exchange:
         text = line.decode("latin-1")
         if text.startswith("HTTP/"):
             self._status, self._headers = int(text.split()[1]), {}
-        elif ":" in text:
+        elif ":" in text and self._body is None:  # what follows a body is not about it
             name, _, value = text.partition(":")
             self._headers[name.strip().lower()] = value.strip()
         return len(line)

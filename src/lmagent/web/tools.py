@@ -5,10 +5,8 @@ What only a call needs is imported by the call: no first request waits for it.
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +15,6 @@ from msgspec import Meta, Struct
 from lmagent.core.ports import Clock
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.sandbox.environment import find_program
 
 if TYPE_CHECKING:
     from lmagent.web.fetch import Web
@@ -29,18 +26,15 @@ SHOWN = 10_000
 ALIASES = ("fetch", "fetch_url", "webfetch", "read_url", "open_url", "get_url", "browse", "web_read")
 
 
-PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
 GetBrowserSandbox = Callable[[Path, Sequence[Path]], Awaitable[Sandbox]]
 """Returns a sandbox for an empty folder, in which other folders can be read. Raises SandboxError."""
 
 
 class Browser(Struct, frozen=True):
-    """A browser: its program, its sandbox, and the hosts that the user's configuration lists for commands."""
+    """A browser: its program and its sandbox."""
 
     program: str
     sandbox: GetBrowserSandbox
-    listed: tuple[str, ...] = ()
 
 
 class WebFetch(Struct, frozen=True):
@@ -279,21 +273,3 @@ def _shown(text: str, limit: int = 120) -> str:
     from lmagent.tools.sanitize import one_line
 
     return one_line(text.strip(), limit)
-
-
-def find_browser(configured: str, env: Mapping[str, str], workspace: Path) -> str:
-    """Return the path of the configured Chromium, or of one on this machine; empty without one."""
-    if sys.platform != "linux" or find_program("bwrap", env, workspace) is None:
-        return ""
-    if configured:
-        path = Path(configured).expanduser()
-        return str(path) if path.is_absolute() and os.access(path, os.X_OK) and path.is_file() else ""
-    on_path = (find_program(name, env, workspace) for name in PROGRAMS)
-    return next(filter(None, on_path), None) or next(_downloaded(env), "")
-
-
-def _downloaded(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the browsers that playwright has downloaded, the newest first."""
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", os.sep), ".cache")) / "ms-playwright"
-    for pattern in ("chromium*/chrome-*/*headless?shell", "chromium*/chrome-*/chrome"):
-        yield from (str(path) for path in sorted(cache.glob(pattern), reverse=True) if os.access(path, os.X_OK))

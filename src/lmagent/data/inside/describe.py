@@ -137,7 +137,7 @@ def _quantile(values: list[float], share: float) -> float:
 
 
 def _number(value: float) -> str:
-    return format(value, ".6g") if abs(value) < 1e6 else format(value, ",.0f")
+    return format(value, ",.0f") if 1e6 <= abs(value) < 1e15 else format(value, ".6g")
 
 
 def _short(value: Any) -> str | None:

@@ -145,10 +145,9 @@ def _flatten(values: dict[str, Any], prefix: str, depth: int, found: dict[str, A
 
 
 def _names(records: list[dict[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(name for record in records[:LOOKED_AT] for name in record))
-    for record in records[LOOKED_AT:]:
-        if len(names) <= COLUMNS and not record.keys() <= set(names):
-            names = list(dict.fromkeys((*names, *record)))
-    if len(names) > COLUMNS:
-        raise DataError(f"it has more than {COLUMNS:,} different names, so its objects are no rows of one table")
-    return names
+    names: dict[str, None] = {}
+    for record in records:
+        names |= dict.fromkeys(record)
+        if len(names) > COLUMNS:
+            raise DataError(f"it has more than {COLUMNS:,} different names, so its objects are no rows of one table")
+    return list(names)

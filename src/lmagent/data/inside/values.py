@@ -17,8 +17,10 @@ LONGEST_CELL = 200
 LONGEST_NAME = 80
 """Characters of a column's name that are shown."""
 
-_INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})")
-_FLOAT = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d{0,37})")
+"""A longer one is a name: no library would keep all its digits."""
+
+_FLOAT = re.compile(r"[+-]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NUMBERS = ("integer", "float", "decimal")

@@ -110,6 +110,7 @@ class ShellRunner:
             hosts=self._hosts,
             opens=opens,
             decide=ctx.ask_host if self._hosts else None,
+            barred=ctx.barred,
             channel=True,
             merge=True,
             session="" if self._apart else ctx.session,
