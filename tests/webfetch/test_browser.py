@@ -208,7 +208,9 @@ def test_the_user_is_asked_about_the_host_before_a_browser_starts(tmp_path: Path
     assert tool.hosts is not None
     assert tool.preview is not None
     assert tool.hosts(WebFetchJs("https://docs.example/a")) == ("docs.example:443",)
-    assert tool.preview(WebFetchJs("https://docs.example/a"), context()).startswith("Fetch a page from docs.example in a browser")
+    assert tool.preview(WebFetchJs("https://docs.example/a"), context()).startswith(
+        "Fetch a page from docs.example in a browser"
+    )
     with pytest.raises(ToolError, match="is not on the internet"):
         tool.preview(WebFetchJs("http://192.168.1.1/"), context())
 
