@@ -22,7 +22,7 @@ BEGINNING = ("delegate", "decompose")
 """The tools that start a sub-agent."""
 
 LISTED, DESCRIBED = 12, 80
-"""How many agents the model is told of, and characters of the description of each."""
+"""How many agents the description lists, and characters for each."""
 
 TOOLS = (*BEGINNING, "report_result")
 """The tools of sub-agents; only a sub-agent has the last one."""
