@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lmagent.app.confined import request
 from lmagent.app.options import HostOptions, load_settings
-from lmagent.app.registry import Registry
+from lmagent.app.registry import TAKEN, Registry
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError
 from lmagent.projects.load import AgentFolder, agent_of, load_folder, tool_rows
@@ -50,16 +50,26 @@ async def use_project(registry: Registry, path: Path, say: Callable[[str], None]
         lambda: confined.name,
         lambda: request(settings, workspace),
         builtin=tuple(registry.tools.values()),
+        reserved=TAKEN,
         hosts=folder.spec.network.hosts,
         env=env,
-        kept=settings.agent_data_dir / "tools",
+        kept=settings.agent_data_dir / "agent-tools",
     )
     own = await own_tools(folder.path, tool_rows(folder.spec), place)
-    for fact in own.facts:
+    for fact in (*own.facts, *_of_gpu(folder)):
         say(fact)
     agent = agent_of(folder, own.tools)
     registry.agents.sources.insert(0, lambda: (agent,))
     return agent
+
+
+def _of_gpu(folder: AgentFolder) -> Iterator[str]:
+    """Yield a line with the settings of the GPU: the model server has them, and not the agent."""
+    gpu = folder.spec.gpu
+    given = {"gpu_layers": gpu.n_gpu_layers, "flash_attention": gpu.flash_attn}
+    values = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    if values:
+        yield f"the author loaded the model with {values}: set this in your model server (docs/model-server.md)"
 
 
 def variables_of(folder: AgentFolder, env: Mapping[str, str]) -> dict[str, str]:

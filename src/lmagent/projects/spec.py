@@ -72,7 +72,7 @@ class Api(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the built-in engine loads the model; other servers have settings of their own."""
+    """How the author loaded the model. It is shown: each server has settings of its own for this."""
 
     n_gpu_layers: Annotated[int, Meta(ge=-1)] | None = None
     flash_attn: bool | None = None
@@ -139,9 +139,6 @@ class AgentYaml(Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsSpec = LimitsSpec()
     network: Network = Network()
     env: dict[Annotated[str, Meta(pattern=VARIABLE)], Variable] = {}
-    agents: tuple[str, ...] = ()
-    skills: tuple[str, ...] = ()
-    mcp_servers: tuple[str, ...] = ()
 
 
 class PromptYaml(Struct, frozen=True, forbid_unknown_fields=True):
