@@ -33,11 +33,17 @@ def lmagent(*words: str, env: dict[str, str], cwd: Path) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_example_can_be_shown_and_built(tmp_path: Path, env: dict[str, str], kind: str) -> None:
+def test_each_example_can_be_tested_without_a_model_shown_and_built(
+    tmp_path: Path, env: dict[str, str], kind: str
+) -> None:
     made = lmagent("init", "helper", "--type", kind, env=env, cwd=tmp_path)
     assert (made.returncode, made.stderr) == (0, "")
     built = lmagent("build", "helper", "-o", "h.tar.gz", env=env, cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
+    tested = lmagent("test", "helper", "--junit", "out.xml", env=env, cwd=tmp_path)
+    assert (tested.returncode, tested.stdout.splitlines()[-1]) == (0, "1 test, 0 failed")
+    assert "recorded" not in tested.stdout
+    assert 'tests="1" failures="0"' in (tmp_path / "out.xml").read_text()
     shown = [lmagent("show", path, env=env, cwd=tmp_path).stdout for path in ("helper", "h.tar.gz")]
     assert shown[0] == shown[1]
     assert "own tools" in shown[0]
@@ -106,3 +112,63 @@ def test_an_archive_is_served_once_the_user_agrees_and_an_openai_client_talks_to
                 runs.send_signal(signal.SIGTERM)
                 runs.wait(30)
         assert server.chats[0].body["messages"][0]["content"].startswith("You are dice")
+
+
+def test_a_test_that_fails_says_what_was_expected_and_keeps_its_cassette(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    test, cassette = tmp_path / "dice/tests/dice.yaml", tmp_path / "dice/tests/cassettes/dice.jsonl"
+    test.write_text(
+        "message: Roll\nexpect:\n  calls: [days_until]\n  not_called: [roll_dice]\n"
+        "  text: [cards]\n  files: {a.txt: x}\n  json_schema: {type: object}\n"
+    )
+    before = cassette.read_bytes()
+    told = lmagent("test", "dice", env=env, cwd=tmp_path)
+    assert told.returncode == 1
+    for line in (
+        "days_until was not called in this order; called: roll_dice",
+        "roll_dice was called",
+        "the answer does not contain 'cards'",
+        "a.txt: there is no such file",
+        "the answer: it is not JSON",
+        "the agent's prompt is not the recorded one",
+    ):
+        assert line in told.stdout
+    with ScriptedServer([say("no")]) as server:
+        updated = lmagent("test", "dice", "--update", env={**env, "LLM_URL": server.base_url}, cwd=tmp_path)
+    assert updated.returncode == 1
+    assert cassette.read_bytes() == before
+
+
+def test_tests_run_with_each_model_and_are_recorded_anew(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    (tmp_path / "dice/tests/dice.yaml").write_text("message: [hi, bye]\nexpect: {text: friend}\n")
+    with ScriptedServer([say("hello"), say("bye friend"), say("hello"), say("bye")]) as server:
+        env = {**env, "LLM_URL": server.base_url}
+        live = lmagent("test", "dice", "--models", "one,two", env=env, cwd=tmp_path)
+        asked = [(chat.body["model"], chat.body["temperature"], chat.body["seed"]) for chat in server.chats]
+    assert asked == [("one", 0.0, 1)] * 2 + [("two", 0.0, 1)] * 2
+    assert live.returncode == 1
+    assert "✓ dice with one" in live.stdout
+    assert "✗ dice with two" in live.stdout
+    with ScriptedServer([say("hello"), say("bye friend")]) as server:
+        assert (
+            lmagent("test", "dice", "--update", env={**env, "LLM_URL": server.base_url}, cwd=tmp_path).returncode == 0
+        )
+    replayed = lmagent("test", "dice", env=env, cwd=tmp_path)
+    assert (replayed.returncode, "recorded" in replayed.stdout) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("mesage: x\n", "tests/dice.yaml:1:1: there is no key 'mesage' here"),
+        ("message: x\nexpect: {text: '('}\n", "tests/dice.yaml:2:10: '('"),
+        ("message: []\n", "tests/dice.yaml:1:1: message"),
+    ],
+)
+def test_a_broken_test_is_named_with_its_line(tmp_path: Path, env: dict[str, str], content: str, said: str) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    (tmp_path / "dice/tests/dice.yaml").write_text(content)
+    told = lmagent("test", "dice", env=env, cwd=tmp_path)
+    assert told.returncode == 1
+    assert said in told.stderr

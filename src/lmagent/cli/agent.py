@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 
+import anyio
 import click
 
 from lmagent.cli import shared
@@ -43,6 +44,7 @@ def init(name: str, kind: AgentType) -> None:
     click.echo(f"{folder}: a {kind} agent")
     click.echo(f"  cd {name}")
     click.echo("  lmagent agent show                       what it may do")
+    click.echo("  lmagent agent test                       run its tests, without a model")
     click.echo('  lmagent agent test --message "Hello"     try it with your model')
     click.echo("  lmagent agent build -o agent.tar.gz      pack it for others")
     click.echo(f"  lmagent agent run . --port {PORT}         serve it")
@@ -79,24 +81,62 @@ def build(path: Path, output: Path | None) -> None:
 
 @agent.command()
 @path_argument
-@click.option("--message", required=True, metavar="TEXT", help="What to say to the agent.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@click.option("--message", metavar="TEXT", help="Say this to the agent, and print its answer; no test is run.")
+@click.option("--json", "as_json", is_flag=True, help="Print events of --message as JSON lines.")
+@click.option("--live", is_flag=True, help="Run the tests with your model, and not on their cassettes.")
+@click.option("--update", is_flag=True, help="Record the cassettes anew, with your model; of a test that fails, none.")
+@click.option("--models", metavar="A,B", default="", help="Run the tests with each of these models.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the results in JUnit's XML too.")
 @shared.workspace_option
 @shared.model_options
-def test(path: Path, message: str, as_json: bool, workspace: Path | None, **options: Any) -> int:
-    """Say something to the agent in a folder, or in its agent.yaml, and print its answer.
+def test(
+    path: Path,
+    message: str | None,
+    as_json: bool,
+    models: str,
+    junit: Path | None,
+    workspace: Path | None,
+    **options: Any,
+) -> int:
+    """Run the tests of the agent in a folder, `tests/*.yaml`, without a model; or say something to it.
 
-    It works in a new folder that is removed afterwards, unless --workspace names one.
+    Each test works in a new folder that is removed afterwards, and so does --message, unless --workspace names one.
     """
     from lmagent.app.agentproject import give_files
 
-    folder = load_folder(path)
+    folder, live, update = load_folder(path), options.pop("live"), options.pop("update")
+    if message is None:
+        how = "record" if update else "live" if live or models else "replay"
+        return _run_tests(folder, options, how, models.split(",") if models else [""], junit)
     if workspace is not None:
         return _say(folder, workspace, message, options, as_json=as_json)
     with TemporaryDirectory(prefix=f"lmagent-{folder.slug}-", ignore_cleanup_errors=True) as beside:
         own = Path(os.path.realpath(beside)) / "workspace"
         give_files(folder, own)
         return _say(folder, own, message, options, as_json=as_json)
+
+
+def _run_tests(folder: AgentFolder, options: dict[str, Any], how: str, models: list[str], report: Path | None) -> int:
+    from lmagent.headless import projecttests
+    from lmagent.projects.tests import read_tests
+
+    tests = read_tests(folder.path)
+    if not tests:
+        raise ConfigError(f"{folder.path} has no tests", fix="write tests/NAME.yaml: docs/agent-projects.md")
+
+    def tell(run: projecttests.TestRun) -> None:
+        mark, model = ("✗" if run.faults else "✓"), f" with {run.model}" if run.model else ""
+        click.echo(f"{mark} {run.name}{model} · {run.seconds:.1f} s")
+        for line in (*run.faults, *run.remarks):
+            click.echo(printable(f"    {line}"))
+
+    given = shared.host_options(None, options)
+    runs = anyio.run(projecttests.run_tests, folder, tests, given, models, how, tell)
+    failed = sum(bool(run.faults) for run in runs)
+    click.echo(f"{plural(len(runs), 'test')}, {failed} failed")
+    if report is not None:
+        report.write_text(projecttests.junit(folder.slug, runs), encoding="utf-8")
+    return 1 if failed else 0
 
 
 def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, Any], *, as_json: bool) -> int:

@@ -30,7 +30,7 @@ def start(path: Path, kind: AgentType) -> Path:
     try:
         for source in (EXAMPLES / "common", EXAMPLES / kind):
             shutil.copytree(source, beside, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in (beside / "agent.yaml", beside / "README.md"):
+        for file in (beside / "agent.yaml", beside / "README.md", *beside.glob("tests/cassettes/*.jsonl")):
             file.write_text(file.read_text(encoding="utf-8").replace("$NAME", name), encoding="utf-8")
         os.replace(beside, target)
     except OSError as error:

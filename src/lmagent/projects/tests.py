@@ -1,0 +1,142 @@
+"""Tests of a project: what a file in `tests/` says to the agent, and what has to come of it.
+
+A test is played from its cassette, `tests/cassettes/NAME.jsonl`, without a model: the model's replies are the recorded
+ones, and the agent's tools really run.
+"""
+
+# Without `from __future__ import annotations`: msgspec reads the types, and texts would make it slow.
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ConfigError
+from lmagent.projects.spec import Line, Text
+from lmagent.projects.yamlfile import YamlFile
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.sanitize import one_line
+
+FOLDER = "tests"
+MOST = 500
+
+
+class CallMade(Struct, frozen=True, forbid_unknown_fields=True):
+    """A call that must be made; `arguments` are among those that it has."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Expected(Struct, frozen=True, forbid_unknown_fields=True):
+    """What has to come of a test.
+
+    Attributes:
+        calls: tools that are called, in this order; others may come between.
+        not_called: tools that are not called.
+        text: patterns (regular expressions, in any case) that the answer contains.
+        files: patterns that files of the workspace contain.
+        json_schema: a JSON schema that the answer follows, as JSON.
+        status: how the turn ends.
+    """
+
+    calls: tuple[CallMade | str, ...] = ()
+    not_called: tuple[str, ...] = ()
+    text: tuple[str, ...] | str = ()
+    files: dict[str, str] = {}
+    json_schema: dict[str, Any] | None = None
+    status: str = "done"
+
+
+class TestYaml(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file in `tests/`."""
+
+    message: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
+    expect: Expected = Expected()
+    description: Line = ""
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        return (self.message,) if isinstance(self.message, str) else self.message
+
+
+class ProjectTest(Struct, frozen=True):
+    """A test; `name` is that of its file."""
+
+    name: str
+    wanted: TestYaml
+    cassette: Path
+
+
+class Outcome(Struct, frozen=True):
+    """What came of a test: the calls with their arguments, the last answer, how the turn ended, and the workspace."""
+
+    calls: Sequence[tuple[str, dict[str, Any]]]
+    answer: str
+    status: str
+    workspace: Path
+
+
+def read_tests(folder: Path) -> list[ProjectTest]:
+    """Return the tests of a project by their names. Raise ConfigError, with the line, for one that cannot be read."""
+    found = list[ProjectTest]()
+    for path in sorted((folder / FOLDER).glob("*.yaml"))[:MOST]:
+        if path.is_symlink() or not path.is_file():
+            raise ConfigError(f"{FOLDER}/{path.name} is no regular file", fix="a project has no links")
+        file = YamlFile(f"{FOLDER}/{path.name}", path.read_bytes())
+        wanted = file.as_type(TestYaml)
+        for place, pattern in _patterns(wanted.expect):
+            try:
+                re.compile(pattern)
+            except re.error as wrong:
+                fix = "correct the regular expression"
+                raise file.wrong(("expect", *place), f"{one_line(pattern, 60)!r}: {wrong}", fix) from None
+        found.append(ProjectTest(path.stem, wanted, folder / FOLDER / "cassettes" / f"{path.stem}.jsonl"))
+    return found
+
+
+def _patterns(expected: Expected) -> Iterator[tuple[tuple[str, ...], str]]:
+    texts = (expected.text,) if isinstance(expected.text, str) else expected.text
+    yield from ((("text",), pattern) for pattern in texts)
+    yield from ((("files", name), pattern) for name, pattern in expected.files.items())
+
+
+def faults(expected: Expected, seen: Outcome) -> Iterator[str]:
+    """Yield each difference from the expectation, in a line."""
+    if seen.status != expected.status:
+        yield f"the turn ended as {seen.status}, not as {expected.status}"
+    made = iter(seen.calls)
+    for wanted in expected.calls:
+        call = CallMade(wanted) if isinstance(wanted, str) else wanted
+        if not any(name == call.name and _has(given, call.arguments) for name, given in made):
+            names = ", ".join(name for name, _ in seen.calls) or "no tool"
+            with_these = f" with {call.arguments}" if call.arguments else ""
+            yield f"{call.name}{with_these} was not called in this order; called: {names}"
+            break
+    for name in sorted({name for name, _ in seen.calls} & {*expected.not_called}):
+        yield f"{name} was called"
+    texts = (expected.text,) if isinstance(expected.text, str) else expected.text
+    for pattern in texts:
+        if re.search(pattern, seen.answer, re.IGNORECASE) is None:
+            yield f"the answer does not contain {pattern!r}: {one_line(seen.answer, 100)}"
+    with Beneath(seen.workspace) as files:
+        for name, pattern in expected.files.items():
+            yield from _of_file(files, name, pattern)
+
+
+def _has(given: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(name in given and given[name] == value for name, value in wanted.items())
+
+
+def _of_file(files: Beneath, name: str, pattern: str) -> Iterator[str]:
+    from lmagent.core.errors import ToolError
+
+    try:
+        content = files.read_bytes(name, 10_000_000).decode("utf-8", "replace")
+    except ToolError as error:
+        yield str(error)
+        return
+    if re.search(pattern, content, re.IGNORECASE) is None:
+        yield f"the file {name} does not contain {pattern!r}"
