@@ -88,6 +88,8 @@ finish() {
 # what passes then is told apart in the summary, as a race to be found, in the program or in the test; what fails again has failed.
 # Property tests draw the same examples in each run here: what fails, fails on every machine. `make explore` draws new ones.
 tests() {
+    # In a fresh clone each worker would compile all tests for itself.
+    [ -d tests/core/__pycache__ ] || "$bin/pytest" --collect-only -qq >/dev/null 2>&1 </dev/null
     "$bin/pytest" -m "$marked" -n "$workers" --dist worksteal -q --hypothesis-profile=ci --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
     local code=${PIPESTATUS[0]} names
     [ "$code" -eq 1 ] || return "$code"

@@ -1,4 +1,4 @@
-"""Tests of a project: what a file in `tests/` says to the agent, and what has to come of it.
+"""Tests of a project: the messages of a file in `tests/`, and the results that they must have.
 
 A test is played from its cassette, `tests/cassettes/NAME.jsonl`, without a model: the model's replies are the recorded
 ones, and the agent's tools really run.
