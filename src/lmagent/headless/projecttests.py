@@ -26,7 +26,7 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.engine.toolbox import Toolbox
 from lmagent.headless.schema import AnswerCheck
 from lmagent.projects.load import AgentFolder
-from lmagent.projects.tests import Outcome, ProjectTest, faults
+from lmagent.projects.tests import ProjectTest, RunOutcome, faults
 from lmagent.providers.cassette import ReplayTransport
 
 NOT_RECORDED = "it was not recorded yet: lmagent agent test --update"
@@ -70,7 +70,7 @@ async def run_test(folder: AgentFolder, test: ProjectTest, options: HostOptions,
     return TestRun(test.name, model, time.monotonic() - begun, found, tuple(remarks))
 
 
-async def _seen(options: HostOptions, test: ProjectTest, workspace: Path, model: str, remarks: list[str]) -> Outcome:
+async def _seen(options: HostOptions, test: ProjectTest, workspace: Path, model: str, remarks: list[str]) -> RunOutcome:
     # No user is asked: its workspace is new, and removed.
     flags = {"permission_mode": "auto", **options.flags, **({"llm_model": model} if model else {})}
     host = await open_host(replace(options, flags=flags), say=lambda _: None)
@@ -91,7 +91,7 @@ async def _seen(options: HostOptions, test: ProjectTest, workspace: Path, model:
     finally:
         await host.aclose()
     assert finished is not None
-    return Outcome(calls, finished.answer, finished.outcome, workspace)
+    return RunOutcome(calls, finished.answer, finished.outcome, workspace)
 
 
 def _calls(event: ev.Event, toolbox: Toolbox) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -106,7 +106,7 @@ def _calls(event: ev.Event, toolbox: Toolbox) -> Iterator[tuple[str, dict[str, A
             yield invocation.tool.name, msgspec.to_builtins(invocation.arguments)
 
 
-def _misfits(test: ProjectTest, seen: Outcome) -> Iterator[str]:
+def _misfits(test: ProjectTest, seen: RunOutcome) -> Iterator[str]:
     if test.wanted.expect.json_schema is not None:
         yield from (f"the answer: {fault}" for fault in AnswerCheck(test.wanted.expect.json_schema).faults(seen.answer))
 

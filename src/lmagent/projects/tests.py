@@ -70,7 +70,7 @@ class ProjectTest(Struct, frozen=True):
     cassette: Path
 
 
-class Outcome(Struct, frozen=True):
+class RunOutcome(Struct, frozen=True):
     """What came of a test: the calls with their arguments, the last answer, how the turn ended, and the workspace."""
 
     calls: Sequence[tuple[str, dict[str, Any]]]
@@ -103,7 +103,7 @@ def _patterns(expected: Expected) -> Iterator[tuple[tuple[str, ...], str]]:
     yield from ((("files", name), pattern) for name, pattern in expected.files.items())
 
 
-def faults(expected: Expected, seen: Outcome) -> Iterator[str]:
+def faults(expected: Expected, seen: RunOutcome) -> Iterator[str]:
     """Yield each difference from the expectation, in a line."""
     if seen.status != expected.status:
         yield f"the turn ended as {seen.status}, not as {expected.status}"
