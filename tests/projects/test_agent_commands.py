@@ -112,6 +112,12 @@ def test_an_archive_is_served_once_the_user_agrees_and_an_openai_client_talks_to
                 runs.send_signal(signal.SIGTERM)
                 runs.wait(30)
         assert server.chats[0].body["messages"][0]["content"].startswith("You are dice")
+    listed = lmagent("list", env=env, cwd=tmp_path).stdout
+    assert re.fullmatch(r"dice-[0-9a-f]{12} +Talks, rolls dice.*\n", listed)
+    assert lmagent("remove", "dice", env=env, cwd=tmp_path).returncode == 1
+    assert lmagent("remove", listed.split()[0], "--yes", env=env, cwd=tmp_path).returncode == 0
+    assert lmagent("list", env=env, cwd=tmp_path).stdout == ""
+    assert (tmp_path / "data" / "agents" / "dice" / "workspace" / ".lmagent" / "sessions").is_dir()
 
 
 def test_a_test_that_fails_says_what_was_expected_and_keeps_its_cassette(tmp_path: Path, env: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -160,19 +161,50 @@ def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, 
 @shared.workspace_option
 @shared.model_options
 def run(path: Path, port: int, bind: str | None, yes: bool, workspace: Path | None, **options: Any) -> None:
-    """Serve the agent in a folder or an archive: its page, and OpenAI's API at /v1, where it is `agent/NAME`.
+    """Serve an agent: its page, and OpenAI's API at /v1, where it is `agent/NAME`.
 
-    An archive from elsewhere is shown first, and unpacked into your data folder once you agree. The agent works in a
+    PATH is a folder, an archive, or a name of `lmagent agent list`. An archive from elsewhere is shown first, and unpacked into your data folder once you agree. The agent works in a
     folder of its own there, unless --workspace names one.
     """
     from lmagent.app.agentproject import with_settings, workspace_of
     from lmagent.cli.web import serve_host
 
     data = shared.loaded_settings(workspace).settings.agent_data_dir
+    path = path if path.exists() else next((folder for folder in _installed() if folder.name == str(path)), path)
     folder = _unpacked(path, data / "agents", yes=yes) if _is_archive(path) else load_folder(path)
     own = workspace or workspace_of(folder, data)
     given = with_settings(shared.host_options(own, {**options, "port": port}, attended=True), folder)
     serve_host(given, {"bind": bind, "lan": False, "names": (), "no_browser": True})
+
+
+@agent.command(name="list")
+def list_agents() -> None:
+    """List the agents from archives that you have run."""
+    for folder in _installed():
+        try:
+            click.echo(printable(f"{folder.name:<40} {load_folder(folder).spec.description}"))
+        except ConfigError as broken:
+            click.echo(printable(f"{folder.name:<40} {broken.message}"))
+
+
+@agent.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove(name: str, yes: bool) -> None:
+    """Remove an agent from an archive, by its name in the list. Its workspace and sessions stay."""
+    found = [folder for folder in _installed() if folder.name == name]
+    if not found:
+        names = ", ".join(folder.name for folder in _installed()) or "none"
+        raise ConfigError(f"there is no agent {printable(name)!r} from an archive", fix=f"those here: {names}")
+    if not yes:
+        click.confirm(f"Remove {found[0]}?", abort=True, err=True)
+    shutil.rmtree(found[0])
+    click.echo(f"removed: {found[0]}")
+
+
+def _installed() -> list[Path]:
+    agents = shared.loaded_settings().settings.agent_data_dir / "agents"
+    return sorted(path.parent for path in agents.glob("*/agent.yaml") if not path.parent.name.startswith("."))
 
 
 def _is_archive(path: Path) -> bool:
