@@ -163,8 +163,9 @@ def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, 
 def run(path: Path, port: int, bind: str | None, yes: bool, workspace: Path | None, **options: Any) -> None:
     """Serve an agent: its page, and OpenAI's API at /v1, where it is `agent/NAME`.
 
-    PATH is a folder, an archive, or a name of `lmagent agent list`. An archive from elsewhere is shown first, and unpacked into your data folder once you agree. The agent works in a
-    folder of its own there, unless --workspace names one.
+    PATH is a folder, an archive, or a name of `lmagent agent list`. An archive from elsewhere is shown first, and
+    unpacked into your data folder once you agree. The agent works in a folder of its own there, unless --workspace
+    names one.
     """
     from lmagent.app.agentproject import with_settings, workspace_of
     from lmagent.cli.web import serve_host
