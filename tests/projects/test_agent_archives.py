@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lmagent.app.agentproject import abilities
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.projects.archive import build, unpack
 from lmagent.projects.load import load_folder
@@ -211,3 +212,20 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     for written in (content, gzip.compress(content)):
         path.write_bytes(written)
         assert "is not unpacked" in refused(path, tmp_path)
+
+
+def test_what_an_agent_may_do_is_shown_before_it_is_run(project: Path) -> None:
+    (project / "agent.yaml").write_text(
+        AGENT + "api: {url: 'http://far.example/v1', key_env: MY_KEY}\nnetwork: {hosts: [api.example.org]}\n"
+        "permissions: {mode: auto, allow: [shell]}\ntools: [{name: sky, path: tools/sky.sh}, read]\n"
+    )
+    assert list(abilities(load_folder(project))) == [
+        "agent        Weather: Weather",
+        "model        that of your settings at http://far.example/v1",
+        "key          the value of MY_KEY is sent to http://far.example/v1",
+        "tools        read",
+        "own tools    sky: they run in the sandbox",
+        "unasked      shell, mode auto: it asks nothing",
+        "network      api.example.org",
+        "variables    WEATHER_KEY: its own tools get their values",
+    ]

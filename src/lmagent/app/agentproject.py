@@ -125,6 +125,8 @@ def abilities(folder: AgentFolder) -> Iterator[str]:
     listed = [name for name in agent.tools or () if name not in own]
     yield f"agent        {spec.name}: {agent.description}"
     yield f"model        {agent.model or 'that of your settings'}" + (f" at {spec.api.url}" if spec.api.url else "")
+    if spec.api.key_env:
+        yield f"key          the value of {spec.api.key_env} is sent to {spec.api.url}"
     yield f"tools        {'all of lmagent' if agent.tools is None else ', '.join(listed) or 'none of lmagent'}"
     if own:
         yield f"own tools    {', '.join(own)}: they run in the sandbox"
@@ -134,4 +136,4 @@ def abilities(folder: AgentFolder) -> Iterator[str]:
     if spec.network.hosts:
         yield f"network      {', '.join(spec.network.hosts)}"
     if spec.env:
-        yield f"variables    {', '.join(spec.env)}"
+        yield f"variables    {', '.join(spec.env)}: its own tools get their values"
