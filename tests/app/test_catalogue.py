@@ -37,7 +37,7 @@ def test_git_tools_of_the_shell_are_not_listed_and_can_be_called(empty_workspace
             first, second = (request.body for request in server.chats)
             assert "git_status" not in str(first["tools"])
             assert "git_status" not in first["messages"][1]["content"]
-            assert "- git_commit(message, allow_empty?): " in first["messages"][1]["content"]
+            assert "- git_commit(message): " in first["messages"][1]["content"]
             assert first["messages"][1]["content"].endswith("what changed?")
             assert "new.txt" in second["messages"][-1]["content"]
             assert "trunk" in second["messages"][-1]["content"]

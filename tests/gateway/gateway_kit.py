@@ -196,7 +196,13 @@ class Running(Client):
         """Start the process, always on the same port, and wait until it listens."""
         arguments = ["web", str(self.port), "--no-browser", "-w", str(self.workspace)]
         arguments += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
-        self.process = start(arguments, env=self.env, cwd=self.workspace)
+        if "PYTHONPATH" in self.env:  # a forked process has its path already
+            command, both = [sys.executable, "-m", "lmagent", *arguments], subprocess.STDOUT
+            self.process = subprocess.Popen(
+                command, env=self.env, cwd=self.workspace, stdout=subprocess.PIPE, stderr=both, text=True
+            )
+        else:
+            self.process = start(arguments, env=self.env, cwd=self.workspace)
         lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
         self._reader.start()

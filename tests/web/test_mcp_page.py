@@ -174,4 +174,4 @@ def test_resources_are_read_and_a_prompt_is_inserted_into_the_message(tmp_path, 
         assert box(page).input_value() == "/tiny:greet who="
         box(page).press_sequentially("Ada")
         page.get_by_role("button", name="Send").click()
-        page.get_by_text("Greet Ada.").first.wait_for()
+        page.get_by_text("Greet Ada.").locator("visible=true").first.wait_for()

@@ -67,9 +67,10 @@ def show(path: Path) -> None:
 @path_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The archive: NAME.tar.gz.")
 def build(path: Path, output: Path | None) -> None:
-    """Pack the agent in a folder into one file: the same bytes wherever and whenever it is built.
+    """Pack the agent in a folder into one file.
 
-    Left out are packages, caches, hidden files and what the agent has made. A key in any file ends the build.
+    It has the same bytes wherever and whenever it is built. Left out are packages, caches, hidden files and what the
+    agent has made. A key in any file ends the build.
     """
     from lmagent.projects import archive
 
@@ -99,9 +100,10 @@ def test(
     workspace: Path | None,
     **options: Any,
 ) -> int:
-    """Run the tests of the agent in a folder, `tests/*.yaml`, without a model; or say something to it.
+    """Run an agent's tests, or say something to it.
 
-    Each test works in a new folder that is removed afterwards, and so does --message, unless --workspace names one.
+    The tests, `tests/*.yaml` of its folder, need no model. Each test works in a new folder that is removed afterwards,
+    and so does --message, unless --workspace names one.
     """
     from lmagent.app.agentproject import give_files
 
@@ -161,11 +163,11 @@ def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, 
 @shared.workspace_option
 @shared.model_options
 def run(path: Path, port: int, bind: str | None, yes: bool, workspace: Path | None, **options: Any) -> None:
-    """Serve an agent: its page, and OpenAI's API at /v1, where it is `agent/NAME`.
+    """Serve an agent: its page, and OpenAI's API.
 
-    PATH is a folder, an archive, or a name of `lmagent agent list`. An archive from elsewhere is shown first, and
-    unpacked into your data folder once you agree. The agent works in a folder of its own there, unless --workspace
-    names one.
+    At /v1 it is the model `agent/NAME`. PATH is a folder, an archive, or a name of `lmagent agent list`. An archive
+    from elsewhere is shown first, and unpacked into your data folder once you agree. The agent works in a folder of its
+    own there, unless --workspace names one.
     """
     from lmagent.app.agentproject import with_settings, workspace_of
     from lmagent.cli.web import serve_host

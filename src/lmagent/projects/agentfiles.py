@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lmagent.core.agent import NamedAgent
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
 from lmagent.projects.load import agent_from
 from lmagent.projects.spec import AgentYaml
@@ -90,7 +91,7 @@ def tightened(agent: NamedAgent) -> NamedAgent:
 def of_toml(text: str, source: str) -> NamedAgent:
     """Return the agent in a TOML file. Raise ConfigError if it has another form."""
     try:
-        spec = msgspec.convert(tomllib.loads(text), AgentYaml)
+        spec = convert(tomllib.loads(text), AgentYaml)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as wrong:
         raise ConfigError(f"{source}: {wrong}", fix="docs/agent-projects.md has all keys") from None
     if any(not isinstance(row, str) and row.path for row in spec.tools or ()):

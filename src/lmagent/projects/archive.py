@@ -181,7 +181,7 @@ def _locked(contents: Mapping[str, tuple[bytes, bool]]) -> None:
     if package is None or "package-lock.json" in contents:
         return
     try:
-        has_needs = bool(msgspec.json.decode(package[0], type=dict[str, Any]).get("dependencies"))
+        has_needs = bool(decode_json(package[0], dict[str, Any]).get("dependencies"))
     except (msgspec.DecodeError, msgspec.ValidationError) as wrong:
         raise ConfigError(f"package.json cannot be read: {wrong}", fix="correct it") from None
     if has_needs:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import yaml
 
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
 from lmagent.tools.sanitize import visible
 
@@ -146,7 +147,7 @@ class YamlFile:
     def as_type(self, type: type[T]) -> T:
         """Return the content as a type of msgspec. Raise ConfigError, with line and column, if it does not fit."""
         try:
-            return msgspec.convert({} if self.value is None else self.value, type)
+            return convert({} if self.value is None else self.value, type)
         except msgspec.ValidationError as wrong:
             raise self._misfit(type, str(wrong)) from None
 
@@ -224,11 +225,11 @@ def _fits(value: Any, info: Any) -> bool:
     for kind in kinds:
         try:
             if isinstance(kind, _STRUCT):
-                msgspec.convert(value, kind.cls)
+                convert(value, kind.cls)
             elif isinstance(kind, _LISTS):
-                msgspec.convert(value, list[str])
+                convert(value, list[str])
             else:
-                msgspec.convert(value, str)
+                convert(value, str)
         except msgspec.ValidationError:
             continue
         return True

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput, plain
 from lmagent.projects.spec import ToolEntry
@@ -189,7 +190,7 @@ async def _loaded(tool: OwnTool, place: ToolPlace) -> dict[str, Facts]:
 
 def _kept(file: Path | None) -> Facts | None:
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(file.read_bytes(), type=Facts) if file is not None else None
+        return decode_json(file.read_bytes(), Facts) if file is not None else None
     return None
 
 
