@@ -23,7 +23,7 @@ def test_sessions_are_listed_shown_exported_forked_and_deleted(program):
     assert "<tools>" in program.run("sessions", "show", "last", "--all").stdout
     exported = program.run("sessions", "export", "last", "--format", "jsonl").stdout
     assert [json.loads(line) for line in exported.splitlines()] == program.events()
-    html = program.run("sessions", "export", row["id"], "--format", "html", "-o", "out.html")
+    html = program.run("sessions", "export", row["id"], "--html", "-o", "out.html")
     assert html.returncode == 0
     assert "It says alpha." in (program.workspace / "out.html").read_text()
     fork = program.run("sessions", "fork", row["id"]).stdout.strip()

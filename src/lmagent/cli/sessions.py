@@ -112,6 +112,7 @@ def show(workspace: Path | None, session: str, whole: bool) -> None:
 @sessions.command()
 @shared.session_argument
 @click.option("--format", "form", type=click.Choice(["md", "html", "jsonl"]), default="md", show_default=True)
+@click.option("--html", "form", flag_value="html", help="The same as --format html.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def export(workspace: Path | None, session: str, form: str, output: Path | None) -> None:
     """Export a session as Markdown, as one HTML file, or as its events."""
