@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gateway_kit import shared
+from gateway_kit import gateway, shared
 from images_kit import png
 from panel_kit import begun, command, enter, go, holds, told
 from web_kit import PHONE
@@ -104,10 +104,10 @@ def settled(page) -> None:
         pytest.param("dark", "desktop", marks=pytest.mark.long),
     ],
 )
-def test_no_screen_has_a_fault(screen, scheme, size):
+def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
     SHOTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
-    with shared(SCRIPT) as running:
+    with gateway(tmp_path, SCRIPT) as running:
         screens = furnish(running)
         page = screen(running, login=False, color_scheme=scheme, **SIZES[size])
         page.get_by_label("PIN").wait_for()
