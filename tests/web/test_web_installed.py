@@ -43,6 +43,8 @@ def test_the_page_opens_without_its_gateway_says_so_and_goes_on_when_it_is_back(
         page = screen(running, service_workers="allow")
         page.wait_for_function("() => caches.match('/').then(Boolean)")
         page.wait_for_function("() => Boolean(navigator.serviceWorker.controller)")
+        page.reload()  # the worker keeps what it sees, and it was not there at the beginning
+        box(page).wait_for()
         running.kill()
         page.reload()
         page.get_by_text("trying again").wait_for()
