@@ -44,11 +44,6 @@ class DelegateArgs(Struct, frozen=True):
     deliverable_format: str = ""
     constraints: tuple[str, ...] = ()
     data_hint: str = ""
-
-
-class DelegateToArgs(DelegateArgs, frozen=True):
-    """Arguments of `delegate` where agents have names."""
-
     agent: str = ""
 
 
@@ -69,9 +64,8 @@ def delegation_tools(
 ) -> Iterator[Tool]:
     """Yield the tools delegate (one sub-agent for one task) and decompose (several).
 
+    The gate takes both for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     `agents`: descriptions of the agents that a task can be given to, by their names.
-
-    The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """
 
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
@@ -88,18 +82,19 @@ def delegation_tools(
         name="delegate",
         description="Give a task to a sub-agent; returns its report. deliverable_type: report, file, files or data."
         + _named(agents or {}),
-        arguments=DelegateToArgs if agents else DelegateArgs,
+        arguments=DelegateArgs,
         effect="read",
         run=delegate,
         replay_safe=True,
         deferred=True,
-        unlisted=("deliverable_format", "data_hint"),
+        unlisted=("deliverable_format", "data_hint", *(() if agents else ("agent",))),
         aliases=("task",),
         renames={
             "instructions": "objective",
             "file_path": "deliverable_path",
             "task_type": "deliverable_description",
-            **({"subagent_type": "agent", "agent_name": "agent"} if agents else {}),
+            "subagent_type": "agent",
+            "agent_name": "agent",
         },
         summary=lambda arguments: f"delegate: {arguments.objective}".replace("\n", " ")[:120],
     )

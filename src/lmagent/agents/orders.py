@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from lmagent.agents.feature import DelegateArgs, DelegateToArgs
+from lmagent.agents.feature import DelegateArgs
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ToolError
 from lmagent.core.work import Deliverable
@@ -66,7 +66,7 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
         deliverable=checked(wanted, workspace),
         constraints=arguments.constraints,
         hint=arguments.data_hint,
-        agent=arguments.agent if isinstance(arguments, DelegateToArgs) else "",
+        agent=arguments.agent,
     )
 
 
