@@ -16,6 +16,17 @@ LogLevel = Literal["trace", "debug", "info", "warn", "warning", "error"]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,63}$"
 TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+HOST = r"^(\*\.)?[A-Za-z0-9.-]+(:\d+)?$"
+ADDRESS = r"^https?://"
+
+MEANINGS = {
+    NAME: "letters, digits, spaces and . _ -, at most 64",
+    TOOL_NAME: "letters, digits, _ and -, the first no digit, at most 64",
+    VARIABLE: "letters, digits and _, the first no digit, at most 64",
+    HOST: "a host such as docs.python.org, *.python.org or example.com:8443",
+    ADDRESS: "an address that begins with http:// or https://",
+}
+"""What these forms mean, for errors about a text that has another one."""
 
 Count = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -67,7 +78,7 @@ class Logging(Struct, frozen=True, forbid_unknown_fields=True):
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
     """The model server. `key_env` names the variable with its key: a key is never in the file."""
 
-    url: Annotated[str, Meta(pattern=r"^https?://")] = ""
+    url: Annotated[str, Meta(pattern=ADDRESS)] = ""
     key_env: Annotated[str, Meta(pattern=VARIABLE)] = ""
 
 
@@ -98,7 +109,7 @@ class LimitsSpec(Struct, frozen=True, forbid_unknown_fields=True):
 class Network(Struct, frozen=True, forbid_unknown_fields=True):
     """Hosts that the agent and its tools may reach; all others stay closed."""
 
-    hosts: tuple[Annotated[str, Meta(pattern=r"^(\*\.)?[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
+    hosts: tuple[Annotated[str, Meta(pattern=HOST)], ...] = ()
 
 
 class Variable(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ import yaml
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
+from lmagent.projects.spec import MEANINGS, VARIABLE
 from lmagent.tools.sanitize import visible
 
 T = TypeVar("T")
@@ -41,15 +42,6 @@ _TYPES = {
     "array": "a list",
     "object": "keys and values",
 }
-
-MEANINGS = {
-    r"^[A-Za-z_][A-Za-z0-9_]{0,63}$": "letters, digits and _, the first no digit, at most 64",
-    r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$": "letters, digits, _ and -, the first no digit, at most 64",
-    r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,63}$": "letters, digits, spaces and . _ -, at most 64",
-    r"^(\*\.)?[A-Za-z0-9.-]+(:\d+)?$": "a host such as docs.python.org, *.python.org or example.com:8443",
-    r"^https?://": "an address that begins with http:// or https://",
-}
-"""What the patterns of `spec.py` mean, in words."""
 
 
 class Position(NamedTuple):
@@ -155,10 +147,10 @@ class YamlFile:
         found = _AT.fullmatch(told)
         what, where, of_key = (found["what"], found["where"] or "$", found["of_key"]) if found else (told, "$", None)
         place, info = self._place_of(type, where)
-        if of_key:
-            place = next(key for key in self._keys if key[:-1] == place and not re.search(_PATTERN_KEY, str(key[-1])))
+        if of_key:  # the names of variables are the only keys with a form
+            place = next(key for key in self._keys if key[:-1] == place and not re.search(VARIABLE, str(key[-1])))
             key = visible(str(place[-1]))
-            return self.wrong(place, f"{key!r} cannot be a key here", f"use {MEANINGS[_PATTERN_KEY]}")
+            return self.wrong(place, f"{key!r} cannot be a key here", f"use {MEANINGS[VARIABLE]}")
         if unknown := _UNKNOWN.fullmatch(what):
             known = [one.encode_name for one in _plain(info, _STRUCT).fields]
             what = f"there is no key {visible(unknown['key'])!r} here"
@@ -201,8 +193,6 @@ class YamlFile:
 
 _STRUCT = msgspec.inspect.StructType
 _LISTS = (msgspec.inspect.ListType, msgspec.inspect.VarTupleType)
-_PATTERN_KEY = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-"""The only pattern of keys in files of ours: that of variables."""
 
 
 def nearest(name: str, known: Sequence[str], head: str = "it can be") -> str:
