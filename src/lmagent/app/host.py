@@ -336,8 +336,8 @@ class Host(Struct):
         return next(number for number in wanted if number not in used and fits(number))
 
     def wiring(self, session: str, parts: SessionParts | None = None, lane: int | None = None) -> Wiring:
-        """Return a session's services, those of the default agent without `parts`; on the lane, if that is free."""
-        parts = parts or self.parts(None)
+        """Return a session's services, those of new sessions without `parts`; on the lane, if that is free."""
+        parts = parts or self.parts(self.named)
         machine = (lambda: self.machine.note, partial(self._approvals, session))
         secrets = self.registry.secrets
         secrets += [value for value in self.settings.secrets if value not in secrets]

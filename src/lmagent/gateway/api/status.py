@@ -49,12 +49,13 @@ async def show_status(call: Call) -> Status:
     Without a thread too: while many sessions stream, a thread waits five milliseconds for each call of the system.
     """
     host = call.gateway.host
+    agent = host.parts(host.named).agent
     here = list(host.sessions.values())
     return Status(
         status="running",
-        agent=host.agent.name,
+        agent=agent.name,
         version=__version__,
-        model=host.agent.model,
+        model=agent.model,
         endpoint=shown(host.settings.endpoint),
         mode=host.settings.permission_mode,
         workspace=str(host.workspace),
