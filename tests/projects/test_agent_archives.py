@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -63,11 +64,13 @@ def test_an_archive_has_the_project_and_nothing_that_was_made_in_it(project: Pat
 
 def test_an_archive_is_unpacked_as_it_was_built(project: Path, tmp_path: Path) -> None:
     archive = built(project, tmp_path / "a.tar.gz")
-    manifest, folder = unpack(archive, tmp_path / "agents")
+    folder = unpack(archive, tmp_path / "agents")
+    manifest = build(load_folder(project), tmp_path / "a.tar.gz", {})
     assert (manifest.name, manifest.prompts) == ("weather", {"prompts/system.yaml": "3"})
+    assert re.fullmatch("weather-[0-9a-f]{12}", folder.name)
     assert (folder / "agent.yaml").read_text() == AGENT
     assert os.access(folder / "tools" / "sky.sh", os.X_OK)
-    assert unpack(archive, tmp_path / "agents")[1] == folder
+    assert unpack(archive, tmp_path / "agents") == folder
     assert built(folder, tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
 
 

@@ -12,7 +12,7 @@ from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import TAKEN, Registry
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError
-from lmagent.projects.load import AgentFolder, agent_of, load_folder, tool_rows
+from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
 from lmagent.projects.tools.own import own_tools
 from lmagent.projects.tools.spec import ToolPlace
 
@@ -77,7 +77,7 @@ def variables_of(folder: AgentFolder, env: Mapping[str, str]) -> dict[str, str]:
 
     Raises ConfigError if a required one has no value.
     """
-    given = {**_dotenv(folder.path), **env}
+    given = {**env_file_of(folder), **env}
     found = dict[str, str]()
     for name, one in folder.spec.env.items():
         value = given.get(name) or one.default
@@ -87,15 +87,6 @@ def variables_of(folder: AgentFolder, env: Mapping[str, str]) -> dict[str, str]:
         if value:
             found[name] = value
     return found
-
-
-def _dotenv(folder: Path) -> dict[str, str]:
-    from lmagent.config.files import read_small
-
-    content = read_small(folder / ".env")
-    lines = content.decode("utf-8", "replace").splitlines() if content is not None else []
-    pairs = (line.removeprefix("export ").partition("=") for line in lines if not line.lstrip().startswith("#"))
-    return {name.strip(): value.strip().strip("'\"") for name, is_set, value in pairs if is_set}
 
 
 def workspace_of(folder: AgentFolder, data_dir: Path) -> Path:

@@ -75,26 +75,28 @@ class SessionParts(Struct, frozen=True):
     rules: Rules
     named: NamedAgent | None = None
 
+    @property
+    def has_all_tools(self) -> bool:
+        return self.named is None or self.named.tools is None
+
     def system(self, profile: Profile) -> str:
         """Return the system text of a new session."""
         named = self.named
         if named is None or not named.system:
             return self.agent.system or system_text(profile)
-        if named.tools is None:
+        if self.has_all_tools:
             return f"{named.system}\n\n{system_text(profile)}"
-        return f"{named.system}\n\n{_rules()}" if any(self.toolbox) else named.system
+        return f"{named.system}\n\n{_how_to_use_tools()}" if any(self.toolbox) else named.system
 
     def specs(self, profile: Profile) -> tuple[ToolSpec, ...]:
         """Return the tool block of a new session."""
-        if self.named is None or self.named.tools is None:
+        if self.has_all_tools:
             return self.toolbox.specs(profile.block)
         return tuple(tool.spec for tool in self.toolbox)
 
     def has_note(self, name: str) -> bool:
         """Return whether its sessions get a note of this name."""
-        if self.named is None or self.named.tools is None:
-            return True
-        return name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
+        return self.has_all_tools or name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
 
 
 def parts_for(named: NamedAgent, agent: Agent, toolbox: Toolbox, rules: Rules) -> SessionParts:
@@ -144,5 +146,5 @@ def _rules_with(named: NamedAgent, rules: Rules) -> Rules:
     )
 
 
-def _rules() -> str:
+def _how_to_use_tools() -> str:
     return Path(__file__).with_name("system-agent.md").read_text(encoding="utf-8").strip()

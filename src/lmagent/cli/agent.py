@@ -215,17 +215,17 @@ def _is_archive(path: Path) -> bool:
 
 
 def _unpacked(path: Path, parent: Path, *, yes: bool = True) -> AgentFolder:
-    """Return the project in an archive, which is unpacked once the user has agreed to it."""
+    """Return the project in an archive, which is unpacked below `parent` once the user has agreed to it."""
+    from lmagent.app.agentproject import abilities
     from lmagent.projects import archive
 
-    manifest, digest = archive.check(path)
-    if not (parent / f"{manifest.name}-{digest[:12]}").is_dir() and not yes:
-        from lmagent.app.agentproject import abilities
-
-        with TemporaryDirectory(prefix="lmagent-agent-") as beside:
-            for line in abilities(load_folder(archive.unpack(path, Path(beside))[1])):
+    with TemporaryDirectory(prefix="lmagent-agent-") as beside:
+        found = archive.unpack(path, Path(beside))
+        if not (yes or (parent / found.name).is_dir()):
+            for line in abilities(load_folder(found)):
                 click.echo(printable(line), err=True)
-        if not sys.stdin.isatty():
-            raise ConfigError(f"{path} is not run before you agree to it", fix="read the lines above, then add --yes")
-        click.confirm("Run this agent?", abort=True, err=True)
-    return load_folder(archive.unpack(path, parent)[1])
+            if not sys.stdin.isatty():
+                fix = "read the lines above, then add --yes"
+                raise ConfigError(f"{path} is not run before you agree to it", fix=fix)
+            click.confirm("Run this agent?", abort=True, err=True)
+    return load_folder(archive.unpack(path, parent))

@@ -133,7 +133,6 @@ class NamedAgent(Struct, frozen=True):
     Attributes:
         name: what `--agent`, the facade and `delegate` call it.
         description: what it is for, in one line.
-        source: the file that describes it.
         system: the beginning of its system text, in its author's words.
         model: the model's name; empty leaves it to the settings.
         options: how the model samples.
@@ -149,7 +148,6 @@ class NamedAgent(Struct, frozen=True):
 
     name: str
     description: str = ""
-    source: str = ""
     system: str = ""
     model: str = ""
     options: SessionOptions = SessionOptions()

@@ -52,7 +52,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         parent: the call and session whose sub-agent it is; None for a user's session.
         options: the session's own options, which override the settings.
         replaces: id of the session with the earlier conversation; `seq` continues from its last event.
-        forgets: the prompt of each turn begins anew, with the user's last message.
+        forgets: each turn's prompt begins with the user's last message.
     """
 
     session: str
@@ -205,8 +205,7 @@ class MessageAdded(Envelope, frozen=True, tag="message.added"):
         origin: its author.
         input: id of the `input.received` that it delivers.
         truncated: ids of calls that the token limit cut off; they are never run.
-        apart: a user message after tool results is a message of its own; logs of earlier versions joined it with the
-            last result.
+        apart: a user message after tool results is not joined with the last result, as earlier versions did.
     """
 
     message: Message

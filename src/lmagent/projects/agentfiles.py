@@ -74,8 +74,7 @@ class AgentFiles:
         source = "/".join((*self._parts, name))
         if file is None or file.more:
             raise ConfigError(f"{source} is gone, or is longer than {LONGEST:,} characters", fix="shorten it")
-        agent = of_toml(file.text, source) if name.endswith(".toml") else of_markdown(file.text, source)
-        return replace(agent, source=str(self._root.joinpath(*self._parts, name)) if self._own else source)
+        return of_toml(file.text, source) if name.endswith(".toml") else of_markdown(file.text, source)
 
     def _tell(self, name: str, what: str) -> None:
         if what not in self._told:
@@ -96,7 +95,7 @@ def of_toml(text: str, source: str) -> NamedAgent:
         raise ConfigError(f"{source}: {wrong}", fix="docs/agent-projects.md has all keys") from None
     if any(not isinstance(row, str) and row.path for row in spec.tools or ()):
         raise ConfigError(f"{source}: tools with a file need a project", fix="lmagent agent init makes one")
-    return agent_from(spec, _slug(spec.name, source), source)
+    return agent_from(spec, _slug(spec.name, source))
 
 
 def of_markdown(text: str, source: str) -> NamedAgent:
@@ -113,12 +112,10 @@ def of_markdown(text: str, source: str) -> NamedAgent:
     return NamedAgent(
         name=_slug(name, source),
         description=one_line(str(front.get("description") or ""), 200),
-        source=source,
         system=told,
         model=model if isinstance(model, str) and not _THEIR_MODELS.fullmatch(model) else "",
         tools=_tools(front),
         mode="manual" if front.get("permissionMode") in ("plan", "manual") else None,
-        memory=False,
     )
 
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, StoreError
-from lmagent.projects.load import FILE, AgentFolder
+from lmagent.projects.load import FILE, AgentFolder, env_file_of
 from lmagent.store.files import OPEN_FLAGS, replace_whole, store_error
 from lmagent.tools.sanitize import visible
 
@@ -148,14 +148,9 @@ def _names(root: Path, target: Path) -> Iterator[str]:
 def _secret_values(folder: AgentFolder, env: Mapping[str, str]) -> dict[bytes, str]:
     """Return the values that no file may hold, each with where it comes from."""
     found = {env[name].encode(): name for name, one in folder.spec.env.items() if one.secret and env.get(name)}
-    try:
-        lines = (folder.path / ".env").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        name, is_set, value = line.removeprefix("export ").partition("=")
-        if is_set and not name.lstrip().startswith("#"):
-            found[value.strip().strip("'\"").encode()] = f"{name.strip()} in .env"
+    found |= {
+        value.encode("utf-8", "surrogateescape"): f"{name} in .env" for name, value in env_file_of(folder).items()
+    }
     return {value: name for value, name in found.items() if len(value) >= _SHORTEST_SECRET}
 
 
@@ -192,15 +187,15 @@ def _locked(contents: Mapping[str, tuple[bytes, bool]]) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def unpack(path: Path, parent: Path) -> tuple[AgentManifest, Path]:
-    """Unpack an archive into a new folder below `parent`, named by its content, or find it there.
+def unpack(path: Path, parent: Path) -> Path:
+    """Unpack an archive into a new folder below `parent`, named by its content, or find it there; return the folder.
 
     Nothing of it is run. Raises StoreError, before a file is written, if it is no archive of a project or is changed.
     """
-    manifest, digest = check(path)
+    manifest, digest = _checked(path)
     target = parent / f"{manifest.name}-{digest[:12]}"
     if target.is_dir():
-        return manifest, target
+        return target
     beside = parent / f".{target.name}.{os.getpid()}.new"
     try:
         for name, content in _as_listed(path, manifest):
@@ -214,10 +209,10 @@ def unpack(path: Path, parent: Path) -> tuple[AgentManifest, Path]:
         raise store_error(error, "the archive could not be unpacked", target) from error
     finally:
         _remove(beside)
-    return manifest, target
+    return target
 
 
-def check(path: Path) -> tuple[AgentManifest, str]:
+def _checked(path: Path) -> tuple[AgentManifest, str]:
     """Read an archive once; return its manifest and its digest. Raise StoreError if a file is not as listed."""
     name, content = next(_members(path), ("", b""))
     manifest = _manifest(path, name, content)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from lmagent.config.files import decode_env, parse_env, read_small
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError, ToolError
 from lmagent.core.model import SessionOptions
@@ -114,27 +115,18 @@ def system_of(spec: AgentYaml, text: str = "") -> str:
 
 def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
     """Return the project's agent; `own` are its tools that have a file."""
-    agent = agent_from(folder.spec, folder.slug, str(folder.path / FILE), own)
+    agent = agent_from(folder.spec, folder.slug, own)
     return replace(agent, system=folder.system, template=folder.template)
 
 
-def agent_from(spec: AgentYaml, slug: str, source: str, own: Sequence[Tool] = ()) -> NamedAgent:
+def agent_from(spec: AgentYaml, slug: str, own: Sequence[Tool] = ()) -> NamedAgent:
     """Return the agent that the keys describe, without its prompt files."""
-    parameters = spec.parameters
     return NamedAgent(
         name=slug,
         description=one_line(spec.description or spec.name, 200),
-        source=source,
         system=system_of(spec),
         model=model_name(spec),
-        options=SessionOptions(
-            temperature=parameters.temperature,
-            max_tokens=parameters.max_tokens,
-            top_p=parameters.top_p,
-            frequency_penalty=parameters.frequency_penalty,
-            presence_penalty=parameters.presence_penalty,
-            seed=parameters.seed,
-        ),
+        options=SessionOptions(**asdict(spec.parameters)),
         tools=_built_in(spec, {tool.name for tool in own}),
         own=tuple(own),
         mode=spec.permissions.mode,
@@ -166,6 +158,13 @@ def model_name(spec: AgentYaml) -> str:
     model = ModelSpec(model_id=spec.model) if isinstance(spec.model, str) else spec.model
     is_local = model.provider in ("", "local")
     return model.model_id if is_local or not model.model_id else f"{model.provider}:{model.model_id}"
+
+
+def env_file_of(folder: AgentFolder) -> dict[str, str]:
+    """Return the variables in the project's own `.env`, which is on this machine only."""
+    content = read_small(folder.path / ".env")
+    lines = parse_env(decode_env(content)) if content is not None else ()
+    return {line.name: line.value for line in lines if line.name and line.value is not None}
 
 
 def slug_of(file: YamlFile, name: str) -> str:
