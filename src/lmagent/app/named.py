@@ -63,7 +63,8 @@ class NamedAgents:
 
         near = difflib.get_close_matches(name, known, n=1)
         names = ", ".join(sorted(known)) or "none"
-        fix = f"did you mean {near[0]}?" if near else f"the agents here are: {names}"
+        trust = "those of a folder count once you trust it: lmagent config trust"
+        fix = f"did you mean {near[0]}?" if near else f"the agents here are: {names}; {trust}"
         raise ConfigError(f"there is no agent named {name!r} here", fix=fix)
 
 

@@ -48,7 +48,7 @@ def init(name: str, kind: AgentType) -> None:
     click.echo("  lmagent agent test                       run its tests, without a model")
     click.echo('  lmagent agent test --message "Hello"     try it with your model')
     click.echo("  lmagent agent build -o agent.tar.gz      pack it for others")
-    click.echo(f"  lmagent agent run . --port {PORT}         serve it")
+    click.echo(f"  lmagent agent run . --port {PORT}          serve it")
 
 
 @agent.command()
