@@ -120,6 +120,11 @@ class Settings(Struct, frozen=True):
     embedding_model: str = setting("", "EMBEDDING_MODEL", folder="endpoint",
         help="The model to ask `embedding_url` for.")
 
+    cluster_url: str = setting("", "LMAGENT_CLUSTER_URL", kind="secret", folder="elsewhere",
+        help="PostgreSQL that keeps the sessions and the queue of many workers: `postgresql://user:password@host/db`.")
+    cluster_workspace: str = setting("", "LMAGENT_CLUSTER_WORKSPACE", folder="elsewhere",
+        help="The name of the workspace in the cluster. Empty: its folder's name.")
+
     skill_timeout: int = setting(60, "LMAGENT_SKILL_TIMEOUT", bounds=(1, 3600), folder="smaller",
         help="Seconds after which a call of a Python skill is stopped.")
 

@@ -1,0 +1,210 @@
+"""The database of a cluster: connections, its schema, and errors that say what to do.
+
+Everything of lmagent is in the schema `lmagent`, the tables of Procrastinate too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lmagent.core.errors import ConfigError, StoreError
+
+try:
+    import psycopg
+    from psycopg import conninfo, errors
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as missing:
+    raise ConfigError(
+        "cluster_url is set, and the libraries for PostgreSQL are missing",
+        fix="pip install 'lmagent-local[cluster]', or unset cluster_url",
+    ) from missing
+
+__all__ = ["Connection", "Database"]
+
+T = TypeVar("T")
+Connection = psycopg.Connection
+
+SCHEMA = "lmagent"
+OLDEST = 130000  # server_version_num of PostgreSQL 13, the oldest that Procrastinate supports
+CONNECT = 5  # seconds for which a connection attempt may take
+PATIENCE = 30.0  # seconds for which a lost database is waited for, as long as a restart takes
+FIRST = 3.0  # the same before the first success: the address or the password may be wrong
+PAUSE = 0.2  # seconds between two attempts
+CONNECTIONS = 8  # of a process, at most
+
+_MIGRATIONS = "lmagent.cluster.migrations"
+_LOCK = 0x1A6E57  # key of the advisory lock under which the schema is changed
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+_STEP = re.compile(r"(\d{3})_\w+\.sql")
+
+
+class Database:
+    """Connections to the cluster's database, for all threads of this process. The first use connects.
+
+    Args:
+        url: a connection URI or string of libpq.
+        connections: the most that this process opens.
+    """
+
+    def __init__(self, url: str, *, connections: int = CONNECTIONS) -> None:
+        self.url = url
+        self.place = _place(url)
+        self._pool = ConnectionPool(
+            url,
+            kwargs=connection_options(),
+            min_size=0,
+            max_size=connections,
+            open=False,
+            check=ConnectionPool.check_connection,
+            timeout=CONNECT + 1,
+            reconnect_timeout=1,
+            max_idle=60,
+        )
+        self._is_checked = False
+
+    def run(self, work: Callable[[Connection], T], *, patience: float = PATIENCE) -> T:
+        """Return the result of `work` in one transaction.
+
+        If the connection is lost, `work` is called again for so many seconds, also after a commit whose answer was
+        lost: it must be repeatable.
+
+        Raises StoreError: the database cannot be reached, has no schema for this version, or refuses the work.
+        """
+        until = time.monotonic() + (patience if self._is_checked else min(patience, FIRST))
+        while True:
+            try:
+                self.check(patience=0)
+                self._pool.open()
+                with self._pool.connection() as connection:
+                    return work(connection)
+            except _LOST as lost:
+                if time.monotonic() >= until:
+                    raise self._unreachable(lost) from lost
+            except psycopg.Error as refused:
+                raise self._refused(refused) from refused
+            time.sleep(PAUSE)
+
+    def check(self, *, patience: float = FIRST) -> None:
+        """Check that the database can be used, once. Raise StoreError if not, with the command that mends it."""
+        if self._is_checked:
+            return
+        steps, found = self.schema(patience=patience)
+        if found < steps:
+            what = "has no tables of lmagent" if found == 0 else f"has schema {found}, and this version needs {steps}"
+            raise StoreError(f"the database {self.place} {what}", fix="lmagent cluster init")
+        if found > steps:
+            text = f"the database {self.place} has schema {found}, and this version knows {steps}"
+            raise StoreError(text, fix="update lmagent on this machine")
+        self._is_checked = True
+
+    def schema(self, *, patience: float = FIRST) -> tuple[int, int]:
+        """Return the schema that this version needs, and the database's; 0 for none. Raise StoreError or psycopg's."""
+        with self.connect(patience=patience) as connection:
+            version = connection.info.server_version
+            if version < OLDEST:
+                text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
+                raise StoreError(text, fix="give the address of a newer server in cluster_url")
+            return max(migrations()), _version(connection)
+
+    def connect(self, *, patience: float = FIRST) -> Connection:
+        """Return a connection outside the pool, which commits each statement."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                return psycopg.connect(self.url, **connection_options())
+            except _LOST as lost:
+                if time.monotonic() >= until:
+                    raise self._unreachable(lost) from lost
+            time.sleep(PAUSE)
+
+    def migrate(self) -> list[int]:
+        """Bring the schema up to date; return the numbers of the steps taken. Several processes may do it at once.
+
+        Raises StoreError: the user may not do it.
+        """
+        taken: list[int] = []
+        try:
+            with self.connect() as connection, connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+                for number, file in migrations().items():
+                    if number > _version(connection):
+                        connection.execute(file.read_bytes())
+                        connection.execute("INSERT INTO migration (number) VALUES (%s)", (number,))
+                        taken.append(number)
+        except psycopg.Error as refused:
+            raise self._refused(refused) from refused
+        self._is_checked = False
+        return taken
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _unreachable(self, lost: Exception) -> StoreError:
+        reason = str(lost).strip().splitlines()[-1:] or [type(lost).__name__]
+        return StoreError(
+            f"the database {self.place} cannot be reached: {reason[0]}",
+            fix="start PostgreSQL, or correct cluster_url: lmagent cluster doctor",
+        )
+
+    def _refused(self, refused: psycopg.Error) -> StoreError:
+        reason = (refused.diag.message_primary or str(refused)).strip()
+        if isinstance(refused, errors.InsufficientPrivilege):
+            user = conninfo.conninfo_to_dict(self.url).get("user", "the user of cluster_url")
+            return StoreError(
+                f"{user} lacks rights in the database {self.place}: {reason}",
+                fix=f"as its owner: GRANT CREATE ON DATABASE … TO {user}; then lmagent cluster init",
+            )
+        if isinstance(refused, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
+            return StoreError(f"the database {self.place} has an older schema: {reason}", fix="lmagent cluster init")
+        if isinstance(refused, errors.ReadOnlySqlTransaction):
+            return StoreError(
+                f"the database {self.place} is read-only", fix="give the address of the primary in cluster_url"
+            )
+        return StoreError(f"the database {self.place} refused: {reason}", fix="lmagent cluster doctor")
+
+
+def connection_options() -> dict[str, Any]:
+    """Return the options of each connection: it notices a dead server within seconds, not within hours."""
+    return {
+        "autocommit": True,
+        "connect_timeout": CONNECT,
+        "options": f"-c search_path={SCHEMA},public -c client_min_messages=warning",
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
+    }
+
+
+def migrations() -> dict[int, Path]:
+    """Return the SQL files that make the schema, by number, in order."""
+    folder = Path(import_module(_MIGRATIONS).__path__[0])
+    found = {int(match[1]): file for file in folder.iterdir() if (match := _STEP.fullmatch(file.name))}
+    return dict(sorted(found.items()))
+
+
+def _version(connection: Connection) -> int:
+    try:
+        with connection.transaction():
+            row = connection.execute("SELECT max(number) FROM migration").fetchone()
+    except errors.UndefinedTable:
+        return 0
+    return int(row[0] or 0) if row else 0
+
+
+def _place(url: str) -> str:
+    """Return the address without its password."""
+    try:
+        parts = conninfo.conninfo_to_dict(url)
+    except psycopg.Error as wrong:
+        raise ConfigError(
+            f"cluster_url cannot be read: {str(wrong).strip()}", fix="postgresql://user:password@host:5432/database"
+        ) from None
+    name, host, port = (str(parts.get(key) or "") for key in ("dbname", "host", "port"))
+    return f"{name or 'postgres'} at {host or 'this machine'}" + (f":{port}" if port else "")

@@ -1,0 +1,51 @@
+CREATE TABLE migration (
+    number integer PRIMARY KEY,
+    taken timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The processes that use the database: workers, gateways, terminals. A process that has not beaten for the lease is dead.
+CREATE TABLE process (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind text NOT NULL,
+    name text NOT NULL,
+    version text NOT NULL,
+    workspaces text[] NOT NULL DEFAULT '{}',
+    draining boolean NOT NULL DEFAULT false,
+    started timestamptz NOT NULL DEFAULT clock_timestamp(),
+    beat timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- `number` distinguishes a session from a deleted one with the same id.
+CREATE TABLE session (
+    workspace text NOT NULL,
+    id text NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    epoch bigint NOT NULL DEFAULT 1,
+    owner bigint REFERENCES process ON DELETE SET NULL,
+    seq bigint NOT NULL DEFAULT 0,
+    created timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (workspace, id)
+);
+CREATE INDEX session_changed ON session (workspace, changed);
+
+-- `line` is the event as in a file of the embedded store, without the line end.
+CREATE TABLE event (
+    session bigint NOT NULL REFERENCES session (number) ON DELETE CASCADE,
+    seq bigint NOT NULL,
+    epoch bigint NOT NULL,
+    line bytea NOT NULL,
+    PRIMARY KEY (session, seq)
+);
+
+-- A blob's content is here, or in the object storage under the key `object`.
+CREATE TABLE blob (
+    session bigint NOT NULL REFERENCES session (number) ON DELETE CASCADE,
+    sha256 text NOT NULL,
+    size bigint NOT NULL,
+    content bytea,
+    object text,
+    PRIMARY KEY (session, sha256),
+    CHECK ((content IS NULL) <> (object IS NULL))
+);
+ALTER TABLE blob ALTER COLUMN content SET STORAGE EXTERNAL;

@@ -1,0 +1,28 @@
+-- Jobs that are known. One waits here until `run_at`; then it is in the queue of its workspace.
+CREATE TABLE job (
+    workspace text NOT NULL,
+    id text NOT NULL,
+    lane text NOT NULL,
+    run_at timestamptz NOT NULL DEFAULT '-infinity',
+    state text NOT NULL CHECK (state IN ('due', 'queued', 'done')),
+    attempts integer NOT NULL DEFAULT 0,
+    queued bigint,
+    changed timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (workspace, id)
+);
+CREATE INDEX job_due ON job (run_at) WHERE state = 'due';
+CREATE INDEX job_done ON job (changed) WHERE state = 'done';
+
+-- Commands of gateways to sessions. `result` is the recorded event, or the error, as JSON.
+CREATE TABLE command (
+    id text PRIMARY KEY,
+    number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    workspace text NOT NULL,
+    session text NOT NULL,
+    body bytea NOT NULL,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'failed')),
+    result bytea,
+    created timestamptz NOT NULL DEFAULT clock_timestamp(),
+    answered timestamptz
+);
+CREATE INDEX command_waiting ON command (workspace, session, number) WHERE state = 'waiting';

@@ -1,0 +1,95 @@
+"""The database of a cluster: its schema, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from testkit.postgres import database, postgres, shared_server
+
+from lmagent.cluster.database import Database, migrations
+from lmagent.core.errors import ConfigError, StoreError
+
+
+def answer(known: Database) -> int:
+    row = known.run(lambda connection: connection.execute("SELECT count(*) FROM session").fetchone(), patience=0)
+    assert row is not None
+    return int(row[0])
+
+
+def test_migrating_makes_the_tables_and_migrating_again_changes_nothing() -> None:
+    with database(schema=False) as url:
+        known = Database(url)
+        assert known.migrate() == list(migrations())
+        assert known.migrate() == []
+        assert answer(known) == 0
+        known.close()
+
+
+def test_two_processes_that_migrate_at_once_take_each_step_once() -> None:
+    with database(schema=False) as url:
+        taken: list[list[int]] = []
+        both = [threading.Thread(target=lambda: taken.append(Database(url).migrate())) for _ in range(2)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+        assert sorted(taken) == [[], list(migrations())]
+
+
+def test_a_database_without_the_tables_names_the_command_that_makes_them() -> None:
+    with database(schema=False) as url, pytest.raises(StoreError, match="has no tables of lmagent") as refused:
+        answer(Database(url))
+    assert refused.value.fix == "lmagent cluster init"
+
+
+@pytest.mark.parametrize(("number", "fix"), [(-1, "lmagent cluster init"), (+1, "update lmagent on this machine")])
+def test_a_schema_of_another_version_is_refused(number: int, fix: str) -> None:
+    with database() as url:
+        name = url.rpartition("/")[2]
+        there = max(migrations())
+        statement = f"DELETE FROM lmagent.migration WHERE number = {there}"
+        if number > 0:
+            statement = f"INSERT INTO lmagent.migration VALUES ({there + 1})"
+        shared_server().psql(statement, name)
+        with pytest.raises(StoreError, match="has schema") as refused:
+            answer(Database(url))
+        assert refused.value.fix == fix
+
+
+def test_an_unreachable_database_is_named_without_its_password() -> None:
+    with pytest.raises(StoreError, match="cannot be reached") as refused:
+        answer(Database("postgresql://me:very-secret@127.0.0.1:1/work"))
+    assert "work at 127.0.0.1:1" in str(refused.value)
+    assert "very-secret" not in str(refused.value)
+
+
+def test_a_url_that_is_none_is_an_error_of_the_settings() -> None:
+    with pytest.raises(ConfigError, match="cluster_url cannot be read"):
+        Database("not a url =")
+
+
+def test_a_user_without_rights_is_told_which_right_is_missing() -> None:
+    with database(schema=False) as url:
+        server, name = shared_server(), url.rpartition("/")[2]
+        server.psql("DROP ROLE IF EXISTS weak")
+        server.psql("CREATE ROLE weak LOGIN")
+        known = Database(url.replace("lmagent@", "weak@"))
+        with pytest.raises(StoreError, match="weak lacks rights") as refused:
+            known.migrate()
+        assert "GRANT CREATE ON DATABASE" in refused.value.fix
+        server.psql("DROP ROLE weak", name)
+
+
+def test_work_survives_a_restart_of_the_database() -> None:
+    with postgres() as server:
+        known = Database(server.url())
+        known.migrate()
+        assert answer(known) == 0
+        server.stop()
+        later = threading.Timer(0.5, server.start)
+        later.start()
+        row = known.run(lambda connection: connection.execute("SELECT 1").fetchone())
+        assert row == (1,)
+        later.join()
+        known.close()
