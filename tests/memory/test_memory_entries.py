@@ -18,13 +18,13 @@ from lmagent.core.errors import StoreError
 from lmagent.memory.entries import EntryChange, MemoryEntry, changed, entry_id, parse, parse_line
 from lmagent.memory.folder import JOURNAL, PINNED_BYTES, MemoryFolder
 from lmagent.memory.memory import MemoryRefused, MemoryScope
-from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.search.sources import SqliteSourcedIndex
 
 NOTE = "notes/2026-11-27.md"
 
 
 def opened(root: Path) -> MemoryScope:
-    return MemoryScope("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
+    return MemoryScope("workspace", root, SystemClock(), lambda path: SqliteSourcedIndex(path, None, print))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lmagent.memory.entries import entry_id
 from lmagent.memory.guard import refusal
 from lmagent.memory.memory import MemoryScope
 from lmagent.memory.reflector import Reflector
-from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.search.sources import SqliteSourcedIndex
 from lmagent.memory.show import report_text
 from lmagent.testing.fakes import FakeProvider
 from lmagent.testing.script import say
@@ -160,7 +160,7 @@ def result(seq, tool, text, status="ok"):
 
 
 async def reflected(root: Path, events, facts, runs=1):
-    memory = MemoryScope("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope("workspace", root, SystemClock(), lambda path: SqliteSourcedIndex(path, None, print))
     provider = FakeProvider([say(json.dumps({"facts": facts}))] * runs)
     report = await Reflector(memory, OneLog(events), provider.stream, "m").run()
     return memory, report
@@ -232,7 +232,9 @@ async def test_evidence_that_was_not_shown_is_no_evidence(tmp_path):
 
 @pytest.mark.anyio
 async def test_a_contradiction_replaces_and_keeps_the_old_one(tmp_path):
-    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope(
+        "workspace", tmp_path / "memory", SystemClock(), lambda path: SqliteSourcedIndex(path, None, print)
+    )
     old = memory.store("The port is 8080.", by="user", pinned=True)
     memory.close()
     events = [created(), said(2, "The port is 9090 now.")]
@@ -287,7 +289,9 @@ async def test_recalled_memories_are_not_stored_again_and_a_reply_without_json_f
 
 @pytest.mark.anyio
 async def test_evidence_from_two_sessions_promotes_a_note(tmp_path):
-    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope(
+        "workspace", tmp_path / "memory", SystemClock(), lambda path: SqliteSourcedIndex(path, None, print)
+    )
     memory.store("The user reviews on Fridays.", by="reflection", evidence=("20261101_000000_aaaaaa#4",))
     memory.close()
     events = [created(), said(2, "As always, I, the user, do reviews on Fridays.")]
@@ -299,7 +303,9 @@ async def test_evidence_from_two_sessions_promotes_a_note(tmp_path):
 
 @pytest.mark.anyio
 async def test_a_run_over_several_sessions_is_taken_back_as_one_change(tmp_path):
-    memory = MemoryScope("workspace", tmp_path / "memory", SystemClock(), lambda path: SourcedIndex(path, None, print))
+    memory = MemoryScope(
+        "workspace", tmp_path / "memory", SystemClock(), lambda path: SqliteSourcedIndex(path, None, print)
+    )
     memory.store("An earlier fact.", by="user")
 
     class TwoLogs(OneLog):

@@ -17,13 +17,13 @@ from lmagent.memory.feature import pinned_text
 from lmagent.memory.memory import Memories, MemoryRefused, MemoryScope
 from lmagent.memory.purge import purge
 from lmagent.memory.reflect import is_from, typed
-from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.search.sources import SqliteSourcedIndex
 from lmagent.memory.show import entry_line, why_text
 from lmagent.memory.tools import LastInput, MemoryArgs
 
 
 def opened(root: Path) -> MemoryScope:
-    return MemoryScope("workspace", root, SystemClock(), lambda path: SourcedIndex(path, None, print))
+    return MemoryScope("workspace", root, SystemClock(), lambda path: SqliteSourcedIndex(path, None, print))
 
 
 @pytest.fixture

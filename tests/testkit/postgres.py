@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def programs() -> Path | None:
 class PostgresServer:
     """A server on loopback and on a socket in its folder. As root, it runs as the user `postgres`."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
-        found = programs()
+    def __init__(self, folder: Path, options: Sequence[str] = (), found: Path | None = None) -> None:
+        found = found or programs()
         if found is None:
             pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
         self.programs, self.folder = found, folder
@@ -97,10 +98,20 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres(*options: str) -> Iterator[PostgresServer]:
-    """Start a server of its own, for tests that stop or restart it."""
-    folder = Path(tempfile.mkdtemp(prefix="lmagent-postgres-"))
-    server = PostgresServer(folder, options)
+def postgres(*options: str, vectors: bool = False) -> Iterator[PostgresServer]:
+    """Start a server of its own, for tests that stop or restart it; with `vectors`, one that has pgvector."""
+    folder, found = Path(tempfile.mkdtemp(prefix="lmagent-postgres-")), None
+    if vectors:
+        installed = find_spec("pgserver")
+        if installed is None or installed.origin is None:
+            pytest.skip("pgserver is not installed, which brings pgvector")
+        # A copy: the user `postgres` may not be able to read this environment.
+        package = Path(installed.origin).parent
+        for part in (package / "pginstall", package.parent / "pgserver.libs"):
+            shutil.copytree(part, folder / "copy" / part.relative_to(package.parent))
+        folder.chmod(0o755)
+        found = folder / "copy" / "pgserver" / "pginstall" / "bin"
+    server = PostgresServer(folder, options, found)
     try:
         yield server
     finally:

@@ -24,10 +24,11 @@ except ImportError as missing:
         fix="pip install 'lmagent-local[cluster]', or unset cluster_url",
     ) from missing
 
-__all__ = ["Connection", "Database"]
+__all__ = ["Connection", "Database", "DatabaseError"]
 
 T = TypeVar("T")
 Connection = psycopg.Connection
+DatabaseError = psycopg.Error
 
 SCHEMA = "lmagent"
 OLDEST = 130000  # server_version_num of PostgreSQL 13, the oldest that Procrastinate supports

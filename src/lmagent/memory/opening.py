@@ -13,7 +13,7 @@ from lmagent.core.ports import Clock
 from lmagent.memory.feature import memory_folders
 from lmagent.memory.memory import Memories, MemoryScope
 from lmagent.memory.search.embedding import Embedder
-from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.search.sources import SourcedIndex, SqliteSourcedIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS
 
@@ -44,15 +44,25 @@ def open_memories(
     """
     logs = SessionLogs(JsonlStore(workspace / ".lmagent" / "sessions", clock))
     opened = partial(_index, settings, notice)
+    shared = partial(_shared_index, workspace, settings, notice) if settings.cluster_url else opened
     folders = memory_folders(workspace, settings.agent_data_dir)
     return Memories(
-        MemoryScope("workspace", folders["workspace"], clock, opened, secrets=settings.secrets, logs=logs),
+        MemoryScope("workspace", folders["workspace"], clock, shared, secrets=settings.secrets, logs=logs),
         MemoryScope("user", folders["user"], clock, opened, secrets=settings.secrets),
     )
 
 
 def _index(settings: Settings, notice: Callable[[str], None], path: Path) -> SourcedIndex:
-    return SourcedIndex(path, embedder(settings), notice)
+    return SqliteSourcedIndex(path, embedder(settings), notice)
+
+
+def _shared_index(workspace: Path, settings: Settings, notice: Callable[[str], None], _: Path) -> SourcedIndex:
+    """Return the index in the cluster's database: a file of SQLite on storage that machines share would be damaged."""
+    from lmagent.cluster.database import Database
+    from lmagent.memory.search.postgres import PostgresMemoryIndex
+
+    name = settings.cluster_workspace or workspace.name
+    return PostgresMemoryIndex(Database(settings.cluster_url), name, embedder(settings), notice)
 
 
 def embedder(settings: Settings) -> Embedder | None:

@@ -16,7 +16,7 @@ from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.memory.search import embedding, vectors
 from lmagent.memory.search.endpoint import EndpointEmbedder
 from lmagent.memory.search.minilm import MiniLM
-from lmagent.memory.search.sources import SourcedIndex
+from lmagent.memory.search.sources import SqliteSourcedIndex
 from lmagent.testing.loopback import Hang, LoopbackServer, Received, Response, held_port
 
 TALK = said("Ann: Our new puppy sleeps all day", session="a") + said("Bob: The soup was cold", session="b")
@@ -179,7 +179,7 @@ def test_without_the_models_files_words_count_alone_and_the_notice_says_what_to_
 
 
 def test_the_memory_that_means_the_same_is_found_however_many_messages_do(tmp_path: Path) -> None:
-    index = SourcedIndex(tmp_path / "index.db", ConceptEmbedder(), print)
+    index = SqliteSourcedIndex(tmp_path / "index.db", ConceptEmbedder(), print)
     index.index([{"id": "m-1", "text": "The dog is a puppy"}, {"id": "m-2", "text": "The soup was cold"}])
     index.index(
         said(*[f"Ada: our dog, a pet, a puppy, no cat, {n}" for n in range(40)], session="20261127_120000_abcdef#")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from lmagent.core.errors import ConfigError, StoreError
-from lmagent.memory.search.database import IndexDatabase
-
-if TYPE_CHECKING:
-    from lmagent.memory.search.vectors import Vectors
 
 BATCH = 16
 """Texts a call: a query that arrives meanwhile waits for at most one batch of a local model."""
@@ -45,22 +40,43 @@ class Embedder(Protocol):
         ...
 
 
-class Filler:
+Batch = Sequence[tuple[int, str]]
+"""Items: their numbers and texts."""
+
+
+class VectorTable(Protocol):
+    """Where the vectors of an index are kept."""
+
+    def pending(self, model: str, after: int, limit: int) -> Batch:
+        """Return the next items after a number that have no vector of the model. Raise StoreError."""
+        ...
+
+    def store(self, batch: Batch, rows: Any, model: str) -> None:
+        """Write the vectors of items, except of those whose text has changed meanwhile. Raise StoreError."""
+        ...
+
+
+V = TypeVar("V", bound=VectorTable)
+
+
+class Filler(Generic[V]):
     """Embeds the items that have no vector, in a thread that ends when all have one.
 
     Args:
+        open_vectors: opens their table at the first use. Raises ImportError without NumPy, ConfigError if there cannot
+            be vectors.
         notice: receives each new fault as a sentence.
 
     Attributes:
         fault: why the last attempt failed; empty if it did not.
     """
 
-    def __init__(self, database: IndexDatabase, embedder: Embedder, notice: Callable[[str], None]) -> None:
+    def __init__(self, open_vectors: Callable[[], V], embedder: Embedder, notice: Callable[[str], None]) -> None:
         self.embedder = embedder
         self.fault = ""
-        self._database = database
+        self._open_vectors = open_vectors
         self._notice = notice
-        self._vectors: Vectors | None = None
+        self._vectors: V | None = None
         self._failures = 0
         self._queries: dict[str, Any] = {}
         self._state = threading.Condition()
@@ -69,15 +85,15 @@ class Filler:
         self._rest_until = 0.0
 
     @property
-    def vectors(self) -> Vectors | None:
+    def vectors(self) -> V | None:
         """Return the vectors; None while they cannot be used."""
         if self._vectors is None and not self._hopeless:
             try:
-                from lmagent.memory.search.vectors import Vectors
+                self._vectors = self._open_vectors()
             except ImportError:
                 self._failed(ConfigError("vectors need NumPy", terminal="pip install 'lmagent-local[embed]'"))
-                return None
-            self._vectors = Vectors(self._database)
+            except (ConfigError, StoreError) as error:
+                self._failed(error)
         return self._vectors
 
     def wake_once(self) -> None:
@@ -150,28 +166,17 @@ class Filler:
     def _goes_on(self) -> bool:
         return self.vectors is not None and not self._closed and not self._hopeless and self._failures < _GIVE_UP
 
-    def _pending(self, cursor: int) -> list[tuple[int, str]]:
-        """Return the next items without a vector of the newest space; none if the database cannot be read."""
-
-        def find(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-            newest = "SELECT max(number) FROM space WHERE model = ?"
-            space = connection.execute(newest, (self.embedder.name,)).fetchone()[0] or -1
-            counts = "SELECT (SELECT count(*) FROM item) = (SELECT count(*) FROM vector WHERE space = ?)"
-            if connection.execute(counts, (space,)).fetchone()[0]:  # far quicker than looking at each item
-                return []
-            return connection.execute(
-                "SELECT item.number, item.text FROM item LEFT JOIN vector ON vector.number = item.number"
-                " WHERE item.number > ? AND vector.space IS NOT ? ORDER BY item.number LIMIT ?",
-                (cursor, space, BATCH),
-            ).fetchall()
-
+    def _pending(self, cursor: int) -> Batch:
+        """Return the next items without a vector; none if the database cannot be read."""
+        if self._vectors is None:
+            return []
         try:
-            return self._database.read(find)
+            return self._vectors.pending(self.embedder.name, cursor, BATCH)
         except StoreError as error:  # closed meanwhile
             self._failed(error)
             return []
 
-    def _fill(self, batch: Sequence[tuple[int, str]]) -> bool:
+    def _fill(self, batch: Batch) -> bool:
         """Embed and store a batch; if it fails, each of its halves."""
         if not self._goes_on or self._vectors is None:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lmagent.core.errors import StoreError
 from lmagent.core.memory import Hit, MemoryItem
@@ -15,6 +15,9 @@ from lmagent.memory.search.embedding import Embedder, Filler
 from lmagent.memory.search.items import Loose, as_item
 from lmagent.memory.search.query import query_words, without_names
 from lmagent.memory.search.recipe import base_scores, fuse
+
+if TYPE_CHECKING:
+    from lmagent.memory.search.vectors import Vectors
 
 POOL = 100
 """Items that each half of the search proposes; their neighbours are candidates too."""
@@ -37,7 +40,12 @@ class SqliteMemoryIndex:
     def __init__(self, path: Path, embedder: Embedder | None, notice: Callable[[str], None]) -> None:
         self.path = path
         self._database = IndexDatabase(path, notice)
-        self._filler = Filler(self._database, embedder, notice) if embedder else None
+        self._filler = Filler(self._vectors, embedder, notice) if embedder else None
+
+    def _vectors(self) -> Vectors:
+        from lmagent.memory.search.vectors import Vectors  # needs NumPy
+
+        return Vectors(self._database)
 
     @property
     def fault(self) -> str:

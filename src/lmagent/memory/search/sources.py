@@ -8,20 +8,51 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from lmagent.core.memory import MemoryItem
+from lmagent.core.memory import MemoryIndex, MemoryItem
 from lmagent.memory.search.index import SqliteMemoryIndex
 
 
-class SourcedIndex(SqliteMemoryIndex):
+class SourcedIndex(MemoryIndex, Protocol):
     """An index over files and logs."""
+
+    @property
+    def kind(self) -> str:
+        """Return what finds items: words, or words and vectors of a model."""
+        ...
 
     def marks(self) -> dict[str, str]:
         """Return the mark of each source."""
-        return self._database.read(lambda connection: dict(connection.execute("SELECT name, mark FROM source")))
+        ...
 
     def take(self, source: str, mark: str, items: Sequence[MemoryItem], *, whole: bool) -> None:
         """Add items of a source; with `whole` they are all that it has, and others of it are removed."""
+        ...
+
+    def drop(self, source: str) -> None:
+        """Remove a source that is gone, with its items."""
+        ...
+
+    def ids_of_texts(self, is_meant: Callable[[str], bool]) -> list[str]:
+        """Return the ids of the items whose text is meant."""
+        ...
+
+    def alike(self, text: str, least: float, prefix: str) -> str:
+        """Return the id that means most nearly the same of those that begin with `prefix`, from a cosine of `least` on.
+
+        Empty without such an item, or without vectors.
+        """
+        ...
+
+
+class SqliteSourcedIndex(SqliteMemoryIndex):
+    """The embedded one."""
+
+    def marks(self) -> dict[str, str]:
+        return self._database.read(lambda connection: dict(connection.execute("SELECT name, mark FROM source")))
+
+    def take(self, source: str, mark: str, items: Sequence[MemoryItem], *, whole: bool) -> None:
         if whole:
             kept = {item.id for item in items}
             self.remove([id for id in self._ids(source) if id not in kept])
@@ -31,23 +62,16 @@ class SourcedIndex(SqliteMemoryIndex):
         )
 
     def drop(self, source: str) -> None:
-        """Remove a source that is gone, with its items."""
         self.remove(self._ids(source))
         self._database.write(lambda connection: connection.execute("DELETE FROM source WHERE name = ?", (source,)))
 
     def ids_of_texts(self, is_meant: Callable[[str], bool]) -> list[str]:
-        """Return the ids of the items whose text is meant."""
-
         def find(connection: sqlite3.Connection) -> list[str]:
             return [id for id, text in connection.execute("SELECT id, text FROM item") if is_meant(text)]
 
         return self._database.read(find)
 
     def alike(self, text: str, least: float, prefix: str) -> str:
-        """Return the id that means most nearly the same of those that begin with `prefix`, from a cosine of `least` on.
-
-        Empty without such an item, or without vectors.
-        """
         if self._filler is None:
             return ""
         vector, vectors = self._filler.query_vector(text), self._filler.vectors
@@ -66,7 +90,6 @@ class SourcedIndex(SqliteMemoryIndex):
 
     @property
     def kind(self) -> str:
-        """Return what finds items: words, or words and vectors of a model."""
         if self._filler is None or self.fault:
             return "words"
         return f"words and vectors of {self._filler.embedder.name}"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmagent.memory.search.database import IndexDatabase
+from lmagent.memory.search.embedding import Batch
 
 Array = NDArray[np.float32]
 
@@ -51,7 +52,24 @@ class Vectors:
         self._rows: NDArray[Any] = np.empty((0, 0), np.float32)  # centred vectors, or packed signs
         self._packed = False
 
-    def store(self, batch: Sequence[tuple[int, str]], rows: Sequence[Any], model: str) -> None:
+    def pending(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the next items after a number that have no vector of the newest space."""
+
+        def find(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+            newest = "SELECT max(number) FROM space WHERE model = ?"
+            space = connection.execute(newest, (model,)).fetchone()[0] or -1
+            counts = "SELECT (SELECT count(*) FROM item) = (SELECT count(*) FROM vector WHERE space = ?)"
+            if connection.execute(counts, (space,)).fetchone()[0]:  # far quicker than looking at each item
+                return []
+            return connection.execute(
+                "SELECT item.number, item.text FROM item LEFT JOIN vector ON vector.number = item.number"
+                " WHERE item.number > ? AND vector.space IS NOT ? ORDER BY item.number LIMIT ?",
+                (after, space, limit),
+            ).fetchall()
+
+        return self._database.read(find)
+
+    def store(self, batch: Batch, rows: Any, model: str) -> None:
         """Write the vectors of items (number and text), except of those whose text has changed meanwhile."""
         data = np.asarray(rows).astype(np.float16)
 
