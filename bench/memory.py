@@ -36,7 +36,7 @@ import numpy as np
 from memory_talks import Question, Talk, Turn, talk
 
 from lmagent.core.memory import MemoryItem
-from lmagent.memory import open_memory
+from lmagent.memory import MemoryIndex, open_memory
 from lmagent.memory.search.embedding import Embedder
 from lmagent.memory.search.index import SqliteMemoryIndex
 from lmagent.memory.search.minilm import MiniLM
@@ -83,7 +83,7 @@ def fts5(turns: Iterable[Turn], words: Callable[[str], list[str]]) -> Search:
     return search
 
 
-def recipe(index: SqliteMemoryIndex) -> Search:
+def recipe(index: MemoryIndex) -> Search:
     return lambda query, k: [hit.id for hit in index.search(query, k)]
 
 
