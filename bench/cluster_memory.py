@@ -2,7 +2,7 @@
 
     python bench/cluster_memory.py [--talks 4] [--items 20000]
 
-R@k is the share of the turns with the answer among the first k hits, of the generated conversations of `bench/memory.py`.
+R@k is the share of the turns with the answer among the first k hits, of the generated conversations of `memory.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def found(talks: list[Talk], indexes: list[MemoryIndex]) -> dict[str, dict[str, 
 
 
 def query_ms(index: MemoryIndex, count: int) -> float:
-    """Return the median time of a query of six words over items of fifteen, whose words are as frequent as in a text."""
+    """Return the median time of a query of six words; the words are as frequent as in a text."""
     draw = random.Random(7)
     words = [f"word{number}" for number in range(5000)]
     weights = [1 / (rank + 3) for rank in range(len(words))]
