@@ -29,8 +29,8 @@ _UPSERT = """
     ON CONFLICT (workspace, id) DO UPDATE SET text = excluded.text, ts = excluded.ts, session = excluded.session,
         speaker = excluded.speaker, asks = excluded.asks, words = excluded.words, length = excluded.length
 """
-# BM25 with the constants of SQLite's FTS5 (k1 = 1.2, b = 0.75), as if a text held a word once: to count the words of each
-# text that matches takes five times as long, and finds no more (bench/cluster_memory.py).
+# BM25 with the constants of SQLite's FTS5 (k1 = 1.2, b = 0.75), as if a text held a word once: to count the words of
+# each text that matches takes five times as long, and finds no more (bench/cluster_memory.py).
 _MATCHES = """
     WITH term AS (SELECT unnest(tsvector_to_array(to_tsvector('words', %(words)s))) AS lexeme),
     total AS (
