@@ -1,14 +1,16 @@
-# Two images of lmagent; compose.yaml runs both.
+# The images of lmagent; compose.yaml runs the first two.
 #
 # server (the default target): the model server, OpenAI's API on port 1234, models from /models.
 #   docker build -t lmagent-server .
 #   docker run --rm -p 127.0.0.1:1234:1234 -v ~/models:/models -e LMAGENT_SERVER_KEY=choose-one lmagent-server
 # agent: the agent and its gateway on port 7860, working in /workspace. Its first start prints the token.
-#   docker build --target agent --build-arg EXTRAS= -t lmagent-agent .
+#   docker build --target agent --build-arg EXTRAS=js -t lmagent-agent .
 #   docker run --rm -p 127.0.0.1:7860:7860 -v ~/project:/workspace -v agent:/app/data -e LLM_URL=... lmagent-agent
+# lms: the base of an Agentfile that was written for LM Studio's image: it has the command `lms`, and no entry point.
+#   docker build --target lms --build-arg EXTRAS=js -t ghcr.io/raine-works/lmstudio-cuda:latest .
 #
 # BASE          any image with Python 3.11 or newer, pip and a C++ runtime. For CUDA: a runtime image with Python in it.
-# EXTRAS        extras of the package: local (llama.cpp engine), transformers.
+# EXTRAS        extras of the package: local (llama.cpp engine), transformers; js (agents' tools in JavaScript).
 # PACKAGES      Debian packages for the agent's commands; empty for a build without network.
 # PIP_OPTIONS   options of pip: for the engine's CUDA, ROCm or Vulkan build the index of that project (docs/models.md);
 #               for a build without network "--no-index --find-links /src/wheels", with the wheels in ./wheels.
@@ -25,10 +27,12 @@ ARG PACKAGES="git"
 RUN if [ -n "${PACKAGES}" ]; then apt-get update && apt-get install -y --no-install-recommends ${PACKAGES} \
  && rm -rf /var/lib/apt/lists/*; fi
 COPY --from=build /opt/lmagent /opt/lmagent
-# The data folder takes any user, so that the container can run as the owner of the workspace.
+# The data folder takes any user, so that the container can run as the owner of the workspace. Namespaces cannot be made
+# in a container without privileges, so commands are confined by Landlock: docs/gateway.md says what that keeps.
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /app/data --shell /usr/sbin/nologin lmagent \
  && mkdir -p /app/data /workspace && chown lmagent:lmagent /app/data /workspace && chmod 1777 /app/data
 ENV PATH=/opt/lmagent/bin:$PATH PYTHONUNBUFFERED=1 HOME=/app/data AGENT_DATA_DIR=/app/data AGENT_HOST=0.0.0.0
+ENV SANDBOX=landlock
 USER lmagent
 WORKDIR /workspace
 VOLUME ["/workspace", "/app/data"]
@@ -36,6 +40,16 @@ EXPOSE 7860
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
     CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:7860/healthz', timeout=2)"]
 ENTRYPOINT ["lmagent", "web", "--lan", "--no-browser", "--port", "7860", "--workspace", "/workspace"]
+
+FROM agent AS lms
+USER root
+RUN lmagent lms-shim install --dir /opt/lmagent/bin && install -d -m 1777 /output
+# `lms agent run F.tar.gz` has no words for what a container needs: the port must be published, and nobody can be asked.
+ENV LMAGENT_AGENT_BIND=0.0.0.0 LMAGENT_AGENT_YES=1
+USER lmagent
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
+ENTRYPOINT []
 
 FROM ${BASE} AS server
 COPY --from=build /opt/lmagent /opt/lmagent

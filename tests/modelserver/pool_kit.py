@@ -8,12 +8,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from worker_kit import fake_program
 
 from lmagent.modelserver.engine.cause import Cause
 from lmagent.modelserver.pool.pool import PoolOptions, open_pool
 from lmagent.modelserver.pool.process import Processes, StartError
-from lmagent.modelserver.spec import Hello, ModelEntry, ModelServerError, ModelSettings
+from lmagent.modelserver.spec import Hello, LoadOptions, ModelEntry, ModelServerError, ModelSettings
 from lmagent.testing.fakes.clock import FakeClock
 
 
@@ -30,6 +31,11 @@ class Shelf:
         if name not in self.models:
             raise ModelServerError(f"there is no model {name}", status=404, code="model_not_found")
         return self.models[name]
+
+    def adjusted(self, entry: ModelEntry, options: LoadOptions) -> ModelEntry:
+        """As the library does it, but for the memory."""
+        given = {name: value for name in options.__struct_fields__ if (value := getattr(options, name)) is not None}
+        return replace(entry, settings=replace(entry.settings, **given))
 
 
 class MemoryWorker:

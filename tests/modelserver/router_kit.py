@@ -20,7 +20,15 @@ from lmagent.modelserver.http.guard import AccessRules
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import RouterServer, serve
 from lmagent.modelserver.pool.journal import Journal
-from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelState, ModelStatus, RunningModel
+from lmagent.modelserver.spec import (
+    Engine,
+    LoadOptions,
+    ModelEntry,
+    ModelServerError,
+    ModelState,
+    ModelStatus,
+    RunningModel,
+)
 
 WORD = {"type": "string", "maxLength": 8}
 HELLO = [{"role": "user", "content": "hi"}]
@@ -85,6 +93,7 @@ class SmallPool:
     folder: Path = field(default_factory=Path)
     journal: Journal = field(default_factory=lambda: Journal(Path(os.devnull)))
     evictions: int = 0
+    options: LoadOptions | None = None
 
     def entries(self) -> list[ModelEntry]:
         return [model.entry for model in self.models]
@@ -117,8 +126,8 @@ class SmallPool:
             ModelStatus(model.entry, model.state, active=model.active, requests=model.leases) for model in self.models
         ]
 
-    async def load(self, name: str) -> ModelStatus:
-        self.model(name).state = "ready"
+    async def load(self, name: str, options: LoadOptions | None = None) -> ModelStatus:
+        self.model(name).state, self.options = "ready", options
         return ModelStatus(self.find(name), "ready", pid=1)
 
     async def unload(self, name: str) -> ModelStatus:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pool_kit import entry, memory_pool, refused, run, settled, status
 
 from lmagent.modelserver.http.router import Router
-from lmagent.modelserver.spec import ModelEntry, ModelServerError
+from lmagent.modelserver.spec import LoadOptions, ModelEntry, ModelServerError
 
 
 def test_first_requests_at_the_same_time_wait_for_one_load():
@@ -143,6 +143,24 @@ def test_unload_waits_for_running_requests_and_lets_no_new_one_in_before():
             await settled()
             assert len(done) == 2
             assert "http://127.0.0.1:1001" in done  # by another worker than the one that was unloaded
+
+    run(main)
+
+
+def test_options_of_a_load_hold_until_the_model_is_unloaded():
+    async def main() -> None:
+        async with memory_pool(entry("a")) as (pool, workers, _):
+            await pool.load("a")
+            await pool.load("a", LoadOptions(gpu_layers=8, flash_attention="on"))
+            async with pool.lease("a"):
+                pass
+            await pool.load("a")
+            await pool.unload("a")
+            async with pool.lease("a"):
+                pass
+            given = [(worker.entry.settings.gpu_layers, worker.entry.settings.context) for worker in workers.started]
+            assert given == [(-1, 4096), (8, 4096), (-1, 4096)]
+            assert workers.started[0].stopped
 
     run(main)
 

@@ -12,6 +12,7 @@ from router_kit import HELLO, Lab, Model, calling_gguf, lab, tool
 from testkit.engine import EngineServer
 
 from lmagent.modelserver.pool.journal import Journal
+from lmagent.modelserver.spec import LoadOptions
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
 
@@ -249,6 +250,11 @@ def test_models_are_loaded_unloaded_and_listed_and_logs_followed(tmp_path):
         assert [model["name"] for model in running.ask("GET", "/api/ps")[1]["models"]] == ["m"]
         assert running.ask("POST", "/api/unload", {"model": "m"})[1]["state"] == "unloaded"
         assert running.ask("POST", "/api/load", {})[1]["error"]["param"] == "model"
+        options = {"context": 4096, "gpu_layers": 8, "flash_attention": "on", "ttl": 60}
+        assert running.ask("POST", "/api/load", {"model": "m", **options})[0] == 200
+        assert running.pool.options == LoadOptions(**options)
+        status, refused, *_ = running.ask("POST", "/api/load", {"model": "m", "gpu_layers": "many"})
+        assert (status, refused["error"]["param"]) == (400, "gpu_layers")
         assert running.ask("GET", "/api/logs?model=m")[1] == {"lines": ["one", "two"]}
         with socket.create_connection(("127.0.0.1", running.port), timeout=20) as follower:
             follower.sendall(b"GET /api/logs?model=m&follow=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -7,16 +7,14 @@ import os
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
-from pathlib import Path
 
 import openai
 import pytest
 from router_kit import HELLO, calling_gguf, chunks
+from server_kit import Home
 
 from lmagent.gateway.http.lan import addresses
 from lmagent.modelserver.http import daemon
@@ -24,32 +22,6 @@ from lmagent.modelserver.http.listening import ServerError, listen
 from lmagent.store.lock import Owner
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
-
-
-class Home:
-    """A data folder of its own; no server is left behind."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.server = folder / "server"
-        keep = ("PATH", "LANG", "LD_LIBRARY_PATH")
-        self.env = {name: os.environ[name] for name in keep if name in os.environ}
-        self.env |= {"HOME": str(folder), "AGENT_DATA_DIR": str(folder)}
-
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "lmagent", *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=self.env | env, cwd=self.folder, timeout=90, check=False
-        )
-
-    def told(self, *arguments: str, **env: str) -> dict:
-        done = self.run(*arguments, "--json", **env)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "lmagent", *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, env=self.env, cwd=self.folder)
 
 
 @pytest.fixture

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,71 +11,23 @@ from pathlib import Path
 
 import pytest
 from testkit.gguf import build_tiny_gguf
+from testkit.images import build_image, docker_engine, healthy, run
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCKERD = ROOT / "scripts" / "dockerd.sh"
-BASE, IMAGE, AGENT = "lmagent-test-base", "lmagent-server-test", "lmagent-agent-test"
 KEY = "a-key-of-the-test"
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker-image"), pytest.mark.long]
 
 
-def run(env: dict[str, str], *argv: str, check: bool = True) -> str:
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, cwd=ROOT)
-    if check and done.returncode:
-        raise AssertionError(f"{argv[:3]}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def docker() -> Iterator[dict[str, str]]:
-    """The environment in which a docker engine answers."""
-    env, started = dict(os.environ), False
-    if shutil.which("docker") is None:
-        pytest.skip("needs docker: the docker program is not installed")
-    if subprocess.run(["docker", "version"], env=env, capture_output=True).returncode:
-        script = subprocess.run([DOCKERD, "start", str(os.getpid())], capture_output=True, text=True)
-        if script.returncode:
-            pytest.skip(f"needs docker: no engine answers, and none can be started ({script.stderr.strip()})")
-        started, env["DOCKER_HOST"] = True, script.stdout.strip()
-    try:
+    with docker_engine() as env:
         yield env
-    finally:
-        if started:
-            subprocess.run([DOCKERD, "stop", str(os.getpid())], check=True)
 
 
 @pytest.fixture(scope="module")
-def image(docker: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image, built without network from the sources and from wheels that this machine has."""
-    if not run(docker, "docker", "images", "-q", BASE):
-        made = subprocess.run([ROOT / "scripts" / "docker_base.sh", BASE], env=docker, capture_output=True, text=True)
-        if made.returncode:
-            pytest.skip(f"needs a base image: none can be made here ({made.stderr.strip()[-300:]})")
-    context = tmp_path_factory.mktemp("context")
-    for name in ("src", "pyproject.toml", "README.md", "LICENSE", "Dockerfile", ".dockerignore"):
-        source = ROOT / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, context / name)
-    # The base has Debian's Python: its wheels are asked for, whatever this process runs on.
-    wanted = ["--python-version", "3.11", "--only-binary", ":all:"]
-    wheels = [sys.executable, "-m", "pip"] if shutil.which("pip") is None else ["pip"]
-    project = [*_needed("local"), "hatchling"]
-    got = subprocess.run([*wheels, "download", "-q", "-d", context / "wheels", *wanted, *project], capture_output=True)
-    if got.returncode:
-        pytest.skip(f"needs wheels for the image: {got.stderr.decode()[-300:]}")
-    options = ["--build-arg", f"BASE={BASE}", "--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]
-    options += ["--build-arg", "PACKAGES=", "--network", "none"]
-    for target, name in (("agent", AGENT), ("server", IMAGE)):
-        run(docker, "docker", "build", "-q", *options, "--target", target, "-t", name, str(context))
-    return IMAGE
-
-
-def _needed(extra: str) -> list[str]:
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *project["optional-dependencies"][extra]]
+def image(docker: dict[str, str]) -> str:
+    """The image of the server."""
+    return build_image(docker, "server")
 
 
 @pytest.fixture
@@ -106,17 +54,7 @@ def ask(url: str, body: object = None, key: str = KEY) -> dict:
         return json.load(answer)
 
 
-def healthy(docker: dict[str, str], container: str) -> str:
-    state = ""
-    for _ in range(120):
-        state = run(docker, "docker", "inspect", "-f", "{{.State.Health.Status}} {{.State.Status}}", container)
-        if not state.startswith("starting running"):
-            return state
-        time.sleep(0.5)
-    return state
-
-
-def test_the_container_answers_chat_requests_as_nobody_in_particular_and_tells_its_health(docker, server):
+def test_the_container_answers_chat_requests_as_nobody_in_particular_and_tells_its_health(docker, image, server):
     url, container = server
     state = healthy(docker, container)
     assert state == "healthy running", run(docker, "docker", "logs", container)
@@ -125,7 +63,7 @@ def test_the_container_answers_chat_requests_as_nobody_in_particular_and_tells_i
     reply = ask(f"{url}/v1/chat/completions", {"model": "tiny", "messages": messages, "max_tokens": 8})
     assert reply["usage"]["completion_tokens"] > 0
     assert run(docker, "docker", "exec", container, "id", "-u") == "10001"
-    users = run(docker, "docker", "run", "--rm", "--entrypoint", "cat", IMAGE, "/etc/passwd")
+    users = run(docker, "docker", "run", "--rm", "--entrypoint", "cat", image, "/etc/passwd")
     assert "lmagent:x:10001:10001::/var/lib/lmagent:/usr/sbin/nologin" in users
 
 
@@ -152,7 +90,7 @@ def test_a_stopped_container_ends_at_once_and_well(docker, server):
 
 
 @pytest.fixture
-def agent(docker: dict[str, str], image: str, tmp_path: Path) -> Iterator[str]:
+def agent(docker: dict[str, str], tmp_path: Path) -> Iterator[str]:
     """A running agent with its gateway, as in compose.yaml: its container."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -160,7 +98,7 @@ def agent(docker: dict[str, str], image: str, tmp_path: Path) -> Iterator[str]:
     hardened = ["--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     volumes = ["-v", f"{workspace}:/workspace", "-v", "/app/data", "-p", "127.0.0.1::7860"]
     model = ["-e", "LLM_URL=http://127.0.0.1:9/v1", "-e", "SANDBOX=landlock"]
-    started = run(docker, "docker", "run", "-d", *hardened, *volumes, *model, AGENT)
+    started = run(docker, "docker", "run", "-d", *hardened, *volumes, *model, build_image(docker, "agent"))
     try:
         yield started
     finally:

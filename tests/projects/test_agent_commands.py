@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import openai
@@ -44,6 +45,9 @@ def test_each_example_can_be_tested_without_a_model_shown_and_built(
     assert (tested.returncode, tested.stdout.splitlines()[-1]) == (0, "1 test, 0 failed")
     assert "recorded" not in tested.stdout
     assert 'tests="1" failures="0"' in (tmp_path / "out.xml").read_text()
+    with tarfile.open(tmp_path / "h.tar.gz") as archive:
+        assert {"Agentfile", ".dockerignore", ".env.example", "README.md"} <= set(archive.getnames())
+    assert "docker build -f Agentfile -t helper ." in (tmp_path / "helper" / "Agentfile").read_text()
     shown = [lmagent("show", path, env=env, cwd=tmp_path).stdout for path in ("helper", "h.tar.gz")]
     assert shown[0] == shown[1]
     assert "own tools" in shown[0]

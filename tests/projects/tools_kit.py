@@ -24,7 +24,7 @@ from lmagent.sandbox.choose import alike
 from lmagent.sandbox.environment import SandboxRequest
 
 GUIDE = Path(__file__).with_name("guide_tools")
-"""The tools of the guide to LM Studio agents, byte for byte."""
+"""Files of the guide to LM Studio agents, byte for byte."""
 
 
 @functools.cache

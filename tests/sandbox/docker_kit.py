@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -18,31 +17,20 @@ from lmagent.sandbox.docker import Docker, build_local_image
 from lmagent.sandbox.environment import SandboxRequest
 
 IMAGE = "lmagent-sandbox-test"
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "dockerd.sh"
 
 
 @contextlib.contextmanager
 def engine() -> Iterator[dict[str, str]]:
     """The environment in which docker works, with the image built. Skips where there can be none."""
-    env = dict(os.environ)
-    if shutil.which("docker") is None:
-        pytest.skip("needs docker: the docker program is not installed")
-    started = False
-    if _docker(env, "version").returncode:
-        script = subprocess.run([SCRIPT, "start", str(os.getpid())], capture_output=True, text=True)
-        if script.returncode:
-            pytest.skip(f"needs docker: no engine answers, and none can be started ({script.stderr.strip()})")
-        started, env["DOCKER_HOST"] = True, script.stdout.strip()
-    try:
+    from testkit.images import docker_engine  # `escape_run` imports this file where there is no test kit
+
+    with docker_engine() as env:
         if _docker(env, "image", "inspect", IMAGE).returncode:
             try:
                 build_local_image(IMAGE, env)
             except SandboxError as error:
                 pytest.skip(f"needs docker: the local image cannot be built ({error.message})")
         yield env
-    finally:
-        if started:
-            subprocess.run([SCRIPT, "stop", str(os.getpid())], check=True)
 
 
 def docker(workspace: Path, env: dict[str, str], **more) -> Docker:

@@ -158,8 +158,10 @@ def _say(folder: AgentFolder, workspace: Path, message: str, options: dict[str, 
 @agent.command()
 @path_argument
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: a free one.")
-@click.option("--bind", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--yes", is_flag=True, help="Do not ask about an archive from elsewhere.")
+@click.option(
+    "--bind", metavar="ADDRESS", envvar="LMAGENT_AGENT_BIND", help="Address to listen on.  [default: 127.0.0.1]"
+)
+@click.option("--yes", is_flag=True, envvar="LMAGENT_AGENT_YES", help="Do not ask about an archive from elsewhere.")
 @shared.workspace_option
 @shared.model_options
 def run(path: Path, port: int, bind: str | None, yes: bool, workspace: Path | None, **options: Any) -> None:

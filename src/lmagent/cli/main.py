@@ -33,6 +33,7 @@ COMMANDS = {
     "agent": ("lmagent.cli.agent:agent", "Make, test, pack and serve a folder that is an agent.", TALK),
     "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
     "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
+    "lms-shim": ("lmagent.cli.lms.shim:lms_shim", "Put `lms` on the PATH: LM Studio's verbs, done by lmagent.", MODELS),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
     "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
     "acp": ("lmagent.cli.acp:acp", "Be the agent of an editor: Zed, JetBrains, Neovim, Emacs.", SERVE),

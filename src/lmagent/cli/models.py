@@ -422,21 +422,41 @@ def ps(_: Path | None, as_json: bool) -> None:
 
 @models.command()
 @click.argument("name")
+@click.option("--context", type=click.IntRange(min=1), metavar="TOKENS", help="Its window.")
+@click.option("--gpu-layers", type=click.IntRange(min=-1), metavar="N", help="Layers on the GPU; -1: as many as fit.")
+@click.option("--flash-attention", type=click.Choice(["auto", "on", "off"]), help="Where the engine uses it.")
+@click.option(
+    "--ttl", type=click.FloatRange(min=0), metavar="SECONDS", help="Unload it after that time without a request."
+)
 @shared.json_option
-def load(_: Path | None, name: str, as_json: bool) -> None:
-    """Load a model now; lifts the pause of one that crashed too often."""
-    _change("/api/load", name, as_json=as_json)
+def load(_: Path | None, name: str, as_json: bool, **options: Any) -> None:
+    """Load a model now; lifts the pause of one that crashed too often.
+
+    The options hold, in place of the model's own settings, until you unload it.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    _show_change(Control(server_folder()).post("/api/load", name, **given), as_json=as_json)
 
 
 @models.command()
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option("-a", "--all", "everything", is_flag=True, help="Unload all models.")
 @shared.json_option
-def unload(_: Path | None, name: str, as_json: bool) -> None:
-    """Unload a model once its requests are done."""
-    _change("/api/unload", name, as_json=as_json)
+def unload(_: Path | None, name: str | None, everything: bool, as_json: bool) -> None:
+    """Unload a model once its requests are done; without a NAME, the one that is loaded."""
+    control = Control(server_folder())
+    if everything and name:
+        raise click.UsageError("with --all there is no NAME")
+    names = [name] if name else [str(model["name"]) for model in control.get("/api/ps")["models"]]
+    if not everything and len(names) != 1:
+        text = f"{len(names)} models are loaded: {', '.join(map(one_line, names))}" if names else "no model is loaded"
+        raise ModelServerError(text, status=400, code="model_ambiguous", fix="name one, or use --all")
+    for one in names:
+        _show_change(control.post("/api/unload", one), as_json=as_json)
+    if not names:
+        shared.show(as_json, [], ["no model is loaded"])
 
 
-def _change(path: str, name: str, *, as_json: bool) -> None:
-    model = Control(server_folder()).post(path, name)
+def _show_change(model: dict[str, Any], *, as_json: bool) -> None:
     took = f" in {model['loaded_s']:.1f} s, {shared.amount(model['memory'])}" if model["state"] == "ready" else ""
     shared.show(as_json, [model], [f"{model['name']}: {model['state']}{took}"])

@@ -45,6 +45,15 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # "" for the model's own way
 
 
+class LoadOptions(Struct, frozen=True, omit_defaults=True):
+    """Settings that a request to load a model gives, in place of the model's own until it is unloaded by a request."""
+
+    context: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] | None = None
+    flash_attention: Literal["auto", "on", "off"] | None = None
+    ttl: Seconds | None = None
+
+
 DEFAULT_CONTEXT = 16_384  # tokens of a window without a setting: enough for an agent to work in comfort
 
 

@@ -42,7 +42,7 @@ _LONGEST_NAME = 240
 LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv", "data"})
 """Folders of a project that are no part of it: installed packages, caches, and what the agent made."""
 
-_KEPT_HIDDEN = frozenset({".env.example", ".gitignore"})
+_KEPT_HIDDEN = frozenset({".dockerignore", ".env.example", ".gitignore"})
 
 SECRETS = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY"

@@ -21,7 +21,7 @@ def start(path: Path, kind: AgentType) -> Path:
 
     target = Path(os.path.abspath(path))
     name = target.name
-    slug_of(YamlFile("the name", b""), name)
+    slug = slug_of(YamlFile("the name", b""), name)
     if '"' in name or "\\" in name or visible(name) != name:
         raise ConfigError(f"{visible(name)!r} cannot be an agent's name", fix="use letters, digits and dashes")
     if target.exists() and any(target.iterdir()):
@@ -30,8 +30,10 @@ def start(path: Path, kind: AgentType) -> Path:
     try:
         for source in (EXAMPLES / "common", EXAMPLES / kind):
             shutil.copytree(source, beside, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in (beside / "agent.yaml", beside / "README.md", *beside.glob("tests/cassettes/*.jsonl")):
-            file.write_text(file.read_text(encoding="utf-8").replace("$NAME", name), encoding="utf-8")
+        named = (beside / file for file in ("agent.yaml", "README.md", "Agentfile"))
+        for file in (*named, *beside.glob("tests/cassettes/*.jsonl")):
+            content = file.read_text(encoding="utf-8").replace("$NAME", name).replace("$SLUG", slug)
+            file.write_text(content, encoding="utf-8")
         os.replace(beside, target)
     except OSError as error:
         raise _failed(error, target) from error

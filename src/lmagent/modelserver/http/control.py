@@ -28,8 +28,8 @@ class Control:
     def get(self, path: str) -> dict[str, Any]:
         return self._whole("GET", path, b"")
 
-    def post(self, path: str, model: str) -> dict[str, Any]:
-        return self._whole("POST", path, jsontext.dumps({"model": model}))
+    def post(self, path: str, model: str, **more: Any) -> dict[str, Any]:
+        return self._whole("POST", path, jsontext.dumps({"model": model, **more}))
 
     def follow(self, model: str) -> Generator[str]:
         """Yield the lines of a model's log, or of the server's, as they come."""

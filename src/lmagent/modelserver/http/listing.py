@@ -69,6 +69,8 @@ def running_fields(status: ModelStatus) -> dict[str, Any]:
         **{name: getattr(entry, name) for name in ("name", "engine", "source")},
         **{name: getattr(status, name) for name in same},
         "context": entry.settings.context or DEFAULT_CONTEXT,
+        "gpu_layers": entry.settings.gpu_layers,
+        "flash_attention": entry.settings.flash_attention,
         "idle_s": round(status.idle_s, 1),
         "loaded_s": round(status.loaded_s, 2),
         "ttl": entry.settings.ttl,

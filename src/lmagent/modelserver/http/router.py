@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import anyio
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,7 +28,7 @@ from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool.journal import follow_file, last_lines
 from lmagent.modelserver.pool.pool import WorkerPool
 from lmagent.modelserver.pool.refusals import closing
-from lmagent.modelserver.spec import ModelServerError, ModelStatus
+from lmagent.modelserver.spec import LoadOptions, ModelServerError, ModelStatus
 from lmagent.providers import jsontext
 
 ROUTES: Mapping[str, tuple[str, str]] = {
@@ -158,21 +159,18 @@ class Router:
         return _json({"version": __version__, **self.metrics.summary(statuses, self._pool.evictions), "models": known})
 
     async def _load(self, request: Request) -> Response:
-        name = await self._named(request)
-        return _json(running_fields(await self._pool.load(self._catalogue.find(name).name)))
+        body = await self._body(request)
+        name = self._catalogue.find(_name_in(body)).name
+        return _json(running_fields(await self._pool.load(name, _options_in(body))))
 
     async def _unload(self, request: Request) -> Response:
         """Unload a model, also one whose file was removed while it was loaded: `ps` shows its name."""
-        name = await self._named(request)
+        name = _name_in(await self._body(request))
         there = any(status.entry.name == name for status in self._pool.statuses())
         return _json(running_fields(await self._pool.unload(name if there else self._catalogue.find(name).name)))
 
-    async def _named(self, request: Request) -> str:
-        body = fields_of(await read_body(request.scope, request.receive, 65_536))
-        name = body.get("model", body.get("name"))
-        if not isinstance(name, str) or not name:
-            raise BadRequest("'model' is missing; it has to be a text", param="model", code="missing_field")
-        return name
+    async def _body(self, request: Request) -> dict[str, Any]:
+        return fields_of(await read_body(request.scope, request.receive, 65_536))
 
     async def _props(self, request: Request) -> Response:
         """Return the engine's own facts of a loaded model, and load nothing for it."""
@@ -199,6 +197,22 @@ class Router:
         lines = follow_file(path, self._left.is_set)
         events = (b"data: " + jsontext.dumps({"line": line}) + b"\n\n" async for line in lines)
         return StreamingResponse(events, headers={"cache-control": "no-cache"}, media_type="text/event-stream")
+
+
+def _name_in(body: dict[str, Any]) -> str:
+    name = body.get("model", body.get("name"))
+    if not isinstance(name, str) or not name:
+        raise BadRequest("'model' is missing; it has to be a text", param="model", code="missing_field")
+    return name
+
+
+def _options_in(body: dict[str, Any]) -> LoadOptions | None:
+    """Return the settings that a request to load a model gives; None if it gives none."""
+    given = {name: body[name] for name in LoadOptions.__struct_fields__ if name in body}
+    try:
+        return msgspec.convert(given, LoadOptions) if given else None
+    except msgspec.ValidationError as wrong:
+        raise BadRequest(str(wrong), param=str(wrong).rpartition("$.")[2].rstrip("`")) from None
 
 
 def _is_shown(status: ModelStatus) -> bool:

@@ -19,7 +19,7 @@ from lmagent.modelserver.library.facts import GgufFacts
 from lmagent.modelserver.library.memory import context_of, needed_bytes
 from lmagent.modelserver.library.scan import FoundModel, ModelScanner, Stamp, look, stamp
 from lmagent.modelserver.library.sheet import Sheet, read_sheet
-from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
+from lmagent.modelserver.spec import LoadOptions, ModelEntry, ModelServerError, ModelSettings
 
 WHOLE_TYPES = ("f32", "f16", "bf16")  # types of the cache that are not quantised
 TORCH_BYTES = 1 << 30  # memory that torch and its interpreter take besides the weights
@@ -68,6 +68,14 @@ class Library:
 
     def find(self, name: str) -> ModelEntry:
         return names.find(self.entries(), name)
+
+    def adjusted(self, entry: ModelEntry, options: LoadOptions) -> ModelEntry:
+        """Return a model with other settings, and the memory that it needs then."""
+        given = {name: value for name in options.__struct_fields__ if (value := getattr(options, name)) is not None}
+        settings = replace(entry.settings, **given)
+        facts = self.details(entry.name).facts
+        more = needed_bytes(facts, settings) - needed_bytes(facts, entry.settings) if facts is not None else 0
+        return replace(entry, settings=settings, needed=entry.needed + more)
 
     def details(self, name: str) -> Details:
         entry = self.find(name)

@@ -31,7 +31,7 @@ from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.pool.life import Model, Waiter, WorkerRun, needed, spec_of
 from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.modelserver.pool.process import Processes, StartError
-from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelStatus, RunningModel
+from lmagent.modelserver.spec import LoadOptions, ModelEntry, ModelServerError, ModelStatus, RunningModel
 
 SHARE = 0.8  # share of the memory that is available at the start which all models together may take
 GPU_LIMIT = 20.0  # seconds that the engine has to list the graphics cards when the pool is opened
@@ -61,6 +61,7 @@ class WorkerPool:
         self._options = options
         self._tasks = tasks
         self._models: dict[str, Model] = {}
+        self._given: dict[str, LoadOptions] = {}
         self._queue: list[Waiter] = []
         self._tickets = count(1)
         self.journal = Journal(options.journal)
@@ -100,19 +101,25 @@ class WorkerPool:
         now = self._clock.monotonic()
         return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
 
-    async def load(self, name: str) -> ModelStatus:
-        """Load a model now; lifts a quarantine."""
-        model = self._model(self._catalogue.find(name))
+    async def load(self, name: str, options: LoadOptions | None = None) -> ModelStatus:
+        """Load a model now; lifts a quarantine. With options it is loaded anew if it runs with other settings."""
+        if options is not None:
+            self._given[self._catalogue.find(name).name] = options
+        model = self._model(self._find(name))
         model.health = health.lifted(model.health)
         async with self.lease(model.entry.name):
             pass
         return self._status(model, self._clock.monotonic())
 
     async def unload(self, name: str) -> ModelStatus:
-        """Unload a model, whose file may be gone. Requests still waiting for it load it again."""
+        """Unload a model, whose file may be gone; from then on its own settings hold.
+
+        Requests still waiting for it load it again.
+        """
+        self._given.pop(name, None)
         model = self._models.get(name)
         if model is None or model.run is None:
-            model = self._model(self._catalogue.find(name))
+            model = self._model(self._find(name))
         if (run := model.run) is not None:
             run.leaving = True
             self.decide()
@@ -124,7 +131,7 @@ class WorkerPool:
 
     async def _acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
         """Wait until the model can be used; `_release` gives it back."""
-        model = self._model(self._catalogue.find(name))
+        model = self._model(self._find(name))
         self._check(model)
         model.requests += 1
         if model.entry.engine == "upstream":
@@ -276,6 +283,12 @@ class WorkerPool:
                 run.phase = "stopping"
                 if run.worker is not None:
                     tasks.start_soon(run.worker.stop)
+
+    def _find(self, name: str) -> ModelEntry:
+        """Return the model that a name means, with the settings of the last request to load it."""
+        entry = self._catalogue.find(name)
+        given = self._given.get(entry.name)
+        return self._catalogue.adjusted(entry, given) if given is not None else entry
 
     def _model(self, entry: ModelEntry) -> Model:
         """Return the model with the library's newest entry. A changed one is started anew when it is idle."""
