@@ -19,7 +19,7 @@ from lmagent.app.named import SessionParts, parts_for
 from lmagent.app.prompt import Environment, approvals_note, profile_for
 from lmagent.app.registry import Registry
 from lmagent.config.settings import Settings
-from lmagent.core.agent import Agent, NamedAgent
+from lmagent.core.agent import AgentConfig, NamedAgent
 from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound
@@ -77,7 +77,7 @@ class Host(Struct):
     served: Served
     settings: Settings
     config: Configuration
-    agent: Agent
+    agent: AgentConfig
     clock: Clock
     rules: Rules
     transport: Transport

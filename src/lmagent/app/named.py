@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.prompt import Profile, system_text
-from lmagent.core.agent import DEFAULT_AGENT, Agent, NamedAgent
+from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.errors import ConfigError
 from lmagent.engine.toolbox import Toolbox
 from lmagent.policy.gate import Rules
@@ -71,7 +71,7 @@ class NamedAgents:
 class SessionParts(Struct, frozen=True):
     """The parts of a session that depend on its agent."""
 
-    agent: Agent
+    agent: AgentConfig
     toolbox: Toolbox
     rules: Rules
     named: NamedAgent | None = None
@@ -100,13 +100,13 @@ class SessionParts(Struct, frozen=True):
         return self.has_all_tools or name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
 
 
-def parts_for(named: NamedAgent, agent: Agent, toolbox: Toolbox, rules: Rules) -> SessionParts:
+def parts_for(named: NamedAgent, agent: AgentConfig, toolbox: Toolbox, rules: Rules) -> SessionParts:
     """Return the parts of a named agent's session; the others are those of the default agent."""
     own = _toolbox(named, toolbox)
     return SessionParts(_agent(named, agent, speaks_only=not any(own)), own, _rules_with(named, rules), named)
 
 
-def _agent(named: NamedAgent, agent: Agent, *, speaks_only: bool) -> Agent:
+def _agent(named: NamedAgent, agent: AgentConfig, *, speaks_only: bool) -> AgentConfig:
     limits, window = agent.limits, agent.window
     limits = replace(
         limits,

@@ -1,4 +1,4 @@
-"""Agent: data that configures the one loop. Another kind of agent is another value, never another loop."""
+"""AgentConfig: data that configures the one loop. Another kind of agent is another value, never another loop."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Window(Struct, frozen=True):
         return self.result_cap or self.tokens // 8
 
 
-class Agent(Struct, frozen=True):
-    """The agent of a session.
+class AgentConfig(Struct, frozen=True):
+    """The agent of a session, as its values.
 
     Attributes:
         name: shown in lists.
@@ -106,7 +106,7 @@ class Agent(Struct, frozen=True):
     options: SessionOptions = SessionOptions()
     template: str = ""
 
-    def with_options(self, options: SessionOptions) -> Agent:
+    def with_options(self, options: SessionOptions) -> AgentConfig:
         """Return the agent with a session's options applied."""
         if options == SessionOptions():
             return self
@@ -141,7 +141,7 @@ class NamedAgent(Struct, frozen=True):
         mode: the permission mode of its new sessions.
         allow: permission rules, added to those of the settings; `ask` and `deny` as well.
         steps: see `TurnLimits`, as `turn_tokens` and `turn_seconds`.
-        template: see `Agent`.
+        template: see `AgentConfig`.
         keep_turns: see `Window`.
         memory: it may use the long-term memory.
     """
