@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
-from lmagent.app.named import SessionParts, parts_for
+from lmagent.app.named import SessionParts, parts_for, without_typed
 from lmagent.app.prompt import Environment, approvals_note, profile_for
 from lmagent.app.registry import Registry
 from lmagent.config.settings import Settings
@@ -147,8 +147,11 @@ class Host(Struct):
         """Return what depends on a session's agent; None for the default one."""
         if named is None:
             return SessionParts(self.agent, self.toolbox, self.rules)
+        named = without_typed(named, self.config.start.origins)
         for command in self.initial_commands:  # what the command line says wins
             named = replace(named, mode=None) if isinstance(command, SetMode) else replace(named, model="")
+        if named.tools is not None:  # a program gives its tools to the agents of its sessions
+            named = replace(named, tools=(*named.tools, *self.registry.given))
         return parts_for(named, self.agent, self.toolbox, self.rules)
 
     def traits(self) -> KeptTraits:

@@ -6,7 +6,7 @@ session works with the same tools and rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from lmagent.app.prompt import Profile, system_text
 from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.errors import ConfigError
+from lmagent.core.model import SessionOptions
 from lmagent.engine.toolbox import Toolbox
 from lmagent.policy.gate import Rules
 
 if TYPE_CHECKING:
+    from lmagent.config.layers import Origin
     from lmagent.core.model import ToolSpec
 
 Source = Callable[[], Iterable[NamedAgent]]
@@ -100,6 +102,20 @@ class SessionParts(Struct, frozen=True):
         return self.has_all_tools or name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
 
 
+TYPED = {"max_iterations": "steps", "max_turn_tokens": "turn_tokens", "max_turn_seconds": "turn_seconds"}
+"""The settings that take the place of an agent's limits if the user types them, or a program gives them."""
+
+
+def without_typed(named: NamedAgent, origins: Mapping[str, Origin]) -> NamedAgent:
+    """Return the agent without the limits and the sampling that were given as flags: those win over its file's."""
+    typed = {name for name, origin in origins.items() if origin.layer == "flag"}
+    if not typed:
+        return named
+    limits = {field: None for setting, field in TYPED.items() if setting in typed}
+    sampling = {name: None for name in SessionOptions.__struct_fields__ if f"llm_{name}" in typed}
+    return replace(named, options=replace(named.options, **sampling), **limits)
+
+
 def parts_for(named: NamedAgent, agent: AgentConfig, toolbox: Toolbox, rules: Rules) -> SessionParts:
     """Return the parts of a named agent's session; the others are those of the default agent."""
     own = _toolbox(named, toolbox)
@@ -123,6 +139,7 @@ def _agent(named: NamedAgent, agent: AgentConfig, *, speaks_only: bool) -> Agent
         window=replace(window, keep_turns=named.keep_turns),
         options=named.options,
         template=named.template,
+        converses=named.converses,
     )
 
 

@@ -92,6 +92,7 @@ class AgentConfig(Struct, frozen=True):
         window: how the context is managed.
         options: the initial options of new sessions, which override the values above.
         template: the text around each of the user's messages, which takes the place of `USER_INPUT`; empty for none.
+        converses: it talks with the user, so a question at the end of an answer waits for nothing.
     """
 
     name: str
@@ -105,6 +106,7 @@ class AgentConfig(Struct, frozen=True):
     window: Window = Window()
     options: SessionOptions = SessionOptions()
     template: str = ""
+    converses: bool = False
 
     def with_options(self, options: SessionOptions) -> AgentConfig:
         """Return the agent with a session's options applied."""
@@ -144,6 +146,7 @@ class NamedAgent(Struct, frozen=True):
         template: see `AgentConfig`.
         keep_turns: see `Window`.
         memory: it may use the long-term memory.
+        converses: see `AgentConfig`.
     """
 
     name: str
@@ -163,3 +166,4 @@ class NamedAgent(Struct, frozen=True):
     template: str = ""
     keep_turns: int | None = None
     memory: bool = False
+    converses: bool = False

@@ -138,6 +138,7 @@ def agent_from(spec: AgentYaml, slug: str, own: Sequence[Tool] = ()) -> NamedAge
         turn_seconds=spec.limits.turn_seconds,
         keep_turns=0 if spec.memory.type == "none" else spec.memory.retention_size,
         memory=spec.memory.type == "long_term",
+        converses=spec.type == "conversational",
     )
 
 
