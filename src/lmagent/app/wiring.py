@@ -130,6 +130,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         attended=options.attended,
         replay=replay,
         named=registry.agents.get(options.agent),
+        only=options.project is not None,
     )
     return registry.host
 

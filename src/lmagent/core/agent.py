@@ -134,7 +134,9 @@ class NamedAgent(Struct, frozen=True):
 
     Attributes:
         name: what `--agent`, the facade and `delegate` call it.
+        title: its name as its author wrote it, for display; empty for `name`.
         description: what it is for, in one line.
+        source: the file or folder that it is from.
         system: the beginning of its system text, in its author's words.
         model: the model's name; empty leaves it to the settings.
         options: how the model samples.
@@ -150,7 +152,9 @@ class NamedAgent(Struct, frozen=True):
     """
 
     name: str
+    title: str = ""
     description: str = ""
+    source: str = ""
     system: str = ""
     model: str = ""
     options: SessionOptions = SessionOptions()
