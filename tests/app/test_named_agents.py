@@ -205,3 +205,17 @@ def test_an_agent_without_memory_begins_each_turn_anew(workspace: Path) -> None:
     assert "Ada" not in text_of(second)
     assert "what is my name?" in text_of(second)
     assert text_of(third) == text_of(second).replace("what is my name?", "and now?")
+
+
+def test_a_question_of_an_agent_that_talks_waits_for_nothing(workspace: Path) -> None:
+    endings = list[str]()
+
+    async def do(host: Host) -> None:
+        for name in ("talker", "companion"):
+            session = await host.new_session(agent=name)
+            await answered(session, "hi")
+            endings.append(session.state.last_outcome)
+
+    agents = [NamedAgent("talker", system="You chat.", tools=(), converses=True), COMPANION]
+    requests(workspace, [say("And how are you?"), say("And how are you?")], do, agents)
+    assert endings == ["done", "question"]

@@ -17,6 +17,7 @@ import pytest
 from gateway_kit import Running, gateway
 from msgspec import Struct
 
+from lmagent.projects.starting import start
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say
 
@@ -66,6 +67,8 @@ def model(received: Received) -> Behaviour:
         return call("read", path="a.txt")
     if "What does a lamp cost?" in said[-1]:
         return call("price", item="lamp")
+    if "How will it be in Rome?" in said[-1]:
+        return call("forecast", city="Rome")
     if '"title":"Invoice"' in said[-1]:
         return say('{"item": "lamp", "total": 5.0}')
     planning = max((number for number, text in enumerate(said) if "<work>\nPlan" in text), default=-1)
@@ -81,6 +84,10 @@ def model(received: Received) -> Behaviour:
 def running(tmp_path_factory: pytest.TempPathFactory):
     with gateway(tmp_path_factory.mktemp("examples"), model) as found:
         (found.workspace / "a.txt").write_text("hello\n")
+        start(found.workspace / "weather", "task-oriented")
+        agents = found.folder / "home" / ".config" / "lmagent" / "agents"
+        agents.mkdir(parents=True)
+        (agents / "code-reviewer.md").write_text("---\nname: code-reviewer\n---\nYou review code.\n")
         yield found
 
 

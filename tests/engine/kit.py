@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 
 from lmagent.core import events as ev
-from lmagent.core.agent import Agent, TurnLimits, Window
+from lmagent.core.agent import AgentConfig, TurnLimits, Window
 from lmagent.core.commands import Submit
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
@@ -226,7 +226,9 @@ async def bench(
     """A new session whose model gives `answers`."""
     world, model, log = World(), Model(list(answers)), MemoryLog()
     toolbox = world.toolbox()
-    agent = Agent("test", system, limits=limits or TurnLimits(), window=window or Window(), keep_thinking=keep_thinking)
+    agent = AgentConfig(
+        "test", system, limits=limits or TurnLimits(), window=window or Window(), keep_thinking=keep_thinking
+    )
     wiring = Wiring(
         provider=model,
         toolbox=toolbox,

@@ -159,6 +159,7 @@ class Running(Client):
         self.workspace = folder / "workspace"
         self.model = model
         self._options = options
+        self.project: Path | None = None
         self.env = {
             **{
                 name: value for name, value in os.environ.items() if not name.startswith(("LLM", "LM_", "XDG", "AGENT"))
@@ -194,7 +195,10 @@ class Running(Client):
 
     def start(self) -> None:
         """Start the process, always on the same port, and wait until it listens."""
-        arguments = ["web", str(self.port), "--no-browser", "-w", str(self.workspace)]
+        serve = ["web", str(self.port), "--no-browser"]
+        if self.project is not None:
+            serve = ["agent", "run", str(self.project), "--port", str(self.port)]
+        arguments = [*serve, "-w", str(self.workspace)]
         arguments += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
         if "PYTHONPATH" in self.env:  # a forked process has its path already
             command, both = [sys.executable, "-m", "lmagent", *arguments], subprocess.STDOUT
@@ -325,7 +329,13 @@ def held(then: Reply, gate: threading.Event) -> Callable[[Received], Reply]:
 
 @contextmanager
 def gateway(
-    folder: Path, script: Any = (), *, server: Any = None, options: Sequence[str] = (), **env: str
+    folder: Path,
+    script: Any = (),
+    *,
+    server: Any = None,
+    options: Sequence[str] = (),
+    project: Path | None = None,
+    **env: str,
 ) -> Iterator[Running]:
     """A gateway with a scripted model.
 
@@ -334,10 +344,12 @@ def gateway(
         script: what the model says; see `ScriptedServer`.
         server: a server in place of the one that says it; ends with the gateway.
         options: more of the command line.
+        project: an agent project, which is served.
         env: variables of the process.
     """
     with server or ScriptedServer(list(script) if isinstance(script, tuple) else script) as model:
         running = Running(folder, model, options, env)
+        running.project = project
         running.start()
         try:
             yield running

@@ -49,6 +49,7 @@ def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
         completion_tokens=20,
         cached_tokens=180,
         parent="",
+        agent="lmagent",
     )
 
 

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
-from lmagent.app.named import SessionParts, parts_for
+from lmagent.app.named import SessionParts, parts_for, without_typed
 from lmagent.app.prompt import Environment, approvals_note, profile_for
 from lmagent.app.registry import Registry
 from lmagent.config.settings import Settings
-from lmagent.core.agent import Agent, NamedAgent
+from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
-from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound
+from lmagent.core.errors import ConfigError, ProviderError, SessionBusy, SessionNotFound
 from lmagent.core.events import PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
@@ -70,6 +70,7 @@ class Host(Struct):
         released: called with each session id that is no longer open.
         replay: the cassette that plays the model's side; the server gets no request then.
         named: the agent of new sessions; None for the one that the settings describe.
+        only: the host is for the agent of a project, and no session begins with another one.
     """
 
     workspace: Path
@@ -77,7 +78,7 @@ class Host(Struct):
     served: Served
     settings: Settings
     config: Configuration
-    agent: Agent
+    agent: AgentConfig
     clock: Clock
     rules: Rules
     transport: Transport
@@ -94,6 +95,7 @@ class Host(Struct):
     released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
     named: NamedAgent | None = None
+    only: bool = False
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -143,13 +145,35 @@ class Host(Struct):
     def model_of(self, session: str) -> str:
         return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model
 
+    def choosable(self) -> tuple[NamedAgent, ...]:
+        """Return the agents that a new session can have."""
+        if self.only and self.named is not None:
+            return (self.named,)
+        return (NamedAgent(DEFAULT_AGENT, description="lmagent, with your settings"), *self.registry.agents)
+
+    def agent_named(self, name: str) -> NamedAgent | None:
+        """Return the agent of a new session; without a name the host's. Raise ConfigError if it cannot be chosen."""
+        if not name or (self.named is not None and name == self.named.name):
+            return self.named
+        if self.only and self.named is not None:
+            raise ConfigError(f"there is no agent named {name!r} here", fix=f"the only agent here is {self.named.name}")
+        return self.registry.agents.get(name)
+
     def parts(self, named: NamedAgent | None) -> SessionParts:
         """Return what depends on a session's agent; None for the default one."""
         if named is None:
             return SessionParts(self.agent, self.toolbox, self.rules)
-        for command in self.initial_commands:  # what the command line says wins
-            named = replace(named, mode=None) if isinstance(command, SetMode) else replace(named, model="")
+        named = without_typed(named, self.config.start.origins)
+        if any(isinstance(command, SetModel) for command in self.initial_commands):  # of the command line, which wins
+            named = replace(named, model="")
+        if named.tools is not None:  # a program gives its tools to the agents of its sessions
+            named = replace(named, tools=(*named.tools, *self.registry.given))
         return parts_for(named, self.agent, self.toolbox, self.rules)
+
+    def mode_of(self, named: NamedAgent | None) -> PermissionMode:
+        """Return the permission mode of an agent's new sessions; what the command line says wins."""
+        typed = any(isinstance(command, SetMode) for command in self.initial_commands)
+        return (not typed and named is not None and named.mode) or self.settings.permission_mode
 
     def traits(self) -> KeptTraits:
         return KeptTraits(self.settings.agent_data_dir, self.settings.endpoint)
@@ -211,7 +235,7 @@ class Host(Struct):
 
         Raise ConfigError if no agent has this name.
         """
-        named = self.registry.agents.get(agent) if agent else self.named
+        named = self.agent_named(agent)
         await self.settle()
         log = self.store.create(id or new_session_id(self.clock.now()))
         parts = self.parts(named)
@@ -219,7 +243,7 @@ class Host(Struct):
 
     def opening(self, session: str, parts: SessionParts | None = None) -> SessionCreated:
         parts = parts or self.parts(self.named)
-        agent, given = parts.agent, parts.named and parts.named.mode
+        agent = parts.agent
         return SessionCreated(
             session=session,
             workspace=str(self.workspace),
@@ -227,7 +251,7 @@ class Host(Struct):
             system=parts.system(self.registry.profile),
             tools=parts.specs(self.registry.profile),
             model=agent.model,
-            mode=given or self.settings.permission_mode,
+            mode=self.mode_of(parts.named),
             app_version=__version__,
             options=agent.options,
             forgets=agent.window.keep_turns == 0,

@@ -6,7 +6,7 @@ session works with the same tools and rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.prompt import Profile, system_text
-from lmagent.core.agent import DEFAULT_AGENT, Agent, NamedAgent
+from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.errors import ConfigError
+from lmagent.core.model import SessionOptions
 from lmagent.engine.toolbox import Toolbox
 from lmagent.policy.gate import Rules
 
 if TYPE_CHECKING:
+    from lmagent.config.layers import Origin
     from lmagent.core.model import ToolSpec
 
 Source = Callable[[], Iterable[NamedAgent]]
@@ -71,7 +73,7 @@ class NamedAgents:
 class SessionParts(Struct, frozen=True):
     """The parts of a session that depend on its agent."""
 
-    agent: Agent
+    agent: AgentConfig
     toolbox: Toolbox
     rules: Rules
     named: NamedAgent | None = None
@@ -100,13 +102,27 @@ class SessionParts(Struct, frozen=True):
         return self.has_all_tools or name not in NOTES or any(map(self.toolbox.get, NOTES[name]))
 
 
-def parts_for(named: NamedAgent, agent: Agent, toolbox: Toolbox, rules: Rules) -> SessionParts:
+TYPED = {"max_iterations": "steps", "max_turn_tokens": "turn_tokens", "max_turn_seconds": "turn_seconds"}
+"""The settings that take the place of an agent's limits if the user types them, or a program gives them."""
+
+
+def without_typed(named: NamedAgent, origins: Mapping[str, Origin]) -> NamedAgent:
+    """Return the agent without the limits and the sampling that were given as flags: those win over its file's."""
+    typed = {name for name, origin in origins.items() if origin.layer == "flag"}
+    if not typed:
+        return named
+    limits = {field: None for setting, field in TYPED.items() if setting in typed}
+    sampling = {name: None for name in SessionOptions.__struct_fields__ if f"llm_{name}" in typed}
+    return replace(named, options=replace(named.options, **sampling), **limits)
+
+
+def parts_for(named: NamedAgent, agent: AgentConfig, toolbox: Toolbox, rules: Rules) -> SessionParts:
     """Return the parts of a named agent's session; the others are those of the default agent."""
     own = _toolbox(named, toolbox)
     return SessionParts(_agent(named, agent, speaks_only=not any(own)), own, _rules_with(named, rules), named)
 
 
-def _agent(named: NamedAgent, agent: Agent, *, speaks_only: bool) -> Agent:
+def _agent(named: NamedAgent, agent: AgentConfig, *, speaks_only: bool) -> AgentConfig:
     limits, window = agent.limits, agent.window
     limits = replace(
         limits,
@@ -123,6 +139,7 @@ def _agent(named: NamedAgent, agent: Agent, *, speaks_only: bool) -> Agent:
         window=replace(window, keep_turns=named.keep_turns),
         options=named.options,
         template=named.template,
+        converses=named.converses,
     )
 
 

@@ -34,7 +34,7 @@ from lmagent.config.paths import config_file, home_dir
 from lmagent.config.settings import Settings
 from lmagent.config.trust import HOOK_FILES, MCP_FILES, is_trusted
 from lmagent.config.workspace import open_workspace
-from lmagent.core.agent import DEFAULT_AGENT, Agent
+from lmagent.core.agent import DEFAULT_AGENT, AgentConfig
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
@@ -85,7 +85,7 @@ class Configuration(Struct, frozen=True):
 
     start: Loaded
     read: Callable[[], Loaded]
-    agent_of: Callable[[Settings], Agent]
+    agent_of: Callable[[Settings], AgentConfig]
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:
@@ -130,6 +130,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         attended=options.attended,
         replay=replay,
         named=registry.agents.get(options.agent),
+        only=options.project is not None,
     )
     return registry.host
 
@@ -442,8 +443,8 @@ def _initial_commands(options: HostOptions, settings: Settings) -> tuple[SetMode
     return tuple(command for name, command in commands.items() if name in options.flags)
 
 
-def _agent(settings: Settings) -> Agent:
-    return Agent(
+def _agent(settings: Settings) -> AgentConfig:
+    return AgentConfig(
         name=DEFAULT_AGENT,
         system=settings.system,
         model=settings.llm_model,

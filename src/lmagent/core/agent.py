@@ -1,4 +1,4 @@
-"""Agent: data that configures the one loop. Another kind of agent is another value, never another loop."""
+"""AgentConfig: data that configures the one loop. Another kind of agent is another value, never another loop."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Window(Struct, frozen=True):
         return self.result_cap or self.tokens // 8
 
 
-class Agent(Struct, frozen=True):
-    """The agent of a session.
+class AgentConfig(Struct, frozen=True):
+    """The agent of a session, as its values.
 
     Attributes:
         name: shown in lists.
@@ -92,6 +92,7 @@ class Agent(Struct, frozen=True):
         window: how the context is managed.
         options: the initial options of new sessions, which override the values above.
         template: the text around each of the user's messages, which takes the place of `USER_INPUT`; empty for none.
+        converses: it talks with the user, so a question at the end of an answer waits for nothing.
     """
 
     name: str
@@ -105,8 +106,9 @@ class Agent(Struct, frozen=True):
     window: Window = Window()
     options: SessionOptions = SessionOptions()
     template: str = ""
+    converses: bool = False
 
-    def with_options(self, options: SessionOptions) -> Agent:
+    def with_options(self, options: SessionOptions) -> AgentConfig:
         """Return the agent with a session's options applied."""
         if options == SessionOptions():
             return self
@@ -132,7 +134,9 @@ class NamedAgent(Struct, frozen=True):
 
     Attributes:
         name: what `--agent`, the facade and `delegate` call it.
+        title: its name as its author wrote it, for display; empty for `name`.
         description: what it is for, in one line.
+        source: the file or folder that it is from.
         system: the beginning of its system text, in its author's words.
         model: the model's name; empty leaves it to the settings.
         options: how the model samples.
@@ -141,13 +145,16 @@ class NamedAgent(Struct, frozen=True):
         mode: the permission mode of its new sessions.
         allow: permission rules, added to those of the settings; `ask` and `deny` as well.
         steps: see `TurnLimits`, as `turn_tokens` and `turn_seconds`.
-        template: see `Agent`.
+        template: see `AgentConfig`.
         keep_turns: see `Window`.
         memory: it may use the long-term memory.
+        converses: see `AgentConfig`.
     """
 
     name: str
+    title: str = ""
     description: str = ""
+    source: str = ""
     system: str = ""
     model: str = ""
     options: SessionOptions = SessionOptions()
@@ -163,3 +170,4 @@ class NamedAgent(Struct, frozen=True):
     template: str = ""
     keep_turns: int | None = None
     memory: bool = False
+    converses: bool = False

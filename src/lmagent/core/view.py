@@ -189,6 +189,7 @@ class View(Struct, frozen=True):
 
     session: str = ""
     title: str = ""
+    agent: str = ""
     model: str = ""
     mode: str = "normal"
     state: State = "idle"
@@ -413,7 +414,8 @@ def _session(view: View, event: ev.Event) -> View:
     match event:
         case ev.SessionCreated():
             view = View() if event.replaces else view
-            return _with(view, session=event.session, model=event.model, mode=event.mode, options=event.options)
+            view = _with(view, session=event.session, agent=event.agent)
+            return _with(view, model=event.model, mode=event.mode, options=event.options)
         case ev.SessionForked():
             forked = _add(view, BranchBlock(event.parent), session=event.session)
             return _with(forked, waiting=())  # the original session answers them

@@ -78,8 +78,11 @@ class Ending(Struct, frozen=True):
     when: str = ""
 
 
-def classify(text: str, *, acted: bool) -> Ending:
-    """Classify a reply. Before a tool has run (`acted`), an announcement is narration even in a long text."""
+def classify(text: str, *, acted: bool, converses: bool = False) -> Ending:
+    """Classify a reply. Before a tool has run (`acted`), an announcement is narration even in a long text.
+
+    Of an agent that `converses`, a question is an answer like any other.
+    """
     stripped = text.strip()
     if found := _WAIT.search(_last_paragraph(stripped)):
         return Ending("waiting", when=found["when"].strip())
@@ -91,7 +94,7 @@ def classify(text: str, *, acted: bool) -> Ending:
         return Ending("done")
     last = _last_sentence(stripped)
     if last.endswith("?"):
-        return Ending("done") if acted and _COURTESY.search(last) else Ending("question", last)
+        return Ending("done") if converses or (acted and _COURTESY.search(last)) else Ending("question", last)
     if _announces(last, stripped, acted=acted):
         return Ending("narration", last)
     return Ending("done")

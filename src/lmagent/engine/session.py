@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from lmagent.core import commands as cmd
 from lmagent.core import events as ev
-from lmagent.core.agent import Agent
+from lmagent.core.agent import AgentConfig
 from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.ids import InputOrigin
 from lmagent.core.model import ModelRequest, keeps_thoughts
@@ -61,7 +61,7 @@ class Wiring(Struct):
     provider: Provider
     toolbox: Toolbox
     clock: Clock
-    agent: Agent
+    agent: AgentConfig
     workspace: Path
     rules: Rules = field(default_factory=Rules)
     attended: bool = False

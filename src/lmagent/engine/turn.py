@@ -244,7 +244,7 @@ async def _conclude(session: Session, answer: str, progress: TurnProgress) -> En
         return await _useless(session, progress, "empty", NUDGE_EMPTY, session.agent.limits.empties)
     if answer.endswith(CUT_OFF):
         return await _useless(session, progress, "endless", NUDGE_ENDLESS, session.agent.limits.endless)
-    ending = endings.classify(answer, acted=progress.acted)
+    ending = endings.classify(answer, acted=progress.acted, converses=session.agent.converses)
     for review in session.wiring.reviews:
         while isinstance(verdict := await review.at_end(session, ending, answer), Perform):
             await perform(session, verdict.invocation, verdict.mode)

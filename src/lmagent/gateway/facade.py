@@ -81,7 +81,7 @@ class CompletionOptions(Struct, frozen=True):
 async def list_agents(call: Call) -> dict[str, Any]:
     """Return the agents: that of new sessions, those with a name, and the first with each model of the server."""
     host = call.gateway.host
-    names = [AGENT, *(f"agent/{agent.name}" for agent in host.registry.agents)]
+    names = [AGENT, *(name for agent in host.choosable() if (name := f"agent/{agent.name}") != AGENT)]
     with suppress(ProviderError):  # the default agent is listed even if the server is down
         names += [f"{AGENT}:{model}" for model in await host.models()]
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
@@ -94,7 +94,7 @@ async def _asked_for(gateway: Gateway, name: str) -> tuple[str, str]:
         return "", ""
     agent, _, model = name.removeprefix("agent/").partition(":")
     default = agent == AGENT.removeprefix("agent/")
-    is_known = default or agent in {one.name for one in gateway.host.registry.agents}
+    is_known = default or agent in {one.name for one in gateway.host.choosable()}
     if not name.startswith("agent/") or not is_known or (model and model not in await gateway.host.models()):
         raise Refusal(404, "model_not_found", f"there is no agent {name[:200]!r}", fix="GET /v1/models lists them")
     return "" if default else agent, model

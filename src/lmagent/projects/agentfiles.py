@@ -63,7 +63,7 @@ class AgentFiles:
         for name in names_in(self._root, self._parts)[:MOST]:
             if name.endswith((".md", ".toml")):
                 try:
-                    agent = self._read(name)
+                    agent = replace(self._read(name), source=str(self._root.joinpath(*self._parts, name)))
                 except (ConfigError, NotPlain) as wrong:
                     self._tell(name, str(wrong))
                     continue

@@ -116,13 +116,14 @@ def system_of(spec: AgentYaml, text: str = "") -> str:
 def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
     """Return the project's agent; `own` are its tools that have a file."""
     agent = agent_from(folder.spec, folder.slug, own)
-    return replace(agent, system=folder.system, template=folder.template)
+    return replace(agent, system=folder.system, template=folder.template, source=str(folder.path))
 
 
 def agent_from(spec: AgentYaml, slug: str, own: Sequence[Tool] = ()) -> NamedAgent:
     """Return the agent that the keys describe, without its prompt files."""
     return NamedAgent(
         name=slug,
+        title=one_line(spec.name, 100),
         description=one_line(spec.description or spec.name, 200),
         system=system_of(spec),
         model=model_name(spec),
@@ -138,6 +139,7 @@ def agent_from(spec: AgentYaml, slug: str, own: Sequence[Tool] = ()) -> NamedAge
         turn_seconds=spec.limits.turn_seconds,
         keep_turns=0 if spec.memory.type == "none" else spec.memory.retention_size,
         memory=spec.memory.type == "long_term",
+        converses=spec.type == "conversational",
     )
 
 

@@ -7,7 +7,8 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.model import LONGEST_INSTRUCTIONS
@@ -18,6 +19,7 @@ from lmagent.python.options import absolute, allow, flags_of
 if TYPE_CHECKING:
     import asyncio
 
+    from lmagent.app.options import HostOptions
     from lmagent.core.events import PermissionMode
     from lmagent.providers.cassette import ReplayTransport
     from lmagent.python.run import AgentRun, RunResult
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class FolderOptions(TypedDict, total=False):
+    """The arguments of `Agent` that `Agent.from_folder` takes, too."""
+
+    model: str
+    endpoint: str
+    tools: Sequence[FunctionTool[..., Any] | Callable[..., Any] | Tool]
+    permission: PermissionMode | Literal[""]
+    approve: ApproveBy
+    instructions: str
+    max_steps: int | None
+    settings: Mapping[str, Any] | None
+    record: str | os.PathLike[str] | None
+    replay: str | os.PathLike[str] | None
+
+
 class Agent:
     """An agent that works in a folder. It can be used in several event loops and threads at once.
 
@@ -34,6 +51,7 @@ class Agent:
 
     Args:
         workspace: the folder; the current one by default.
+        agent: the name of an agent of one file (docs/agent-projects.md); lmagent itself by default.
         model: the model; the server's own by default.
         endpoint: address of the model server, such as http://localhost:1234/v1.
         tools: functions for the model. They run in this program, outside the sandbox, and their calls are allowed
@@ -57,6 +75,7 @@ class Agent:
         self,
         workspace: str | os.PathLike[str] | None = None,
         *,
+        agent: str = "",
         model: str = "",
         endpoint: str = "",
         tools: Sequence[FunctionTool[..., Any] | Callable[..., Any] | Tool] = (),
@@ -72,6 +91,8 @@ class Agent:
     ) -> None:
         if len(instructions) > LONGEST_INSTRUCTIONS:
             raise ConfigError(f"instructions have {len(instructions):,} characters, {LONGEST_INSTRUCTIONS:,} at most")
+        if system and agent:
+            raise ConfigError(f"the agent {agent} has a system prompt of its own", fix="instructions=… adds to it")
         if approve is not None and approve != "events" and not callable(approve):
             raise ConfigError(f"approve must be a function, 'events' or None, not {approve!r:.60}")
         named = {
@@ -86,13 +107,38 @@ class Agent:
         asking = [each.tool.name for each in given if isinstance(each, FunctionTool) and each.asks]
         self._flags = flags_of(named, settings or {})
         allow(self._flags, [tool.name for tool in self._tools if tool.name not in asking], asking, builtin_tools)
-        self._workspace = absolute(workspace)
+        self._workspace, self._agent = absolute(workspace), agent
+        self._project: Path | None = None
         self._approve: ApproveBy = approve
         self._instructions = instructions
         self._record, self._replay = absolute(record), absolute(replay)
         self._player: ReplayTransport | None = None
         self._services: dict[asyncio.AbstractEventLoop, AgentService] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | os.PathLike[str],
+        workspace: str | os.PathLike[str] | None = None,
+        **options: Unpack[FolderOptions],
+    ) -> Self:
+        """Make the agent of an agent project: its prompts, tools, permissions and limits, as `lmagent agent run` has
+        them.
+
+        Args:
+            path: the project's folder.
+            workspace: the folder to work in; the agent's own one in the data folder by default.
+            options: arguments of `Agent`, which win over the project's.
+
+        Raises ConfigError: the project cannot be used, or an argument is not allowed.
+        """
+        from lmagent.projects.load import load_folder
+
+        folder = load_folder(Path(path))
+        agent = cls(workspace, agent=folder.slug, **options)
+        agent._project = folder.path
+        return agent
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
@@ -217,20 +263,22 @@ class Agent:
         if is_last:
             await service.end()
 
-    def _host_options(self) -> Any:
+    def _host_options(self) -> HostOptions:
         from lmagent.app.options import HostOptions
         from lmagent.app.wiring import player
 
         if self._replay is not None and self._player is None:
             self._player = player(self._replay)
-        return HostOptions(
+        options = HostOptions(
             self._workspace,
             dict(self._flags),
             self._record,
             self._player,
             attended=self._approve is not None,
+            agent=self._agent,
             tools=self._tools,
         )
+        return options if self._project is None else _of_project(options, self._project)
 
     # --- cassettes --------------------------------------------------------------------------------------------------
 
@@ -240,6 +288,20 @@ class Agent:
         if self._replay is None:
             raise ConfigError("no cassette is replayed", fix="Agent(replay=FILE)")
         return self._player.report() if self._player is not None else "replay: no run has begun"
+
+
+def _of_project(options: HostOptions, path: Path) -> HostOptions:
+    from msgspec.structs import replace
+
+    from lmagent.app.agentproject import with_settings, workspace_of
+    from lmagent.app.options import load_settings
+    from lmagent.projects.load import load_folder
+
+    folder = load_folder(path)  # it may have changed since the agent was made
+    if options.workspace is None:
+        data_dir = load_settings(options).settings.agent_data_dir
+        options = replace(options, workspace=workspace_of(folder, data_dir))
+    return with_settings(options, folder)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -55,6 +55,7 @@ class Tally(Struct):
     branch_turn: int = 0
     pinned: bool = False
     archived: bool = False
+    agent: str = ""
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -147,7 +148,7 @@ class Tally(Struct):
     def _describe(self, event: ev.SessionCreated | ev.SessionForked | ev.SessionRenamed | ev.ModelChanged) -> None:
         match event:
             case ev.SessionCreated():
-                self.model = event.model or self.model
+                self.model, self.agent = event.model or self.model, event.agent
                 self.child = event.parent is not None
                 self.parent = event.parent.session if event.parent is not None else ""
             case ev.SessionForked():
@@ -210,6 +211,7 @@ class SessionRow(Struct, frozen=True):
     pinned: bool = False
     archived: bool = False
     branch_turn: int = 0
+    agent: str = ""
 
 
 Shelf = Literal["all", "open", "archived"]

@@ -11,7 +11,7 @@ from lmagent.agents.feature import AgentBounds
 from lmagent.app.host import Host
 from lmagent.app.named import SessionParts, parts_for
 from lmagent.app.prompt import Profile
-from lmagent.core.agent import Agent
+from lmagent.core.agent import AgentConfig
 from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import ContextInherited, SessionCreated, SessionRenamed, SubagentStarted
 from lmagent.core.messages import Message, ToolResult
@@ -96,7 +96,7 @@ def _opening(parent: Session, started: SubagentStarted, parts: SessionParts, pro
     )
 
 
-def _agent(parent: Session, parts: SessionParts, depth: int, bounds: AgentBounds) -> Agent:
+def _agent(parent: Session, parts: SessionParts, depth: int, bounds: AgentBounds) -> AgentConfig:
     """Return the agent with limits tighter than the parent's; tokens and time are shared, and a review watches them."""
     own, agent = limits(parent), parts.agent
     options = parent.state.work.options if parts.named is None else parts.named.options

@@ -53,6 +53,7 @@ class NewSession(Struct, frozen=True):
     """Options of a new session; by default those of the settings."""
 
     title: Annotated[str, Meta(max_length=200)] = ""
+    agent: Annotated[str, Meta(max_length=200)] = ""  # a name of `GET /api/agents`
     model: Annotated[str, Meta(max_length=200)] = ""
     mode: PermissionMode | None = None
     options: SessionOptions | None = None
@@ -99,7 +100,7 @@ def _read_cursor(text: str) -> ListPlace:
 @ROUTES.post("/api/sessions", "Begin a session", status=201)
 async def begin_session(call: Call, body: NewSession) -> dict[str, str]:
     """Begin a session; it is on disk before the answer."""
-    known = await call.gateway.runner.begin()
+    known = await call.gateway.runner.begin(agent=body.agent)
     if body.mode is not None and body.mode != known.session.state.mode:
         await call.gateway.runner.send(known.id, SetMode(mode=body.mode))
     if body.model and body.model != known.session.state.model:

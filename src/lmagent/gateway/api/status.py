@@ -57,7 +57,7 @@ async def show_status(call: Call) -> Status:
         version=__version__,
         model=agent.model,
         endpoint=shown(host.settings.endpoint),
-        mode=host.settings.permission_mode,
+        mode=host.mode_of(host.named),
         workspace=str(host.workspace),
         uptime=round(time.monotonic() - STARTED, 3),
         sessions=host.store.count(),

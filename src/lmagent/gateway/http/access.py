@@ -234,7 +234,10 @@ class Done(Struct, frozen=True):
 
 
 class Me(Struct, frozen=True):
-    """The caller, and the gateway's version, workspace, model server and defaults of new sessions."""
+    """The caller, and the gateway's version, workspace, model server and defaults of new sessions.
+
+    `agent` is that of new sessions, and `title` its name for display.
+    """
 
     caller: Caller
     version: str
@@ -243,6 +246,8 @@ class Me(Struct, frozen=True):
     mode: PermissionMode
     endpoint: str
     models_url: bool
+    agent: str
+    title: str
 
 
 @ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000)
@@ -286,9 +291,18 @@ async def _health(_: Call) -> Response:
 @ROUTES.get("/api/me", "Say who asks, and what serves")
 async def _me(call: Call) -> Me:
     host = call.gateway.host
-    workspace, settings = str(host.workspace), host.settings
-    facts = (host.agent.model, settings.permission_mode, settings.endpoint, host.replay is None)
-    return Me(call.caller, __version__, workspace, *facts)
+    agent, named = host.parts(host.named).agent, host.named
+    return Me(
+        caller=call.caller,
+        version=__version__,
+        workspace=str(host.workspace),
+        model=agent.model,
+        mode=host.mode_of(named),
+        endpoint=host.settings.endpoint,
+        models_url=host.replay is None,
+        agent=agent.name,
+        title=(named.title if named is not None else "") or agent.name,
+    )
 
 
 # --- tries of the PIN -------------------------------------------------------------------------------------------------

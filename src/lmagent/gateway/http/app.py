@@ -14,6 +14,7 @@ from lmagent.app.logs import unexpected
 from lmagent.core.errors import LmagentError
 from lmagent.gateway import facade
 from lmagent.gateway.api import (
+    agents,
     commands,
     cron,
     events,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from lmagent.gateway.gateway import Gateway
 
 MODULES = (
-    *(static, access, openapi, sessions, commands, events, views, files, uploads),
+    *(static, access, openapi, agents, sessions, commands, events, views, files, uploads),
     *(models, mcp, memory, skills, project, settings, cron, usage, status, compat, facade),
 )
 # All routes. If several match a path, the first counts.

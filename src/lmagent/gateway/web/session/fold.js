@@ -11,6 +11,7 @@ import { compacted, finished, NO_PACE, started } from "./pace.js";
 export const EMPTY = Object.freeze({
   session: "",
   title: "",
+  agent: "",
   model: "",
   mode: "normal",
   state: "idle",
@@ -89,8 +90,8 @@ const FOLDS = {
   "plan.decided": (view, { decision }) => ({ ...add(view, note("info", DECIDED[decision] ?? "")), plan: null }),
   "work.changed": (view, { mode }) => ({ ...view, work: mode }),
   "session.created": (view, event) => {
-    const options = event.options ?? {};
-    return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal", options };
+    const { session, agent, model = "", mode = "normal", options = {} } = event;
+    return { ...(event.replaces ? EMPTY : view), session, agent, model, mode, options };
   },
   "session.forked": (view, event) => {
     return { ...add(view, { kind: "branch", parent: event.parent }), session: event.session, waiting: [] };

@@ -97,6 +97,7 @@ export type SessionOptions = {
 export type View = {
   session: string;
   title: string;
+  agent: string;
   model: string;
   mode: Mode;
   state: State;
@@ -121,8 +122,13 @@ export type View = {
 /** An event of core/events.py or core/live.py as JSON; which fields it has is told by its `type`. */
 export type Event = { type: string; id: string; seq: number; ts: number; turn: number; [field: string]: any };
 
+/** GET /api/agents */
+export type Agents = { agents: { name: string; description: string; source: string; mode: Mode; model: string }[]; current: string };
+
 /** GET /api/me */
 export type Me = {
+  agent: string;
+  title: string;
   caller: "page" | "token";
   version: string;
   workspace: string;
