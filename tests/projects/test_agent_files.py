@@ -197,6 +197,47 @@ def test_a_task_is_delegated_to_an_agent_by_its_name(workspace: Path, tmp_path: 
     assert "No faults." in json.dumps(last["messages"])
 
 
+def test_a_sub_agent_of_an_agent_with_few_tools_has_its_text_its_tools_and_its_notes(
+    workspace: Path, tmp_path: Path
+) -> None:
+    trust(tmp_path / "data", workspace)
+    (workspace / ".claude" / "agents" / "lead.md").write_text(
+        "---\nname: lead\ntools: delegate, read\n---\nYou lead.\n"
+    )
+    (workspace / "AGENTS.md").write_text("Use tabs.")
+    script = [
+        call("delegate", objective="Read a.py"),
+        call("report_result", status="ok", summary="It is empty."),
+        say("It is empty."),
+    ]
+    (first, child, last), _ = opened(workspace, script, lambda host: asked(host, agent="lead"))
+    assert first["messages"][0] == child["messages"][0]
+    assert [tool["function"]["name"] for tool in child["tools"]] == [
+        *(tool["function"]["name"] for tool in first["tools"]),
+        "report_result",
+    ]
+    notes = json.dumps([message["content"] for message in child["messages"]])
+    for name in ("<environment>", "<workspace>", "<memory>", "<skills>"):
+        assert name not in notes
+    assert "It is empty." in json.dumps(last["messages"])
+
+
+def test_rules_of_an_agent_are_put_in_plain_form_and_a_wrong_one_is_named(workspace: Path, tmp_path: Path) -> None:
+    trust(tmp_path / "data", workspace)
+    file = workspace / ".lmagent" / "agents" / "writer.toml"
+    file.write_text(WRITER.replace('["read(secret/**)"]', '["read_file(./secret/)", "Bash(git push:*)"]'))
+
+    async def do(host: Host) -> None:
+        session = await host.new_session(agent="writer")
+        assert session.wiring.rules.deny[-2:] == ("read(./secret)", "shell(git push *)")
+
+    opened(workspace, [], do)
+    file.write_text(WRITER.replace('["read(secret/**)"]', '["reed"]'))
+    said = "names a tool that does not exist: 'reed' .the agent writer.\n  → did you mean read?"
+    with pytest.raises(ConfigError, match=said):
+        opened(workspace, [], lambda host: host.new_session(agent="writer"))
+
+
 def test_a_task_for_an_agent_that_is_not_here_is_refused(workspace: Path, tmp_path: Path) -> None:
     trust(tmp_path / "data", workspace)
     script = [call("delegate", objective="Find faults", agent="reviewr"), say("ok")]

@@ -272,12 +272,12 @@ def test_arguments_that_do_not_fit_are_named_before_anything_starts(agent: Agent
         "    at: { type: 'object', properties: { x: { type: 'number' } }, required: ['x'] } } } };",
     )
     for arguments, fault in (
-        ({"n": "many"}, 'n must be integer, not "many"'),
-        ({"n": 12}, "n must be at most 9, not 12"),
-        ({"n": 1, "tags": ["a", "b", "c"]}, "tags must have at most 2 items, not 3"),
-        ({"n": 1, "tags": ["a", {}]}, "tags[1] must be string, not {}"),
-        ({"n": 1, "at": {}}, "at.x is missing"),
-        ({"n": 1, "at": {"x": "far"}}, 'at.x must be number, not "far"'),
+        ({"n": "many"}, "n: 'many' is not of type 'integer'"),
+        ({"n": 12}, "n: 12 is greater than the maximum of 9"),
+        ({"n": 1, "tags": ["a", "b", "c"]}, "tags: ['a', 'b', 'c'] is too long"),
+        ({"n": 1, "tags": ["a", {}]}, "tags[1]: {} is not of type 'string'"),
+        ({"n": 1, "at": {}}, "at: 'x' is a required property"),
+        ({"n": 1, "at": {"x": "far"}}, "at.x: 'far' is not of type 'number'"),
         ({}, "missing n"),
         ({"n": 1, "m": 2}, "has no argument 'm'"),
     ):

@@ -11,7 +11,7 @@ import yaml
 from tools_kit import AgentFolder
 
 from lmagent.projects.spec import ToolEntry
-from lmagent.projects.tools.javascript import read_javascript
+from lmagent.projects.tools.javascript import Facts, read_javascript
 from lmagent.projects.tools.own import DESCRIBED
 from lmagent.projects.tools.schema import PARAMETERS, declared_schema, signature
 
@@ -45,8 +45,7 @@ def test_short_forms_mean_what_the_page_says() -> None:
 
 @pytest.mark.parametrize(("code", "tool"), re.findall(r"^\| `(.+?)` \| `(t\(.*\))` \|$", PAGE, re.MULTILINE))
 def test_the_table_of_inferred_parameters_is_true(code: str, tool: str) -> None:
-    found = read_javascript(f"module.exports = {{ execute: {code} }};".encode(), "a.js")
-    assert found is not None
+    found = read_javascript(Facts("t", "", code), f"module.exports = {{ execute: {code} }};", "a.js")
     assert signature("t", found.schema) == tool
 
 

@@ -1,4 +1,4 @@
-"""What files say about their tools: declared, documented or inferred, without running them where that is possible."""
+"""What files say about their tools: declared, documented or inferred."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from tools_kit import AgentFolder
 from lmagent.core.errors import ConfigError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.projects.tools import call as calling
-from lmagent.projects.tools.javascript import read_javascript
-from lmagent.projects.tools.own import read_tools
+from lmagent.projects.tools.javascript import Facts, read_javascript
 from lmagent.projects.tools.program import read_manifest
 from lmagent.projects.tools.python import read_python
 from lmagent.projects.tools.schema import declared_schema, signature
 from lmagent.projects.tools.spec import Declared
 
 
-def js(source: str) -> Declared:
-    found = read_javascript(source.encode(), "tools/a.js")
-    assert found is not None
-    return found
+def js(execute: str, before: str = "", after: str = "") -> Declared:
+    """Return the tool of a file with this function, as it is after loading."""
+    return read_javascript(Facts("a", "A.", execute), before + execute + after, "tools/a.js")
 
 
 def inferred(execute: str) -> str:
-    found = js(f"module.exports = {{ name: 'a', description: 'A.', execute: {execute} }};")
+    found = js(execute, "module.exports = { name: 'a', execute: ", " };")
     assert found.origin == "inferred from its code"
     return signature("a", found.schema)
 
@@ -49,18 +47,19 @@ def wrong(read: Any, *arguments: Any) -> str:
             "async function ({ a = [], b = -1.5, c = true, d = null } = {}, context) {}",
             "a(a?=[], b?=-1.5, c?=true, d?)",
         ),
+        ("async execute({ n }, context) { return n; }", "a(n)"),
         ("p => { const { a: first, b: second = 'x', c: { d } } = p || {}; }", 'a(a, b?="x", c)'),
         ("p => { let a; ({ a } = p); }", "a(a)"),
-        ("p => p.city + p['country'] + (p.days ?? 3) + (p.unit || 'C')", 'a(city, country, days?=3, unit?="C")'),
-        ("p => { if (p.all) return 1; return !p.none && p?.some ? p.x : 2; }", "a(all?, none?, some?, x)"),
-        ("p => { if (p.x) use(p.x); }", "a(x?)"),
-        ("p => [1].map(p => p.other)", "a()"),
+        ("p => p.city + (p.days ?? 3) + (p.unit || 'C')", "a(city?, days?, unit?)"),
+        ("p => { if (p.all) return 1; const { x } = p; }", "a(all?, x)"),
         ("({ a, ...others }) => 1", "a(a, …)"),
         ("p => helper(p)", "a(…)"),
-        ("p => { const copy = { ...p }; return p.a; }", "a(a, …)"),
+        ("p => { const copy = { ...p }; return p.a; }", "a(a?, …)"),
         ("p => p[key]", "a(…)"),
-        ("p => { if (!p) return; const { a } = p; }", "a(a)"),
+        ("p => { if (!p) return; const { a } = p; }", "a(a, …)"),
         ("({ limit = defaults.limit }) => 1", "a(limit?)"),
+        ("([first]) => 1", "a(…)"),
+        ("function () { [native code] }", "a(…)"),
     ],
 )
 def test_parameters_are_inferred_from_what_the_code_takes(execute: str, shown: str) -> None:
@@ -68,27 +67,31 @@ def test_parameters_are_inferred_from_what_the_code_takes(execute: str, shown: s
 
 
 def test_a_default_gives_its_type() -> None:
-    found = js("exports.execute = ({ a = 1, b = '', c = false, d = [], e = {}, f }) => 1;")
+    found = js("({ a = 1, b = '', c = false, d = [], e = {}, f }) => 1")
     kinds = {name: sub.get("type") for name, sub in found.schema["properties"].items()}
     assert kinds == {"a": "number", "b": "string", "c": "boolean", "d": "array", "e": "object", "f": None}
     assert found.schema["additionalProperties"] is False
 
 
-def test_jsdoc_declares_parameters() -> None:
-    found = js("""
-        /**
-         * Looks a forecast up.
-         * @param {Object} params
-         * @param {string} params.city - where
-         * @param {number} [params.days=3] how many days
-         * @param {'C'|'F'} [params.unit]
-         * @param {string[]} params.kinds
-         * @param {?integer} params.hour
-         * @returns {Promise<string>}
-         */
-        async function run(params) { const { city, unit = "C" } = params; }
-        module.exports = { name: "weather", description: "Forecast.", execute: run };
-    """)
+DOCUMENTED = """
+    /** @param {string} text - of another function */
+    function helper(text) { return text; }
+    /**
+     * Looks a forecast up.
+     * @param {Object} params
+     * @param {string} params.city - where
+     * @param {number} [params.days=3] how many days
+     * @param {'C'|'F'} [params.unit]
+     * @param {string[]} params.kinds
+     * @param {?integer} params.hour
+     * @returns {Promise<string>}
+     */
+    """
+
+
+@pytest.mark.parametrize("head", ["", "const run = ", "module.exports.execute = "])
+def test_jsdoc_declares_parameters(head: str) -> None:
+    found = js('async function run(params) { const { city, unit = "C" } = params; }', DOCUMENTED + head)
     assert found.origin == "its JSDoc"
     assert found.schema == {
         "type": "object",
@@ -104,53 +107,13 @@ def test_jsdoc_declares_parameters() -> None:
     }
 
 
-def test_constants_are_read_in_all_their_forms() -> None:
-    found = js(r"""
-        'use strict';
-        const fs = require('fs');
-        const TEXT = "Line one\n" + `caf\u00e9 ` + '\x41\u{1F989}';
-        const UNITS = ["C", 'F'];
-        const tool = Object;
-        const parameters = { type: "object", required: ["n"], properties: {
-          n: { type: 'integer', minimum: -1, maximum: 0x10 }, "u": { enum: UNITS }, } };
-        const definition = { name: "forms", description: TEXT, parameters, async execute({ n }) { return n; } };
-        module.exports = definition;
-    """)
-    assert found.name == "forms"
-    assert found.description == "Line one\ncafé A🦉"
-    assert found.schema["properties"] == {
-        "n": {"type": "integer", "minimum": -1, "maximum": 16},
-        "u": {"enum": ["C", "F"]},
-    }
-    assert found.origin == "declared"
+def test_jsdoc_of_another_function_declares_nothing() -> None:
+    assert js("({ city }) => 1", DOCUMENTED + "function other() {}\n").origin == "inferred from its code"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "module.exports = make({ execute() {} });",
-        "module.exports = { ...base, execute() {} };",
-        "module.exports = { description: `at ${place}`, execute() {} };",
-        "module.exports = { description: text(), execute() {} };",
-        "let run = () => 1; module.exports = { execute: run };",
-        "module.exports = class { execute() {} };",
-    ],
-)
-def test_a_file_that_computes_what_it_says_has_to_be_loaded(source: str) -> None:
-    assert read_javascript(source.encode(), "tools/a.js") is None
-
-
-def test_files_that_are_no_tools_are_refused_with_their_line() -> None:
-    assert "tools/a.js, line 2, is no valid JavaScript" in wrong(js, "const a = 1;\nmodule.exports = { name: ;")
-    assert "is an ES module" in wrong(js, "export default { execute() {} };")
-    assert "is no text" in wrong(js, "module.exports = { name: 5, execute() {} };")
-    nested = "module.exports = { execute() {}, parameters: " + "[" * 50 + "]" * 50 + "};"
-    assert read_javascript(nested.encode(), "tools/a.js") is None
-
-
-def test_a_file_made_to_take_long_is_given_up() -> None:
+def test_a_text_that_cannot_be_parsed_as_a_function_takes_everything() -> None:
     for hostile in ("[" * 100_000, "(a=>" * 30_000, "a?b:" * 30_000):
-        assert "tools/a.js" in wrong(js, hostile)
+        assert signature("a", js(hostile).schema) == "a(…)"
 
 
 def test_python_hints_become_a_schema() -> None:
@@ -246,13 +209,16 @@ def test_short_forms_declare_parameters() -> None:
     [
         ({"n": "numbr"}, 'n is "numbr", which is no type'),
         ({"n": 5}, "n is 5, which is no type"),
-        ({"n": "integer = many"}, "has a default that does not fit: they must be integer"),
+        ({"n": "integer = many"}, "has a default that does not fit: 'many' is not of type 'integer'"),
         (["n"], "are no mapping of names"),
-        ({"type": "object", "properties": {"n": {"type": "int"}}}, 'n: type is "int"'),
+        ({"type": "object", "properties": {"n": {"type": "int"}}}, "properties.n.type: 'int' is not"),
         ({"type": "object", "properties": {"n": {"$ref": "#/x"}}}, "has the key '$ref', which tools here cannot have"),
-        ({"type": "object", "properties": {"n": 5}}, "n is 5, and no schema"),
-        ({"type": "object", "properties": {}, "required": "n"}, "required is"),
-        ({"type": "object", "properties": {"n": {"type": "number", "minimum": "1"}}}, "minimum is"),
+        ({"type": "object", "properties": {"n": 5}}, "properties.n: 5 is not of type"),
+        ({"type": "object", "properties": {}, "required": "n"}, "required: 'n' is not of type 'array'"),
+        (
+            {"type": "object", "properties": {"n": {"type": "number", "minimum": "1"}}},
+            "properties.n.minimum: '1' is not of type 'number'",
+        ),
         ({f"n{at}": "string" for at in range(65)}, "are 65, and 64 are taken"),
     ],
 )
@@ -370,14 +336,11 @@ module.exports = Object.assign({}, { name: 'computed', description: ['a', 'b'].j
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_a_computed_description_is_loaded_once_in_the_sandbox(agent: AgentFolder, tmp_path: Path) -> None:
+def test_a_file_is_loaded_once_in_the_sandbox_until_its_folder_changes(agent: AgentFolder, tmp_path: Path) -> None:
     agent.write("tools/words.js", "exports.tail = '!';")
     agent.gets(kept=tmp_path / "kept")
     agent.add("tools/computed.js", COMPUTED)
-    unread = read_tools(agent.folder, agent.entries, agent.place)
-    assert unread.facts[0] == "computed(…): not known before it was loaded (tools/computed.js)"
     assert agent.tool("computed").description == "a b!"
-    assert read_tools(agent.folder, agent.entries, agent.place).tools[0].description == "a b!"
     assert agent.found.facts == ("computed(city, days?=3): inferred from its code (tools/computed.js)",)
     assert agent.call("computed", city="Rome") == "Rome"
     (kept,) = (tmp_path / "kept").iterdir()
@@ -387,6 +350,21 @@ def test_a_computed_description_is_loaded_once_in_the_sandbox(agent: AgentFolder
     agent.write("tools/words.js", "exports.tail = '?!';")
     agent.gets()
     assert agent.tool("computed").description == "a b?!"
+
+
+@pytest.mark.parametrize("engine", ["node", "quickjs"])
+def test_files_that_are_no_tools_are_refused(tmp_path: Path, engine: str) -> None:
+    if engine == "node" and shutil.which("node") is None:
+        pytest.skip("needs node")
+    agent = AgentFolder(tmp_path, engine)
+    for source, fault in (
+        ("const a = 1;\nmodule.exports = { name: ;", "files are CommonJS: module.exports"),
+        ("module.exports = { name: 'x' };", "it exports no function execute"),
+        ("module.exports = { execute() {}, parameters: 5 };", "the parameters in tools/a.js are no mapping"),
+    ):
+        agent.entries.clear()
+        agent.add("tools/a.js", source)
+        assert fault in wrong(lambda: agent.found)
 
 
 def test_loading_a_file_runs_in_the_sandbox_and_its_failure_is_one_line(agent: AgentFolder, tmp_path: Path) -> None:

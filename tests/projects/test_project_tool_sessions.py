@@ -14,8 +14,10 @@ from lmagent.app.options import HostOptions
 from lmagent.app.wiring import open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit, Undo
+from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
+from lmagent.policy.gate import Rules
 from lmagent.projects.tools.own import own_tools
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
@@ -78,7 +80,13 @@ def test_a_turn_uses_the_tools_and_outlives_those_that_fail(agent: AgentFolder) 
     assert [status for status, _ in found] == ["ok", "error", "error", "ok", "error"]
     for (_, text), part in zip(
         found,
-        ('{"result":42}', "did not end within 1 s", "limit must be number", "own a.txt", "Invalid calculation"),
+        (
+            '{"result":42}',
+            "did not end within 1 s",
+            "limit: 'two' is not",
+            "own a.txt",
+            "Invalid calculation",
+        ),
         strict=True,
     ):
         assert part in text
@@ -111,3 +119,29 @@ def test_files_that_a_tool_wrote_can_be_undone(agent: AgentFolder) -> None:
     (changed,) = (event for event in events if isinstance(event, ev.FilesChanged))
     assert "notes.txt" in str(changed)
     assert not (agent.workspace / "notes.txt").exists()
+
+
+def test_rules_of_the_settings_and_of_the_agent_may_name_its_own_tools(agent: AgentFolder) -> None:
+    agent.write("tools/read_file.py", "def read_file(path: str) -> str:\n    return path\n")
+    agent.write(
+        "agent.yaml",
+        "name: owls\ntools:\n"
+        "  - {name: calculator, path: tools/calculator.js}\n  - {name: read_file, path: tools/read_file.py}\n"
+        "permissions: {ask: [Calculator, 'Read_File(./secret/)']}\n",
+    )
+
+    async def rules(*allow: str) -> Rules:
+        given = {"llm_url": "http://127.0.0.1:9", "permission_allow": list(allow)}
+        host = await open_host(
+            HostOptions(agent.workspace, given, project=agent.folder, agent="owls"), say=lambda _: None
+        )
+        try:
+            return host.parts(host.named).rules
+        finally:
+            await host.aclose()
+
+    found = anyio.run(rules, "Calculator", "read_file")
+    assert found.allow == ("calculator", "read")  # the name of a built-in tool means that tool, as for all agents
+    assert found.ask == ("calculator", "read(./secret)")
+    with pytest.raises(ConfigError, match="names a tool that does not exist: 'calculater'"):
+        anyio.run(rules, "calculater")

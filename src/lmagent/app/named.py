@@ -38,10 +38,15 @@ NOTES: dict[str, tuple[str, ...]] = {
 
 
 class NamedAgents:
-    """The agents that have a name, of all sources; they are read at each look, since the user edits their files."""
+    """The agents that have a name, of all sources; they are read at each look, since the user edits their files.
+
+    Attributes:
+        checked: returns an agent with its permission rules in their plain form, or raises ConfigError.
+    """
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
+        self.checked: Callable[[NamedAgent], NamedAgent] = lambda agent: agent
 
     def __bool__(self) -> bool:
         return bool(self.sources)
@@ -55,12 +60,15 @@ class NamedAgents:
         return iter(found.values())
 
     def get(self, name: str) -> NamedAgent | None:
-        """Return an agent; None for the default one. Raise ConfigError if no agent has this name."""
+        """Return an agent; None for the default one.
+
+        Raise ConfigError if no agent has this name, or its permission rules cannot be followed.
+        """
         if name in ("", DEFAULT_AGENT):
             return None
         known = {agent.name: agent for agent in self}
         if name in known:
-            return known[name]
+            return self.checked(known[name])
         import difflib  # only a wrong name needs it
 
         near = difflib.get_close_matches(name, known, n=1)

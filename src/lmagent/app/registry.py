@@ -23,6 +23,7 @@ from lmagent.engine.review import Fence, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Outside
+from lmagent.policy.gate import check_rule
 from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
@@ -187,6 +188,17 @@ class Registry(Struct):
             if tool.name not in off
             and (not wanted or tool.name in (*OWN, *self.given) or wanted & {tool.name, *tool.aliases})
         ]
+
+    def rule(self, rule: str, origin: str = "", own: Iterable[Tool] = ()) -> str:
+        """Return a permission rule in its plain form; `own` are tools that only one agent has.
+
+        Raise ConfigError, which names the origin, if it cannot be understood, or names an unknown tool.
+        """
+        names = {tool.name.lower(): tool.name for tool in own}
+        names |= {alias.lower(): tool.name for tool in reversed(self.tools.values()) for alias in tool.aliases}
+        names |= {name.lower(): name for name in self.tools}
+        late = rule.strip().lower().startswith(tuple(self.late_names))
+        return check_rule(rule, origin, tools=None if late else names, root=str(self.workspace))
 
     def note(self, source: Callable[[], str]) -> None:
         """Keep the model informed of `<name>text</name>` at the tail of the conversation."""

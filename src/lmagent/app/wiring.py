@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
@@ -34,7 +35,7 @@ from lmagent.config.paths import config_file, home_dir
 from lmagent.config.settings import Settings
 from lmagent.config.trust import HOOK_FILES, MCP_FILES, is_trusted
 from lmagent.config.workspace import open_workspace
-from lmagent.core.agent import DEFAULT_AGENT, AgentConfig
+from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.commands import Mark, SetMode, SetModel, SetOptions
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import OWN_CALL, DurableEvent, SessionMarked
@@ -51,7 +52,7 @@ from lmagent.identity.feature import Identity
 from lmagent.memory.feature import NOTE, MemoryFeature, memory_folders
 from lmagent.notebook.feature import Projects
 from lmagent.planning.feature import Choices, Planning
-from lmagent.policy.gate import Request, Rules, check_rule, judge
+from lmagent.policy.gate import Request, Rules, judge
 from lmagent.policy.paths import located
 from lmagent.proof.feature import Proof, ProofChoices
 from lmagent.providers.retry import RetryPolicy
@@ -107,10 +108,11 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     if own is not None:
         registry.closers.append(own.aclose)
     features(registry, say, options.mcp_servers, options.tools)
+    own_tools: tuple[Tool, ...] = ()
     if options.project is not None:
         from lmagent.app.agentproject import use_project  # few hosts are of a project
 
-        await use_project(registry, options.project, say)
+        own_tools = (await use_project(registry, options.project, say)).own
     registry.host = Host(
         workspace=workspace.path,
         store=registry.store,
@@ -119,7 +121,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         config=Configuration(loaded, partial(load_settings, options), _agent),
         agent=_agent(settings),
         clock=registry.clock,
-        rules=permission_rules(loaded, registry),
+        rules=permission_rules(loaded, registry, own_tools),
         transport=live,
         registry=registry,
         toolbox=Toolbox(registry.offered(), registry.outside),
@@ -249,6 +251,7 @@ def identity_files(registry: Registry, say: Say) -> None:
 def agents_by_name(registry: Registry, say: Say) -> None:
     """Register the agents in the files of the user and of the workspace; without such a folder, nothing is loaded."""
     workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
+    registry.agents.checked = partial(_with_checked_rules, registry)
     own = config_file(os.environ).parent
     places = ((own, ("agents",)), *((workspace, (folder, "agents")) for folder in (".lmagent", ".claude")))
     for root, parts in places:
@@ -459,24 +462,26 @@ def _agent(settings: Settings) -> AgentConfig:
     )
 
 
-def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
-    """Return the permission rules of the settings, checked against the tools. Raise ConfigError for a rule that
-    cannot be understood, or that names an unknown tool."""
-    tools = {alias.lower(): tool.name for tool in reversed(registry.tools.values()) for alias in tool.aliases}
-    tools |= {name.lower(): name for name in registry.tools}
-
-    def known(rule: str) -> dict[str, str] | None:
-        return None if rule.strip().lower().startswith(tuple(registry.late_names)) else tools
+def permission_rules(loaded: Loaded, registry: Registry, own: Sequence[Tool] = ()) -> Rules:
+    """Return the permission rules of the settings, checked against the tools; `own` are those of a project. Raise
+    ConfigError for a rule that cannot be understood, or that names an unknown tool."""
 
     def checked(name: str) -> tuple[str, ...]:
-        origins = loaded.item_origins.get(name, ())
         rules: tuple[str, ...] = getattr(loaded.settings, name)
-        pairs = zip_longest(rules, origins, fillvalue="")
-        root = str(registry.workspace)
-        return tuple(check_rule(rule, str(origin), tools=known(rule), root=root) for rule, origin in pairs)
+        pairs = zip_longest(rules, loaded.item_origins.get(name, ()), fillvalue="")
+        return tuple(registry.rule(rule, str(origin), own) for rule, origin in pairs)
 
     shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
     return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)
+
+
+def _with_checked_rules(registry: Registry, agent: NamedAgent) -> NamedAgent:
+    """Return an agent with its permission rules in their plain form. Raise ConfigError."""
+
+    def checked(rules: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(registry.rule(rule, f"the agent {agent.name}", agent.own) for rule in rules)
+
+    return replace(agent, allow=checked(agent.allow), ask=checked(agent.ask), deny=checked(agent.deny))
 
 
 def _logged(live: Transport, workspace: Path, settings: Settings) -> Transport:

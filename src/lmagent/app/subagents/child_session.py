@@ -21,6 +21,7 @@ from lmagent.engine.budget import limits
 from lmagent.engine.review import Fence
 from lmagent.engine.session import Session, share
 from lmagent.engine.state import SessionState
+from lmagent.engine.toolbox import USE_TOOL
 from lmagent.providers.cache_slot import slot_number
 from lmagent.providers.served import SessionProvider
 
@@ -70,7 +71,10 @@ async def open_child(
 
 def _parts(host: Host, parent: Session, started: SubagentStarted) -> SessionParts:
     """Return the parts of the agent that the brief names, or the parent's. Raise ConfigError if it is not here."""
-    named, own = host.registry.agents.get(started.brief.agent), parent.wiring
+    named, state, own = host.registry.agents.get(started.brief.agent), parent.state, parent.wiring
+    if named is None and all(tool.name != USE_TOOL.name for tool in state.tools):  # its agent has a choice of tools
+        named = host.registry.agents.get(state.agent)
+        named = replace(named, model=state.model, options=state.work.options) if named is not None else None
     if named is None:
         return SessionParts(parent.agent, own.toolbox, own.rules)
     parts = parts_for(named, host.agent, host.toolbox, own.rules)

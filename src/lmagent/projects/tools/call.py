@@ -120,7 +120,8 @@ async def describe(place: ToolPlace, tool: OwnTool) -> dict[str, Any]:
     answer = _answer(heard)
     if answer is None or "error" in answer:
         said = answer["error"] if answer is not None else _ending(place, tool, heard, end) or heard.text("stdout")
-        raise ConfigError(f"{tool.path} cannot be loaded: {one_line(printable(str(said)), 300)}", fix="correct it")
+        fix = "correct it; files are CommonJS: module.exports = {name, description, execute}"
+        raise ConfigError(f"{tool.path} cannot be loaded: {one_line(printable(str(said)), 300)}", fix=fix)
     return answer
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.core.decoding import decode_json
+from lmagent.core.decoding import convert, decode_json
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput, plain
 from lmagent.projects.spec import ToolEntry
@@ -28,50 +27,27 @@ from lmagent.tools.sanitize import one_line, printable, visible
 DESCRIBED = 1000
 """Characters of a description."""
 
-FORMAT = 1
+FORMAT = 2
 """Of the facts that are kept; another number makes them read anew."""
 
 _JAVASCRIPT, _ELSEWHERE = (".js", ".cjs"), (".mjs", ".ts", ".mts", ".jsx", ".tsx")
 
 
-Facts = dict[str, Any]
-"""What loading a file has shown: `name`, `description`, `parameters`, and the text of `execute`."""
-
-
-class _Found(Struct):
-    loaded: Mapping[str, Facts]
-    tools: list[Tool] = field(default_factory=list[Tool])
-    facts: list[str] = field(default_factory=list[str])
-
-
 async def own_tools(folder: Path, entries: Sequence[ToolEntry], place: ToolPlace) -> OwnTools:
-    """Return the tools that the rows name. A file that computes what it says about its tool is loaded in the sandbox.
+    """Return the tools that the rows name. Files in JavaScript are loaded in the sandbox, once for each version.
 
     Raises ConfigError: a row cannot be followed; the text names it.
     """
-    folder, loaded = Path(os.path.realpath(folder)), dict[str, Facts]()
+    folder, tools, facts = Path(os.path.realpath(folder)), list[Tool](), list[str]()
     for entry in entries:
-        path = PurePosixPath(entry.path)
-        if entry.enabled and path.suffix in _JAVASCRIPT and (folder / path).is_file():
-            with _naming(entry):
-                _check(entry)
-                loaded.update(await _loaded(_bare(folder, entry, place), place))
-    return read_tools(folder, entries, place, loaded)
-
-
-def read_tools(
-    folder: Path, entries: Sequence[ToolEntry], place: ToolPlace, loaded: Mapping[str, Facts] | None = None
-) -> OwnTools:
-    """Return the tools that the rows name, without running anything: see `own_tools`, which loads files first.
-
-    A file that computes what it says, and was not loaded before, is a tool that takes every argument.
-    """
-    folder, found = Path(os.path.realpath(folder)), _Found(loaded or {})
-    for entry in entries:
+        if not entry.enabled:
+            continue
         with _naming(entry):
-            _check(entry)
-            _row(folder, entry, place, found)
-    return OwnTools(tuple(found.tools), tuple(found.facts))
+            own = await _row(folder, entry, place, facts)
+        if own is not None:
+            facts += _facts(own)
+            tools.append(_tool(own, place))
+    return OwnTools(tuple(tools), tuple(facts))
 
 
 @contextlib.contextmanager
@@ -83,30 +59,23 @@ def _naming(entry: ToolEntry) -> Generator[None]:
         raise ConfigError(f"the tool {one_line(entry.name, 60)!r}: {wrong.message}", fix=wrong.fix) from None
 
 
-def _check(entry: ToolEntry) -> None:
-    path = PurePosixPath(entry.path)
+async def _row(folder: Path, entry: ToolEntry, place: ToolPlace, facts: list[str]) -> OwnTool | None:
+    """Return the tool of a row; None if it means a built-in one. Raise ConfigError."""
+    path, same = PurePosixPath(entry.path), _builtin(entry.name, place)
     if path.is_absolute() or ".." in path.parts:
         raise ConfigError(f"its path {one_line(entry.path, 100)} leads out of the folder", fix="write ./tools/NAME.js")
-
-
-def _row(folder: Path, entry: ToolEntry, place: ToolPlace, found: _Found) -> None:
-    """Add the tool of a row to the found ones, if it has a file."""
-    if not entry.enabled:
-        return
-    same = _builtin(entry.name, place)
     if entry.path and (folder / entry.path).exists():
         if (same is not None and plain(entry.name) == same.name) or entry.name in place.reserved:
             fix = f"rename it, for example my_{plain(entry.name)}, or leave `path` out to use the built-in tool"
             raise ConfigError(f"the name {entry.name} is taken by a built-in tool", fix=fix)
-        own = _own(_bare(folder, entry, place), entry, place, found.loaded)
-        found.facts += _facts(own)
-        found.tools.append(_tool(own, place))
-    elif same is None:
+        return await _own(_bare(folder, entry, place), entry, place)
+    if same is None:
         where = f"its file {one_line(entry.path, 100)} does not exist" if entry.path else "no built-in tool is named so"
         raise ConfigError(where, fix="create the file, or set `enabled: false`" if entry.path else _near(entry, place))
-    elif entry.path:
-        path = one_line(entry.path, 100)
-        found.facts.append(f"{entry.name}: {path} does not exist, so the built-in tool {same.name} is used")
+    if entry.path:
+        missing = one_line(entry.path, 100)
+        facts.append(f"{entry.name}: {missing} does not exist, so the built-in tool {same.name} is used")
+    return None
 
 
 def _builtin(name: str, place: ToolPlace) -> Tool | None:
@@ -144,8 +113,8 @@ def _bare(folder: Path, entry: ToolEntry, place: ToolPlace) -> OwnTool:
     return OwnTool(entry.name, "", Declared("", "", {}, ""), folder, path, kind, source, entry.timeout)
 
 
-def _own(tool: OwnTool, entry: ToolEntry, place: ToolPlace, loaded: Mapping[str, Facts]) -> OwnTool:
-    declared = _declared(tool, place, loaded)
+async def _own(tool: OwnTool, entry: ToolEntry, place: ToolPlace) -> OwnTool:
+    declared = await _declared(tool, place)
     if entry.parameters is not None:
         schema = declared_schema(entry.parameters, "`parameters`")
         declared = replace(declared, schema=schema, origin="declared", shown=False)
@@ -153,7 +122,7 @@ def _own(tool: OwnTool, entry: ToolEntry, place: ToolPlace, loaded: Mapping[str,
     return replace(tool, description=description, declared=declared)
 
 
-def _declared(tool: OwnTool, place: ToolPlace, loaded: Mapping[str, Facts]) -> Declared:
+async def _declared(tool: OwnTool, place: ToolPlace) -> Declared:
     where = one_line(tool.path)
     if tool.kind == "program":
         from lmagent.projects.tools.program import read_manifest
@@ -163,42 +132,27 @@ def _declared(tool: OwnTool, place: ToolPlace, loaded: Mapping[str, Facts]) -> D
         from lmagent.projects.tools.python import read_python
 
         return read_python(tool.source, tool.name, where)
-    from lmagent.projects.tools.javascript import read_javascript, read_loaded
-
-    if (declared := read_javascript(tool.source, where)) is not None:
-        return declared
-    facts = loaded.get(tool.path) or _kept(_kept_file(tool, place))
-    if facts is None:
-        return Declared("", "", {"type": "object", "properties": {}}, "not known before it was loaded", shown=True)
-    return read_loaded(facts, where)
-
-
-async def _loaded(tool: OwnTool, place: ToolPlace) -> dict[str, Facts]:
-    """Return the facts about a file that has to be loaded, by its path; they are kept for the next time."""
     from lmagent.config.files import write_private
-    from lmagent.projects.tools.javascript import read_javascript
+    from lmagent.projects.tools.javascript import Facts, read_javascript
 
-    if read_javascript(tool.source, one_line(tool.path)) is not None:
-        return {}
-    file = _kept_file(tool, place)
-    if (facts := _kept(file)) is None:
-        facts = await describe(place, tool)
+    file, facts = _kept_file(tool, place), None
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        facts = decode_json(file.read_bytes(), Facts) if file is not None else None
+    if facts is None:
+        try:
+            facts = convert(await describe(place, tool), Facts)
+        except msgspec.ValidationError as wrong:
+            raise ConfigError(f"{where} describes itself in another form: {wrong}", fix="correct it") from None
         if file is not None:
             write_private(file, msgspec.json.encode(facts).decode(), sync=False)
-    return {tool.path: facts}
-
-
-def _kept(file: Path | None) -> Facts | None:
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        return decode_json(file.read_bytes(), Facts) if file is not None else None
-    return None
+    return read_javascript(facts, tool.source.decode("utf-8", "replace"), where)
 
 
 def _kept_file(tool: OwnTool, place: ToolPlace) -> Path | None:
     """Return where facts about a file are kept: another place once a file of its folder has changed."""
     if place.kept is None:
         return None
-    import hashlib  # few files have to be loaded
+    import hashlib  # few agents have such files
 
     beside = sorted(path for path in tool.file.parent.iterdir() if path.is_file())
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in beside[:1000]]

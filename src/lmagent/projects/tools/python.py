@@ -128,7 +128,7 @@ class _Types:
             value = ast.literal_eval(default) if default is not None else None
         except ValueError:
             return schema  # it is computed
-        shown = isinstance(value, str | int | float | bool | list | dict) and not misfit(value, schema, "")
+        shown = isinstance(value, str | int | float | bool | list | dict) and not misfit(value, schema)
         return {**schema, "default": value} if shown else schema
 
     def _type(self, node: ast.expr, name: str, depth: int) -> dict[str, Any]:

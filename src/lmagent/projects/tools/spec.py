@@ -27,7 +27,7 @@ class ToolPlace(Struct, frozen=True):
         reserved: further names that no tool may take.
         hosts: `host:port` patterns that the tools may reach; without them they have no network.
         env: variables that the tools get, with their secrets.
-        kept: a folder of ours for facts about files that had to be loaded to be read; None to load them each time.
+        kept: a folder of ours for what loading files has shown; None to load them each time.
         libraries: folders of installed packages, for Python.
         modules: folders of installed packages, for Node.js; `node_modules` in the project is found without them.
     """
