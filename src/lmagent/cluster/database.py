@@ -61,7 +61,6 @@ class Database:
             min_size=0,
             max_size=connections,
             open=False,
-            check=ConnectionPool.check_connection,
             timeout=CONNECT + 1,
             reconnect_timeout=1,
             max_idle=60,
@@ -84,11 +83,20 @@ class Database:
                 with self._pool.connection() as connection:
                     return work(connection)
             except _LOST as lost:
-                if time.monotonic() >= until:
+                if time.monotonic() >= until and self._is_lost():
                     raise self._unreachable(lost) from lost
             except psycopg.Error as refused:
                 raise self._refused(refused) from refused
             time.sleep(PAUSE)
+
+    def _is_lost(self) -> bool:
+        """Whether the database is away, and not only connections of the pool, which are then replaced."""
+        try:
+            self.connect(patience=0).close()
+            self._pool.check()
+        except (StoreError, psycopg.Error):
+            return True
+        return False
 
     def check(self, *, patience: float = FIRST) -> None:
         """Check that the database can be used, once. Raise StoreError if not, with the command that mends it."""

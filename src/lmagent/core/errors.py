@@ -50,6 +50,10 @@ class SessionBusy(StoreError):
     """Another process is writing this session."""
 
 
+class SessionTaken(StoreError):
+    """Another process has taken the session over; this one writes it no more."""
+
+
 class SessionDamaged(StoreError):
     """Something else is in the place of a session's folder, log or lock, or its log cannot be read."""
 

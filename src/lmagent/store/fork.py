@@ -32,7 +32,7 @@ from lmagent.store.lock import hold
 from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines
 
-_NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
+NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
 """How a line names a blob, by the beginning of its hash; ids of events look alike, and name none."""
 
 
@@ -86,7 +86,7 @@ def _copy(
                 break
             write_whole(fd, line.raw)
             last = max(last, line.seq)
-            named.update(_NAMED.findall(line.raw))
+            named.update(NAMED.findall(line.raw))
         if not last:
             raise StoreError(f"session {source.name} has no event up to {through_seq}: there is nothing to copy")
         link_blobs(source / BLOBS, target / BLOBS, {name.decode() for name in named})

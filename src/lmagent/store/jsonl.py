@@ -20,15 +20,10 @@ from lmagent.store.blobs import Blobs
 from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
 from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
+from lmagent.store.names import resolve_name
 from lmagent.store.scan import in_order, lines
 
 __all__ = ["JsonlLog", "JsonlStore"]
-
-CANDIDATES = 5
-"""Sessions that an error names when a name fits none or several."""
-
-NEWEST = ("last", "latest")
-"""Names for the session that was written last."""
 
 
 class JsonlStore:
@@ -150,18 +145,7 @@ class JsonlStore:
         folder = self.root / prefix
         if is_session_id(prefix) and not folder.is_symlink() and log_facts(folder) is not None:
             return prefix
-        known = self.sessions()
-        if prefix.lower() in NEWEST and (newest := self.latest()):
-            return newest
-        fitting = [session for session in known if prefix and session.startswith(prefix)]
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            raise SessionNotFound(
-                f"{len(fitting)} sessions begin with {prefix}: {_some(fitting)}", fix="give more of the id"
-            )
-        which = f"; the newest are {_some(known)}" if known else f": {self.root} has no sessions"
-        raise SessionNotFound(f"there is no session {prefix}{which}", terminal="lmagent sessions list")
+        return resolve_name(prefix, self.sessions(), self.latest, self.root)
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         try:
@@ -202,8 +186,3 @@ def _events(path: Path, after: int) -> Iterator[DurableEvent]:
                     yield line.event
     except OSError as error:
         raise store_error(error, f"session {path.parent.name} could not be read", path) from error
-
-
-def _some(sessions: Sequence[str]) -> str:
-    newest = ", ".join(reversed(sessions[-CANDIDATES:]))
-    return f"{newest} …" if len(sessions) > CANDIDATES else newest

@@ -100,7 +100,7 @@ class JsonlLog:
             write_whole(self._fd, b"\n")
         self._size = self._opened_size = os.fstat(self._fd).st_size
         self._opened = events
-        self.damage = (*_missing_beginning(events), *damage)
+        self.damage = (*missing_beginning(events), *damage)
 
     def _begin(self) -> None:
         try:
@@ -252,7 +252,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _missing_beginning(events: list[DurableEvent]) -> list[Damage]:
+def missing_beginning(events: list[DurableEvent]) -> list[Damage]:
     if events and isinstance(events[0], SessionCreated):
         return []
     what = "the log does not begin with session.created" if events else "the log holds no event"

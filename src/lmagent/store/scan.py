@@ -58,11 +58,12 @@ def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[LogL
     """Yield the lines of a log that is open at offset `start`; empty lines are skipped."""
     for raw in stream:
         if raw != b"\n":
-            yield _line(number, start, raw)
+            yield log_line(number, start, raw)
         number, start = number + 1, start + len(raw)
 
 
-def _line(number: int, start: int, raw: bytes) -> LogLine:
+def log_line(number: int, start: int, raw: bytes) -> LogLine:
+    """Return the line with its event, or the reason why it has none."""
     try:
         event = decode(raw)
     except (ValueError, RecursionError) as error:

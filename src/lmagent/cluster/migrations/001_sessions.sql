@@ -15,7 +15,13 @@ CREATE TABLE process (
     beat timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- `number` distinguishes a session from a deleted one with the same id.
+-- Whether a process with this heartbeat counts as alive. No process can beat while the database is down, so the lease
+-- begins again with the start of the database.
+CREATE FUNCTION is_alive(beat timestamptz) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT greatest(beat, pg_postmaster_start_time()) > clock_timestamp() - interval '6 seconds' $$;
+
+-- `number` distinguishes a session from a deleted one with the same id. No index has `changed` or `seq`, which each
+-- event changes: so PostgreSQL changes the row within its page.
 CREATE TABLE session (
     workspace text NOT NULL,
     id text NOT NULL,
@@ -26,8 +32,8 @@ CREATE TABLE session (
     created timestamptz NOT NULL DEFAULT clock_timestamp(),
     changed timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (workspace, id)
-);
-CREATE INDEX session_changed ON session (workspace, changed);
+) WITH (fillfactor = 50);
+CREATE INDEX session_owner ON session (owner) WHERE owner IS NOT NULL;
 
 -- `line` is the event as in a file of the embedded store, without the line end.
 CREATE TABLE event (
@@ -49,3 +55,4 @@ CREATE TABLE blob (
     CHECK ((content IS NULL) <> (object IS NULL))
 );
 ALTER TABLE blob ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX blob_object ON blob (object) WHERE object IS NOT NULL;

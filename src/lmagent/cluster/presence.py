@@ -1,0 +1,123 @@
+"""Presence: this process's row in the table `process`, and the heartbeat that keeps its sessions its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psycopg
+
+from lmagent import __version__
+from lmagent.cluster.database import Connection, Database
+from lmagent.core.errors import StoreError
+
+BEAT = 2.0
+"""Seconds between two heartbeats. The lease, 6 s, is in the function `is_alive` of the schema."""
+
+FORGOTTEN = "1 day"
+"""Age of the heartbeat after which the row of a dead process is deleted."""
+
+_JOIN = "INSERT INTO process (kind, name, version, workspaces) VALUES (%s, %s, %s, %s) RETURNING id"
+_RELEASE = "UPDATE session SET owner = NULL WHERE number = %s AND epoch = %s AND owner = %s"
+
+
+class Presence:
+    """This process among those of the cluster. The row is made by the first use of `id`.
+
+    Args:
+        kind: worker, gateway or terminal.
+        workspaces: the names of the workspaces whose jobs it does.
+        beat: seconds between two heartbeats.
+    """
+
+    def __init__(
+        self, database: Database, kind: str = "terminal", workspaces: Sequence[str] = (), *, beat: float = BEAT
+    ) -> None:
+        self.database = database
+        self._pause = beat
+        self.kind = kind
+        self.name = f"{os.uname().nodename}:{os.getpid()}"
+        self.workspaces = list(workspaces)
+        self.is_draining = False
+        """Whether `lmagent cluster drain` asks this process to end; known after the next heartbeat."""
+        self.written: set[int] = set()
+        """Numbers of the sessions that are open for writing here."""
+        self.opening = threading.Lock()
+        """Held by the thread that opens a session."""
+        self._id = 0
+        self._left: list[tuple[int, int, int]] = []  # sessions that could not be released: number, epoch, owner
+        self._lock = threading.Lock()
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def id(self) -> int:
+        """Return the number of this process. Raise StoreError if the database cannot be used."""
+        with self._lock:
+            if not self._id:
+                self._id = self.database.run(self._join)
+            if self._thread is None:
+                self._ends.clear()
+                self._thread = threading.Thread(target=self._beat_until_closed, name="heartbeat", daemon=True)
+                self._thread.start()
+            return self._id
+
+    @property
+    def joined(self) -> int:
+        """Return the number of this process if it has one; 0 if it has written nothing yet."""
+        return self._id
+
+    def release(self, number: int, epoch: int, owner: int) -> None:
+        """Let other processes open a session. If the database cannot be reached now, a heartbeat does it later."""
+        self.written.discard(number)
+        try:
+            self.database.run(lambda connection: connection.execute(_RELEASE, (number, epoch, owner)), patience=0)
+        except StoreError:
+            self._left.append((number, epoch, owner))
+
+    def close(self) -> None:
+        """Leave the cluster: its sessions are free at once."""
+        self._ends.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(BEAT)
+        id, self._id = self._id, 0
+        if id:
+            with suppress(StoreError):
+                self.database.run(
+                    lambda connection: connection.execute("DELETE FROM process WHERE id = %s", (id,)), patience=0
+                )
+
+    def _join(self, connection: Connection) -> int:
+        gone = f"DELETE FROM process WHERE beat < clock_timestamp() - interval '{FORGOTTEN}'"
+        connection.execute(gone.encode())
+        row = connection.execute(_JOIN, (self.kind, self.name, __version__, self.workspaces)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _beat_until_closed(self) -> None:
+        """Beat with a connection of its own: those of the pool may all be busy."""
+        connection: Connection | None = None
+        while not self._ends.wait(self._pause):
+            try:
+                connection = connection or self.database.connect(patience=0)
+                self._beat(connection)
+            except (StoreError, psycopg.Error):
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
+
+    def _beat(self, connection: Connection) -> None:
+        beat = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining"
+        row = connection.execute(beat, (self._id,)).fetchone()
+        if row is None:  # this process was stopped for so long that its row was deleted, and its sessions are free
+            self._id = self._join(connection)
+        else:
+            self.is_draining = bool(row[0])
+        while self._left:
+            connection.execute(_RELEASE, self._left[-1])
+            self._left.pop()
