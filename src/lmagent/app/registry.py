@@ -24,7 +24,6 @@ from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Outside
 from lmagent.policy.gate import check_rule
-from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from lmagent.mcp.spec import Servers
     from lmagent.providers.dialects.base import Dialect
     from lmagent.skills.feature import Skills
+    from lmagent.store.port import SessionStore
 
 PLUGIN_GROUP = "lmagent.plugins"
 
@@ -104,7 +104,7 @@ class Registry(Struct):
 
     workspace: Path
     clock: Clock
-    store: JsonlStore
+    store: SessionStore
     confined: Confined
     settings: Settings = field(default_factory=Settings)
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])

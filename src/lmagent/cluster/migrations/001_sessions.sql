@@ -3,6 +3,10 @@ CREATE TABLE migration (
     taken timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Distinguishes this database from an earlier one at the same address.
+CREATE TABLE cluster (mark uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO cluster DEFAULT VALUES;
+
 -- The processes that use the database: workers, gateways, terminals. A process that has not beaten for the lease is dead.
 CREATE TABLE process (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
