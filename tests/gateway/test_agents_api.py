@@ -44,7 +44,8 @@ def test_the_agents_that_can_be_chosen_are_listed_with_their_places(running: Run
     default, clerk = listed["agents"]
     assert default == {
         "name": "lmagent",
-        "description": "lmagent, with your settings",
+        "title": "lmagent",
+        "description": "all tools, with your settings",
         "source": "",
         "mode": "normal",
         "model": "scripted",
@@ -52,6 +53,7 @@ def test_the_agents_that_can_be_chosen_are_listed_with_their_places(running: Run
     place = str(running.folder / "home" / ".config" / "lmagent" / "agents" / "clerk.toml")
     assert clerk == {
         "name": "clerk",
+        "title": "Clerk",
         "description": "Knows the prices",
         "source": place,
         "mode": "manual",
@@ -106,3 +108,10 @@ def test_a_gateway_of_a_project_has_its_agent_alone(tmp_path: Path):
         assert running.ask("POST", "/v1/chat/completions", body).json["choices"][0]["message"]["content"].endswith("?")
         (row,) = running.ask("GET", "/api/sessions").json["sessions"]
         assert (row["agent"], row["status"], row["waiting_for"]) == ("dice-master", "done", "")
+
+
+def test_a_command_of_the_page_begins_a_session_of_an_agent(running: Running):
+    listed = running.ask("POST", "/api/slash", {"line": "/agent"}).json
+    assert "clerk    Knows the prices" in listed["text"]
+    begun = running.ask("POST", "/api/slash", {"line": "/agent clerk"}).json
+    assert running.ask("GET", f"/api/sessions/{begun['session']}").json["agent"] == "clerk"
