@@ -28,6 +28,7 @@ def test_an_agent_is_chosen_by_keyboard_and_named_above_the_conversation_and_in_
     page = screen(running)
     page.get_by_role("button", name="Agent: lmagent").focus()
     page.keyboard.press("Enter")
+    page.get_by_role("button", name="clerk").wait_for()
     shot(page, tmp_path, "agents-menu")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
