@@ -145,7 +145,7 @@ export const messages = {
   copy: "Copy",
   edit: "Edit message",
   editedText: "Edited message",
-  editAbout: "Sends the message in a new branch. This conversation and all files stay as they are.",
+  editAbout: "Sends the message in a new branch. This conversation and all files are kept.",
   resend: "Send",
   regenerate: "Regenerate",
   branchHere: "Branch from here",
