@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.options import HostOptions
+from lmagent.app.slash import SlashContext, dispatch
 from lmagent.app.wiring import open_host
 from lmagent.core.agent import NamedAgent
 from lmagent.core.commands import Compact, Submit
@@ -19,6 +20,7 @@ from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user
 from lmagent.core.model import SessionOptions
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.core.view import View
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.testing import ScriptedServer, call, say
@@ -219,3 +221,27 @@ def test_a_question_of_an_agent_that_talks_waits_for_nothing(workspace: Path) ->
     agents = [NamedAgent("talker", system="You chat.", tools=(), converses=True), COMPANION]
     requests(workspace, [say("And how are you?"), say("And how are you?")], do, agents)
     assert endings == ["done", "question"]
+
+
+def test_a_command_lists_the_agents_and_begins_a_session_of_another_one(workspace: Path) -> None:
+    async def do(host: Host) -> None:
+        context = SlashContext(host, None, View())
+        listed = await dispatch("/agent", context)
+        assert listed.text.splitlines()[0] == "lmagent     all tools, with your settings  (current)"
+        assert [choice.line for choice in listed.choices] == [
+            "/agent lmagent",
+            "/agent companion",
+            "/agent researcher",
+            "/agent coder",
+        ]
+        begun = (await dispatch("/agent companion", context)).session
+        assert begun is not None
+        assert begun.state.agent == "companion"
+        again = await dispatch("/agent", SlashContext(host, begun, View()))
+        assert [choice.line for choice in again.choices if choice.current] == ["/agent companion"]
+        assert "agent      companion" in (await dispatch("/status", SlashContext(host, begun, View()))).text
+        with pytest.raises(ConfigError) as unknown:
+            await dispatch("/agent compnion", context)
+        assert unknown.value.fix == "did you mean companion?"
+
+    assert requests(workspace, [], do) == []

@@ -44,7 +44,8 @@ def test_the_agents_that_can_be_chosen_are_listed_with_their_places(running: Run
     default, clerk = listed["agents"]
     assert default == {
         "name": "lmagent",
-        "description": "lmagent, with your settings",
+        "title": "lmagent",
+        "description": "all tools, with your settings",
         "source": "",
         "mode": "normal",
         "model": "scripted",
@@ -52,6 +53,7 @@ def test_the_agents_that_can_be_chosen_are_listed_with_their_places(running: Run
     place = str(running.folder / "home" / ".config" / "lmagent" / "agents" / "clerk.toml")
     assert clerk == {
         "name": "clerk",
+        "title": "Clerk",
         "description": "Knows the prices",
         "source": place,
         "mode": "manual",
@@ -91,6 +93,7 @@ def test_a_gateway_of_a_project_has_its_agent_alone(tmp_path: Path):
     project = start(tmp_path / "dice-master", "conversational")
     (project / "agent.yaml").write_text((project / "agent.yaml").read_text().replace('"dice-master"', '"Dice Master"'))
     with gateway(tmp_path, [call("roll_dice"), say("A four. Again?")], project=project) as running:
+        assert any(f"serves the agent Dice Master in {running.workspace}" in line for line in running.said)
         listed = running.ask("GET", "/api/agents").json
         assert (listed["current"], [row["name"] for row in listed["agents"]]) == ("dice-master", ["dice-master"])
         assert listed["agents"][0]["source"] == str(project)
@@ -106,3 +109,10 @@ def test_a_gateway_of_a_project_has_its_agent_alone(tmp_path: Path):
         assert running.ask("POST", "/v1/chat/completions", body).json["choices"][0]["message"]["content"].endswith("?")
         (row,) = running.ask("GET", "/api/sessions").json["sessions"]
         assert (row["agent"], row["status"], row["waiting_for"]) == ("dice-master", "done", "")
+
+
+def test_a_command_of_the_page_begins_a_session_of_an_agent(running: Running):
+    listed = running.ask("POST", "/api/slash", {"line": "/agent"}).json
+    assert "clerk    Knows the prices" in listed["text"]
+    begun = running.ask("POST", "/api/slash", {"line": "/agent clerk"}).json
+    assert running.ask("GET", f"/api/sessions/{begun['session']}").json["agent"] == "clerk"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 from testkit.amount import examples
@@ -151,17 +151,9 @@ STEPS = st.builds(
 )
 
 
-def step(tokens: int, seconds: float) -> ev.StepFinished:
-    usage = ev.Usage(completion_tokens=tokens)
-    return ev.StepFinished(step=1, finish_reason="stop", usage=usage, first_token_s=0.0, total_s=seconds)
-
-
 @settings(max_examples=examples(150), deadline=None)
-@example([step(1, 4.0)])  # 0.25 and 0.75 lie exactly between tenths
-@example([step(3, 4.0)])
-@example([step(5, 4.0)])
 @given(st.lists(STEPS, max_size=6))
-def test_speeds_are_rounded_as_python_rounds_them(page, steps):
+def test_speeds_are_those_of_python(page, steps):
     assert page.views(steps)[-1]["pace"] == json.loads(msgspec.json.encode(fold(reduce, steps, View()).pace))
 
 

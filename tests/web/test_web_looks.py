@@ -157,5 +157,5 @@ def test_what_changes_is_told_to_a_screen_reader_and_not_every_word(tmp_path, sc
         finished(page)
         told = page.evaluate("window.told")
         assert any(text.startswith("Needs your approval") for text in told)
-        assert told[-1] == "Finished"
+        assert told[-1] == "Done"
         assert len(told) <= 8, told

@@ -188,7 +188,7 @@ def test_a_page_that_is_not_looked_at_notifies_once_it_was_allowed_to(tmp_path, 
         page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
         page.get_by_role("button", name="Approve").click()
         finished(page)
-        assert page.evaluate("window.shown") == [["write it: Finished", "Written."]]
+        assert page.evaluate("window.shown") == [["write it: Done", "Written."]]
         session = session_of(page)
         go(page, "#/p/usage")
         page.evaluate("window.last.onclick()")

@@ -31,7 +31,7 @@ from lmagent.tools.sanitize import printable
 BATCH = 0.03  # seconds for which live events are gathered into one update
 
 # Commands that lead to another session, are for a terminal, or for a running turn, which takes no other prompt.
-NOT_HERE = frozenset({"quit", "copy", "theme", "new", "resume", "sessions", "fork", "steer", "stop"})
+NOT_HERE = frozenset({"quit", "copy", "theme", "new", "agent", "resume", "sessions", "fork", "steer", "stop"})
 
 _STOPS = {"length": "max_tokens", "content_filter": "refusal"}
 

@@ -149,7 +149,7 @@ class Host(Struct):
         """Return the agents that a new session can have."""
         if self.only and self.named is not None:
             return (self.named,)
-        return (NamedAgent(DEFAULT_AGENT, description="lmagent, with your settings"), *self.registry.agents)
+        return (NamedAgent(DEFAULT_AGENT, description="all tools, with your settings"), *self.registry.agents)
 
     def agent_named(self, name: str) -> NamedAgent | None:
         """Return the agent of a new session; without a name the host's. Raise ConfigError if it cannot be chosen."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
+    from lmagent.app.host import Host
     from lmagent.app.options import HostOptions
     from lmagent.config.settings import Settings
     from lmagent.gateway.gateway import Gateway
@@ -100,7 +101,7 @@ def serve_host(options: HostOptions, own: dict[str, Any]) -> None:
                 app = GatewayApp(gateway, front.access, front.rules, say=say, routes=(*TABLE, *_mcp_routes(gateway)))
                 gc.freeze()
                 gc.enable()
-                _announce(front, listener, host.workspace, own)
+                _announce(front, listener, host, own)
                 await serve(app, gateway, listener, tls=front.tls, started=signals.end)
         finally:
             await host.aclose()
@@ -163,14 +164,15 @@ def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
     return host
 
 
-def _announce(front: _Front, listener: socket.socket, workspace: Path, own: dict[str, Any]) -> None:
+def _announce(front: _Front, listener: socket.socket, host: Host, own: dict[str, Any]) -> None:
     """Print the address; on a desktop, open it."""
     port = int(listener.getsockname()[1])
     scheme = "https" if front.tls else "http"
     wild = front.bind in (ANYWHERE, "::")
     name = "127.0.0.1" if wild else front.bind
     here = f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}"
-    click.echo(f"lmagent {__version__} serves {workspace}\n  {here}")
+    agent = f"the agent {host.named.title or host.named.name} in " if host.named is not None else ""
+    click.echo(f"lmagent {__version__} serves {agent}{host.workspace}\n  {here}")
     if own["lan"] or wild:
         others = [f"{scheme}://{address}:{port}" for address in addresses()]
         for other in others:

@@ -160,7 +160,7 @@ class Pace(Struct, frozen=True):
         again = max(0, min(self.prompt, usage.prompt_tokens) - usage.cached_tokens) if reports else 0
         return Pace(
             read_per_s=speed,
-            write_per_s=round(usage.completion_tokens / writing, 1) if writing > 0.05 else self.write_per_s,
+            write_per_s=usage.completion_tokens / writing if writing > 0.05 else self.write_per_s,
             prompt=usage.prompt_tokens,
             reread=again,
             reread_total=self.reread_total + again,

@@ -56,7 +56,7 @@ class ActivityLine:
             return
         line = activity(self._view, self._clock.monotonic() - self._since, self._running())
         if speed := self._view.pace.write_per_s:
-            line = f"{line} · {speed:g} tokens/s"
+            line = f"{line} · {round(speed, 1):g} tokens/s"
         self._rows.draw((*self.above(), f"{line} · Ctrl+C stops"))
 
     def _running(self) -> str:

@@ -29,7 +29,7 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
     if totals.prompt and totals.cached:
         parts.append(f"cache {totals.cached / totals.prompt:.0%}")
     if view.pace.write_per_s:
-        parts.append(f"{view.pace.write_per_s:g} tokens/s")
+        parts.append(f"{round(view.pace.write_per_s, 1):g} tokens/s")
     if slow := view.pace.why_slow():
         parts.append(slow)
     if any(task.is_open for task in view.tasks):

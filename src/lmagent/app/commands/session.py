@@ -62,6 +62,7 @@ def commands() -> Iterator[SlashCommand]:
     table: dict[str, tuple[tuple[str, str, str, Run], ...]] = {
         CONVERSATION: (
             ("new", "", "start a new session", _new),
+            ("agent", "[NAME]", "show this session's agent, or start a session of another one", _agent),
             ("resume", "[ID]", "continue another session", _resume),
             ("sessions", "[words]", "list sessions, newest first", _sessions),
             ("session", "", "show this session's id", _session),
@@ -112,6 +113,21 @@ async def _sessions(context: SlashContext, words: str) -> SlashResult:
 
 async def _new(_: SlashContext, __: str) -> SlashResult:
     return SlashResult("a new session begins with your next message", fresh=True)
+
+
+async def _agent(context: SlashContext, name: str) -> SlashResult:
+    host = context.host
+    if name:
+        session = await host.new_session(agent=name)
+        return SlashResult(f"a new session of {session.state.agent}", session=session)
+    current = context.session.state.agent if context.session else host.parts(host.named).agent.name
+    wide = max(len(agent.name) for agent in host.choosable())
+    choices = tuple(
+        Choice(f"/agent {agent.name}", f"{agent.name:<{wide}}  {agent.description}".strip(), agent.name == current)
+        for agent in host.choosable()
+    )
+    lines = (f"{choice.label}{'  (current)' if choice.current else ''}" for choice in choices)
+    return SlashResult("\n".join(lines), choices=choices if len(choices) > 1 else ())
 
 
 async def _resume(context: SlashContext, name: str) -> SlashResult:
@@ -231,6 +247,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     host, session = context.host, context.session
     rows = {
         "workspace": str(host.workspace),
+        "agent": session.state.agent if session else host.parts(host.named).agent.name,
         "server": shown(host.settings.endpoint),
         "model": (session.state.model if session else host.agent.model) or "(the loaded model)",
         "mode": session.state.mode if session else host.settings.permission_mode,

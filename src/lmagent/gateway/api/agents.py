@@ -13,9 +13,11 @@ ROUTES = Routes()
 
 
 class AgentRow(Struct, frozen=True):
-    """An agent: its name and purpose, the file or folder that it is from, and mode and model of its new sessions."""
+    """An agent: its name, as its author wrote it in `title`, its purpose, the file or folder that it is from, and mode
+    and model of its new sessions."""
 
     name: str
+    title: str
     description: str
     source: str
     mode: PermissionMode
@@ -38,4 +40,4 @@ def list_agents(call: Call) -> AgentList:
 
 def _row(host: Host, agent: NamedAgent) -> AgentRow:
     model = host.parts(agent).agent.model if agent.name != DEFAULT_AGENT else host.agent.model
-    return AgentRow(agent.name, agent.description, agent.source, host.mode_of(agent), model)
+    return AgentRow(agent.name, agent.title or agent.name, agent.description, agent.source, host.mode_of(agent), model)

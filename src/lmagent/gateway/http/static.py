@@ -188,7 +188,7 @@ def compact(source: str) -> str:
             continue
         if token == "}" and sent and sent[-1] == ";":
             sent.pop()
-        sent.append(token)
+        sent.append("let" if token == "const" else token)  # the type checker has seen that nothing sets it again
         if token == "`":
             place = text(place, before)
         elif token == "}" and not braces and holes:

@@ -1,7 +1,7 @@
 // @ts-check
-// The content of the header's menus: permission modes, models, and on a phone all of it under one button.
+// The content of the header's menus: agents, permission modes, models, and on a phone all of it under one button.
 import { get, sessionPath } from "./session/api.js";
-import { contextLabel, focusOnce, loadModels, modelOf, models, modelsProblem, modeOf, useWindow, wanted } from "./header.js";
+import { agentOf, agents, contextLabel, focusOnce, loadModels, mayChoose, modelOf, models, modelsProblem, modeOf, useWindow, wanted } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { panelsAt } from "./panels.js";
@@ -12,53 +12,67 @@ import { busy } from "./session/status.js";
 import { header as words } from "./words/conversation.js";
 
 /** @typedef {import("./session/session.js").Session} Session */
-/** @typedef {import("./session/wire.js").Mode} Mode */
 /** @typedef {{session: Session | null, close: () => void}} InMenu */
 
+/** @param {{rows: {name: string, about: any}[], current: string, choose: (name: string) => void}} props */
+function Choices({ rows, current, choose }) {
+  return rows.map(({ name, about }) => html`<button key=${name} class="entry choice" aria-pressed=${name === current} onClick=${() => choose(name)}>
+    <span class="tickbox">${name === current && html`<${Icon} name="check" />`}</span>
+    <span class="wrap">${name}<br /><span class="small quiet">${about}</span></span></button>`);
+}
+
+/** What a choice does: it tells the session, or is kept for the next one. @param {InMenu} props @param {"mode" | "model"} key */
+const chooser = ({ session, close }, key) => (/** @type {string} */ chosen) => {
+  if (session) session.command({ type: `set_${key}`, [key]: chosen }).catch(complain);
+  else wanted.value = { ...wanted.value, [key]: chosen };
+  close();
+};
+
 /** @param {InMenu} props */
-export function ModeChoices({ session, close }) {
-  const mode = modeOf(session);
-  const choose = (/** @type {Mode} */ chosen) => {
-    if (session) session.command({ type: "set_mode", mode: chosen });
-    else wanted.value = { ...wanted.value, mode: chosen };
+export function ModeChoices(props) {
+  const rows = Object.entries(words.modes).map(([name, about]) => ({ name, about }));
+  return html`<${Choices} rows=${rows} current=${modeOf(props.session)} choose=${chooser(props, "mode")} />`;
+}
+
+/** The agents of the next session; each has a mode and a model of its own. @param {InMenu} props */
+export function AgentChoices({ close }) {
+  const choose = (/** @type {string} */ agent) => {
+    wanted.value = { mode: "", model: "", agent };
+    close();
   };
-  return /** @type {Mode[]} */ (Object.keys(words.modes)).map((name) => html`<button key=${name} class="entry choice"
-    aria-pressed=${name === mode} onClick=${() => (choose(name), close())}>
-    <span class="tickbox">${name === mode && html`<${Icon} name="check" />`}</span>
-    <span>${name}<br /><span class="small quiet">${words.modes[name]}</span></span></button>`);
+  const rows = agents.value.map(({ name, description }) => ({ name, about: description }));
+  return html`<${Choices} rows=${rows} current=${agentOf()?.name ?? ""} choose=${choose} />`;
 }
 
 /** @param {InMenu} props */
-export function ModelChoices({ session, close }) {
-  const model = modelOf(session);
-  const choose = (/** @type {string} */ chosen) => {
-    if (chosen === model) return;
-    if (session) session.command({ type: "set_model", model: chosen }).catch(complain);
-    else wanted.value = { ...wanted.value, model: chosen };
-  };
+export function ModelChoices(props) {
+  const current = modelOf(props.session);
+  const choose = chooser(props, "model");
   const offered = models.value?.models ?? [];
+  const rows = offered.map(({ id, loaded, context, vision }) => ({
+    name: id,
+    about: [loaded && words.loaded, context && words.tokens(figure(context)), vision && words.seesImages].filter(Boolean).join(" · "),
+  }));
   return html`
     ${modelsProblem.value && html`<div class="notice warning"><${Icon} name="warning" />${modelsProblem.value}</div>`}
     ${!offered.length && !modelsProblem.value && html`<p class="empty">${words.noModels}</p>`}
-    ${offered.map((row) => html`<button key=${row.id} class="entry choice" aria-pressed=${row.id === model}
-      onClick=${() => (choose(row.id), close())}>
-      <span class="tickbox">${row.id === model && html`<${Icon} name="check" />`}</span>
-      <span class="wrap">${row.id}<br /><span class="small quiet">${[row.loaded === true && words.loaded,
-        row.context && words.tokens(figure(row.context)), row.vision && words.seesImages].filter(Boolean).join(" · ")}</span></span></button>`)}
+    <${Choices} rows=${rows} current=${current} choose=${(/** @type {string} */ name) => (name === current ? props.close() : choose(name))} />
     <button class="entry" onClick=${loadModels}><${Icon} name="refresh" />${words.refresh}</button>`;
 }
 
 /** @param {InMenu} props */
 export function MoreEntries({ session, close }) {
-  const [list, setList] = useState(/** @type {"" | "mode" | "model" | "context"} */ (""));
+  const [list, setList] = useState(/** @type {"" | "agent" | "mode" | "model" | "context"} */ (""));
   const id = session?.id ?? "";
   if (list) {
-    const Choices = { mode: ModeChoices, model: ModelChoices, context: ContextMap }[list];
+    const Opened = { agent: AgentChoices, mode: ModeChoices, model: ModelChoices, context: ContextMap }[list];
     return html`<button class="entry" key="back" ref=${focusOnce} onClick=${() => setList("")}><${Icon} name="left" />${words.back}</button>
-      <${Choices} session=${session} close=${close} />`;
+      <${Opened} session=${session} close=${close} />`;
   }
   return html`${panelsAt("beside", id).map((row) => html`<button key=${row.id} class="entry" onClick=${() => (close(), go(sessionHref(id, row.id)))}>
       <${Icon} name=${row.icon} />${row.title}</button>`)}
+    ${mayChoose(session) && html`<button class="entry" key="agent" onClick=${() => setList("agent")}><${Icon} name="agent" />
+      <span class="cut">${words.agent(agentOf()?.name ?? "")}</span></button>`}
     <button class="entry" key="mode" onClick=${() => setList("mode")}><${Icon} name="shield" />${words.permissions(modeOf(session))}</button>
     <button class="entry" key="model" onClick=${() => setList("model")}><${Icon} name="chip" />
       <span class="cut">${words.model(modelOf(session) || words.serversChoice)}</span></button>

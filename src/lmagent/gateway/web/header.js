@@ -14,30 +14,47 @@ import { header as words } from "./words/conversation.js";
 /** @typedef {import("./session/session.js").Session} Session */
 /** @typedef {import("./session/wire.js").Mode} Mode */
 /** @typedef {import("./session/wire.js").Models} Models */
+/** @typedef {import("./session/wire.js").Agent} Agent */
 
+const AgentChoices = late("./choices.js", "AgentChoices");
 const ModeChoices = late("./choices.js", "ModeChoices");
 const ModelChoices = late("./choices.js", "ModelChoices");
 const MoreEntries = late("./choices.js", "MoreEntries");
 const ContextMap = late("./choices.js", "ContextMap");
 
 /** Options of the next session; empty for the settings' own. */
-export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./session/wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
+export const wanted = signal(/** @type {{agent?: string, mode: Mode | "", model: string, options?: import("./session/wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
+
+/** The agents that a session can have. */
+export const agents = signal(/** @type {Agent[]} */ ([]));
+
+/** The agent of the next session; undefined before it is known. */
+export const agentOf = () => agents.value.find(({ name }) => name === (wanted.value.agent || me.value?.agent));
+
+/** Whether there is a choice of an agent: a session keeps its own. @param {Session | null} session */
+export const mayChoose = (session) => !session && agents.value.length > 1;
 
 /** @param {{session: Session | null}} props */
 export function Header({ session }) {
   const narrow = useWindowIs("(max-width: 640px)"); // as a phone's: one menu takes the place of the buttons
   useEffect(() => {
     loadModels();
+    get("/api/agents").then((found) => (agents.value = found.agents), () => {}); // no choice then
   }, []);
+  const agent = agentOf()?.name ?? "";
+  const mode = modeOf(session);
+  const model = modelOf(session);
   return html`<header class="bar head">
     <${DrawerButton} />
     <div class="grow titles">
       ${session ? html`<${Title} session=${session} />` : html`<h1 class="cut">${words.newSession}</h1>`}
-      ${session && html`<div class="under"><${Chip} session=${session} />${!narrow && html`
+      ${session && html`<div class="under"><${Chip} session=${session} /><${AgentName} session=${session} />${!narrow && html`
         <${Meter} session=${session} /><${Figures} session=${session} />`}</div>`}
     </div>
     <div class="controls">${narrow ? html`<${More} session=${session} />` : html`
-      <${ModeSwitch} session=${session} /><${ModelSwitch} session=${session} />
+      ${mayChoose(session) && html`<${Switch} session=${null} label=${words.agent(agent)} icon="agent" name=${agent} list=${AgentChoices} />`}
+      <${Switch} session=${session} label=${words.permissions(mode)} icon="shield" name=${mode} list=${ModeChoices} />
+      <${Switch} session=${session} label=${words.model(model || words.serversChoice)} icon="chip" name=${model || words.anyModel} list=${ModelChoices} />
       <${PanelButtons} session=${session?.id ?? ""} />`}
     </div>
   </header>`;
@@ -75,12 +92,18 @@ function Chip({ session }) {
     html`<span class="detail">${detail}</span>`}</span>`;
 }
 
+/** The agent, where it is another one than that of new sessions. @param {{session: Session}} props */
+function AgentName({ session }) {
+  const { agent } = session.view.value;
+  return agent && agent !== me.value?.agent && html`<span class="small quiet cut" title=${words.agent(agent)}>${agent}</span>`;
+}
+
 /** @param {{session: Session}} props */
 function Figures({ session }) {
   const { totals, pace } = session.view.value;
   const parts = [];
   if (totals.prompt && totals.cached) parts.push(words.cache(Math.round((totals.cached / totals.prompt) * 100)));
-  if (pace.write_per_s) parts.push(words.speed(pace.write_per_s));
+  if (pace.write_per_s) parts.push(words.speed(Math.round(pace.write_per_s)));
   if (readAgain(pace)) parts.push(words.reread(figure(readAgain(pace))));
   return parts.length ? html`<p class="figures cut small quiet">${parts.join(" · ")}</p>` : null;
 }
@@ -104,14 +127,7 @@ function Meter({ session }) {
 }
 
 /** @param {Session | null} session @returns {Mode} */
-export const modeOf = (session) => session?.view.value.mode ?? (wanted.value.mode || me.value?.mode || "normal");
-
-/** @param {{session: Session | null}} props */
-function ModeSwitch({ session }) {
-  const mode = modeOf(session);
-  return html`<${Popup} label=${words.permissions(mode)} face=${html`<${Icon} name="shield" /><span class="only-wide">${mode}</span>`}>
-    ${(/** @type {() => void} */ close) => html`<${ModeChoices} session=${session} close=${close} />`}</>`;
-}
+export const modeOf = (session) => session?.view.value.mode ?? (wanted.value.mode || agentOf()?.mode || me.value?.mode || "normal");
 
 /** What models there are; null before it is known. */
 export const models = signal(/** @type {Models | null} */ (null));
@@ -145,14 +161,12 @@ export function useWindow({ id, view }) {
 }
 
 /** @param {Session | null} session */
-export const modelOf = (session) => session?.view.value.model || wanted.value.model || models.value?.current || me.value?.model || "";
+export const modelOf = (session) => session?.view.value.model || wanted.value.model || agentOf()?.model || models.value?.current || me.value?.model || "";
 
-/** @param {{session: Session | null}} props */
-function ModelSwitch({ session }) {
-  const model = modelOf(session);
-  return html`<${Popup} label=${words.model(model || words.serversChoice)}
-    face=${html`<${Icon} name="chip" /><span class="only-wide cut model-name">${model || words.anyModel}</span>`}>
-    ${(/** @type {() => void} */ close) => html`<${ModelChoices} session=${session} close=${close} />`}</>`;
+/** @param {{session: Session | null, label: string, icon: import("./icons.js").IconName, name: string, list: any}} props */
+function Switch({ session, label, icon, name, list }) {
+  return html`<${Popup} label=${label} face=${html`<${Icon} name=${icon} /><span class="only-wide cut model-name">${name}</span>`}>
+    ${(/** @type {() => void} */ close) => html`<${list} session=${session} close=${close} />`}</>`;
 }
 
 /** @param {{session: string}} props */

@@ -9,7 +9,6 @@ const PATHS = {
   send: "M12 19V6M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
   check: "M5 12.5l4.5 4.5L19 7.5",
-  cross: "M7 7l10 10M17 7L7 17",
   dots: "M6 12h.01M12 12h.01M18 12h.01",
   down: "M6 9l6 6 6-6",
   right: "M9 6l6 6-6 6",
@@ -32,6 +31,7 @@ const PATHS = {
   pulse: "M3 12h4l3-8 4 16 3-8h4",
   clock: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 7v5l3 2",
   chart: "M4 20V10M10 20V4M16 20v-7M21 20H3",
+  agent: "M12 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM4 20c1-9 15-9 16 0",
   chip: "M7 7h10v10H7zM10 3v4M14 3v4M10 17v4M14 17v4M3 10h4M3 14h4M17 10h4M17 14h4",
   warning: "M12 4l9 16H3zM12 10v4M12 17h.01",
   info: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 11v5M12 8h.01",
@@ -52,5 +52,5 @@ const PATHS = {
 
 /** @param {{name: IconName}} props */
 export function Icon({ name }) {
-  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false"><path d=${PATHS[name]} /></svg>`;
+  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
 }

@@ -5,7 +5,7 @@ import { Square } from "./parts.js";
 import { go, sessionHref } from "./router.js";
 import { announced, toast } from "./session/state.js";
 import { busy } from "./session/status.js";
-import { shell as words } from "./words/conversation.js";
+import { outcomes, shell as words } from "./words/conversation.js";
 
 const offered = "Notification" in globalThis && globalThis.isSecureContext;
 
@@ -58,7 +58,7 @@ export function tell(session, before, after) {
     announced.value = words.planWaits(after.plan["plan"].title);
     notify(session, "plan", words.planTitle(title), after.plan["plan"].title);
   } else if (after.outcome && !before.outcome) {
-    const ended = words.outcomes[/** @type {keyof typeof words.outcomes} */ (after.outcome)] ?? after.outcome;
+    const ended = outcomes[/** @type {keyof typeof outcomes} */ (after.outcome)] ?? after.outcome;
     announced.value = ended;
     notify(session, "turn", `${title}: ${ended}`, lastWords(after));
   } else if (busy(after) && !busy(before)) announced.value = words.working;

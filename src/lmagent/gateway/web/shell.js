@@ -8,7 +8,7 @@ import { NotifyButton } from "./notify.js";
 import { PANELS, panelsAt } from "./panels.js";
 import { DrawerButton, Square } from "./parts.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
-import { announced, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./session/state.js";
+import { announced, brand, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./session/state.js";
 import { page as texts, shell as words } from "./words/conversation.js";
 import "./panels/keys.js";
 
@@ -75,7 +75,7 @@ function Side({ session, page }) {
     return () => focusOn(words.drawer);
   }, [open]);
   return html`<div class=${open ? "side open" : "side"} ref=${side}>
-    <header class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
+    <header class="brand"><img src="/static/icon.svg" alt="" /><span class="grow cut">${brand()}</span>
       <${Square} icon="close" label=${words.closeList} kind="only-narrow" onClick=${() => (drawer.value = "")} />
     </header>
     <button class="button" onClick=${newSession}><${Icon} name="plus" />${words.newSession}</button>
@@ -116,7 +116,7 @@ function ThemeButton() {
 /** @param {{row: PanelRow | undefined, id: string, rest: string}} props */
 function Page({ row, id, rest }) {
   useEffect(() => {
-    document.title = `${row?.title ?? id} · lmagent`;
+    document.title = `${row?.title ?? id} · ${brand()}`;
   }, [row]);
   return html`<header class="bar"><${DrawerButton} /><h1>${row?.title ?? words.noPage}</h1></header>
     <div class="page">${row

@@ -1,6 +1,6 @@
 // @ts-check
 // The first screen: an introduction, the workspace and the model, missing parts, and examples.
-import { models } from "./header.js";
+import { agentOf, modelOf, models } from "./header.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
 import { useData } from "./panels/kit.js";
@@ -13,12 +13,14 @@ const Setup = late("./setup.js", "Setup");
 
 /** @param {{choose: (text: string) => void}} props `choose` puts a task into the message box */
 export function Welcome({ choose }) {
+  const agent = agentOf();
+  const own = agent?.source; // of a file or a project: the examples are not for it
   return html`<div class="transcript"><div class="column welcome">
-    <h1>${words.heading}</h1>
-    <p class="quiet">${words.about}</p>
+    <h1>${own ? agent.title : words.heading}</h1>
+    <p class="quiet">${own ? agent.description : words.about}</p>
     <${Facts} /><${Lacking} />
-    <h2 class="small quiet">${words.examplesHeading}</h2>
-    <ul class="bare examples">${words.examples.map((text) => html`<li key=${text}><button class="card example" onClick=${() => choose(text)}>${text}</button></li>`)}</ul>
+    ${!own && html`<h2 class="small quiet">${words.examplesHeading}</h2>
+    <ul class="bare examples">${words.examples.map((text) => html`<li key=${text}><button class="card example" onClick=${() => choose(text)}>${text}</button></li>`)}</ul>`}
     <${Recent} />
   </div></div>`;
 }
@@ -31,7 +33,7 @@ function Lacking() {
 
 function Facts() {
   const here = me.value;
-  const name = models.value?.current || here?.model || models.value?.models[0]?.id || words.serversChoice;
+  const name = modelOf(null) || models.value?.models[0]?.id || words.serversChoice;
   const endpoint = models.value?.endpoint || here?.endpoint || "";
   return html`<dl class="facts card standing"><dt>${words.workspace}</dt><dd><code>${here?.workspace}</code></dd>
     <dt>${words.model}</dt><dd>${name} <span class="quiet">${endpoint && words.at(endpoint)}</span></dd></dl>`;

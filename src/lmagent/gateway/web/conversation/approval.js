@@ -74,7 +74,7 @@ function Card({ session, asked, only }) {
         onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
     <div class="row answers">
       <button class="button main" disabled=${locked} onClick=${() => answer(true)}><${Icon} name="check" />${words.approve}</button>
-      <button class="button fault" disabled=${locked} onClick=${() => answer(false)}><${Icon} name="cross" />${words.deny}</button>
+      <button class="button fault" disabled=${locked} onClick=${() => answer(false)}><${Icon} name="close" />${words.deny}</button>
       ${rules.length > 0 && html`<button class="button plain always" disabled=${locked} onClick=${() => answer(true, "session")}>
         <span>${words.always(html`<code>${rules.join(", ")}</code>`)}</span></button>`}
       <span class="keys small quiet">${words.keys(html`<kbd>a</kbd>`, html`<kbd>d</kbd>`)}</span>

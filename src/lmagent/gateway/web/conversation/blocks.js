@@ -197,8 +197,8 @@ const STATUS = /** @type {const} */ ({
   pending: { icon: "dots", kind: "quiet" },
   running: { icon: "dots", kind: "busy" },
   ok: { icon: "check", kind: "ok" },
-  error: { icon: "cross", kind: "fault" },
-  denied: { icon: "cross", kind: "fault" },
+  error: { icon: "close", kind: "fault" },
+  denied: { icon: "close", kind: "fault" },
   interrupted: { icon: "stop", kind: "warn" },
 });
 

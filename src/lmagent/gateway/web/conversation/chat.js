@@ -6,6 +6,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useLayoutEffect, useState } from "../lib.js";
 import { DrawerButton, late } from "../parts.js";
 import { current, Session } from "../session/session.js";
+import { brand } from "../session/state.js";
 import { statusOf } from "../session/status.js";
 import { Transcript } from "./transcript.js";
 import { chat as words } from "../words/conversation.js";
@@ -48,7 +49,7 @@ function PageTitle({ session, gone }) {
   const view = session?.view.value;
   const kind = view && !gone ? statusOf(view, 0, null).kind : "idle";
   const mark = { idle: "", busy: "… ", waiting: "(!) ", done: "", failed: "" }[kind];
-  const title = `${mark}${gone ? words.notFound : view?.title || (session ? words.untitled : words.newSession)} · lmagent`;
+  const title = `${mark}${gone ? words.notFound : view?.title || (session ? words.untitled : words.newSession)} · ${brand()}`;
   useEffect(() => {
     document.title = title;
   }, [title]);

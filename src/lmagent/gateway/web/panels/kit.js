@@ -152,31 +152,29 @@ const texts = sessions.states;
 /** @typedef {import("../icons.js").IconName} IconName */
 /** @typedef {{icon: IconName, kind: "idle" | "busy" | "waiting" | "done" | "failed", words: string}} Standing */
 
-/** @type {Record<string, Standing>} */
-const WAITS = {
-  approval: { icon: "shield", kind: "waiting", words: texts.approval },
-  plan: { icon: "tasks", kind: "waiting", words: texts.plan },
-  question: { icon: "info", kind: "waiting", words: texts.question },
-  time: { icon: "clock", kind: "idle", words: texts.time },
-};
-
-/** @type {Record<string, Standing>} */
-const STATES = {
-  running: { icon: "pulse", kind: "busy", words: texts.running },
-  interrupted: { icon: "stop", kind: "idle", words: texts.interrupted },
-  waiting: { icon: "clock", kind: "idle", words: texts.time },
-  idle: { icon: "list", kind: "idle", words: texts.idle },
-  done: { icon: "check", kind: "done", words: texts.done },
-  error: { icon: "warning", kind: "failed", words: texts.error },
-  limit: { icon: "warning", kind: "failed", words: texts.limit },
-  blocked: { icon: "warning", kind: "failed", words: texts.blocked },
-  ok: { icon: "check", kind: "done", words: texts.done },
-  partial: { icon: "warning", kind: "idle", words: texts.partial },
+/** Icon and kind of each status, and of what a session waits for. @type {Record<string, string>} */
+const LOOKS = {
+  approval: "shield waiting",
+  plan: "tasks waiting",
+  question: "info waiting",
+  time: "clock idle",
+  running: "pulse busy",
+  interrupted: "stop idle",
+  waiting: "clock idle",
+  idle: "list idle",
+  done: "check done",
+  ok: "check done",
+  error: "warning failed",
+  limit: "warning failed",
+  blocked: "warning failed",
+  partial: "warning idle",
 };
 
 /** @param {{status: string, waiting_for?: string}} row @returns {Standing} */
 export function standing({ status, waiting_for = "" }) {
-  return WAITS[waiting_for] ?? WAITS[status] ?? STATES[status] ?? { icon: "info", kind: "idle", words: status };
+  const key = LOOKS[waiting_for] ? waiting_for : status;
+  const [icon, kind] = /** @type {[any, any]} */ ((LOOKS[key] ?? "info idle").split(" "));
+  return { icon, kind, words: texts[/** @type {keyof typeof texts} */ (key)] ?? key };
 }
 
 /** @typedef {import("../session/wire.js").Event & {session: string}} Happened */

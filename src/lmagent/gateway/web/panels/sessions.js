@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { onEscape } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
-import { drawer, toast, tried } from "../session/state.js";
+import { drawer, me, toast, tried } from "../session/state.js";
 import { common, sessions as words } from "../words/conversation.js";
 import { Button, Line, Pending, Search, When, standing, useData, useFeed, useSettled, useTicking } from "./kit.js";
 
@@ -124,7 +124,7 @@ function Entry({ row, below, forks, session, changed, fork = false }) {
         <${Icon} name=${icon} />
         <span class="grow"><span class="title cut">${title}</span>
           <span class="about cut"><span class="words">${state}</span> · <${When} moment=${row["updated"]} />${
-            [row.pinned && words.pinned, fork && words.fork, row.archived && words.archived].filter(Boolean).map((mark) => ` · ${mark}`)}</span></span></a>
+            [row["agent"] !== me.value?.agent && row["agent"], row.pinned && words.pinned, fork && words.fork, row.archived && words.archived].filter(Boolean).map((mark) => ` · ${mark}`)}</span></span></a>
       <button class="button plain square" ref=${menu} aria-label=${words.more(title)} aria-expanded=${open} onClick=${() => setOpen(!open)}>
         <${Icon} name="dots" /></button>
     </div>

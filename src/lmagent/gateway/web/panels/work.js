@@ -20,7 +20,7 @@ const STATES = {
   in_progress: { icon: "pulse", label: words.inProgress },
   completed: { icon: "check", label: words.completed },
   blocked: { icon: "warning", label: words.blocked },
-  failed: { icon: "cross", label: words.failed },
+  failed: { icon: "close", label: words.failed },
   skipped: { icon: "right", label: words.skipped },
 };
 

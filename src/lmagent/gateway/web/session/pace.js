@@ -31,7 +31,7 @@ export function finished(pace, step) {
   const again = reports ? Math.max(0, Math.min(pace.prompt, prompt_tokens) - cached_tokens) : 0;
   return {
     read_per_s: speed,
-    write_per_s: writing > 0.05 ? tenths(completion_tokens / writing) : pace.write_per_s,
+    write_per_s: writing > 0.05 ? completion_tokens / writing : pace.write_per_s,
     prompt: prompt_tokens,
     fresh: 0,
     reread: again,
@@ -53,12 +53,4 @@ export function readingSeconds(pace) {
 /** Tokens that the last call read again because the server had lost its cache, where that was noticeable. @param {Pace} pace */
 export function readAgain(pace) {
   return pace.reread >= LOST ? pace.reread : 0;
-}
-
-/** Rounded to a tenth as Python rounds: what lies exactly between goes to the even one. @param {number} number */
-function tenths(number) {
-  const between = Number.isInteger(number * 4) && (number * 4) % 2 !== 0;
-  if (!between) return Number(number.toFixed(1));
-  const below = Math.floor(number * 10);
-  return (below % 2 === 0 ? below : below + 1) / 10;
 }

@@ -320,16 +320,19 @@ function withFrame(act) {
 }
 
 let begun = "";
+let begunWith = "";
 
 /**
- * Begin it, or take the one that a file has begun.
- * @param {{mode: string, model: string, options?: import("./wire.js").SessionOptions}} wanted how it is to work; empty for as the settings say
+ * Begin it, or take the one that a file has begun, if its agent is to do it.
+ * @param {{agent?: string, mode: string, model: string, options?: import("./wire.js").SessionOptions}} wanted how it is to work; empty for as the settings say
  * @returns {Promise<string>} its id
  */
-export async function beginSession({ mode, model, options }) {
+export async function beginSession({ agent = "", mode, model, options }) {
+  if (agent !== begunWith) begun = "";
   if (begun && !(await get(sessionPath(begun)).then(Boolean, () => false))) begun = ""; // deleted meanwhile
   if (!begun) {
-    ({ session: begun } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }), ...(options && { options }) }));
+    ({ session: begun } = await post("/api/sessions", { agent, mode: mode || null, model, options }));
+    begunWith = agent;
     return begun;
   }
   if (mode) await post(sessionPath(begun, "/commands"), { type: "set_mode", mode });

@@ -7,6 +7,9 @@ import { signal } from "../lib.js";
 /** Who is asking, and of which workspace; null before it is known. */
 export const me = signal(/** @type {Me | null} */ (null));
 
+/** The name on the page: that of the agent that it serves. */
+export const brand = () => me.value?.title || "lmagent";
+
 /** Whether this browser is logged in: "in", "out", or "unknown" before the gateway has answered. */
 export const login = signal(/** @type {"unknown" | "in" | "out"} */ ("unknown"));
 

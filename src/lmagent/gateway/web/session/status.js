@@ -2,7 +2,7 @@
 // The state of a session in words: the same as the terminal's line under the prompt.
 import { clock, duration, figure } from "../parts.js";
 import { readingSeconds } from "./pace.js";
-import { header as texts } from "../words/conversation.js";
+import { header as texts, outcomes } from "../words/conversation.js";
 
 /** @typedef {import("./wire.js").View} View */
 
@@ -28,7 +28,7 @@ function waitsForYou(view) {
  * @returns {Status}
  */
 export function statusOf(view, elapsed, retry) {
-  if (waitsForYou(view)) return { kind: "waiting", words: view.state === "idle" && !view.plan ? texts.outcomes["question"] ?? "" : texts.needsApproval, detail: "" };
+  if (waitsForYou(view)) return { kind: "waiting", words: view.state === "idle" && !view.plan ? outcomes.question : texts.needsApproval, detail: "" };
   if (view.state === "idle") return resting(view);
   if (view.state === "retrying") {
     return { kind: "busy", words: texts.retrying, detail: retry ? texts.retryIn(retry["reason"], duration(retry["delay"])) : "" };
@@ -49,7 +49,7 @@ function resting(view) {
     return { kind: "idle", words: texts.waitsUntil(clock(view.until)), detail: texts.inTime(duration(Math.round(left))) };
   }
   if (!view.outcome) return { kind: "idle", words: texts.idle, detail: "" };
-  const words = texts.outcomes[view.outcome] ?? view.outcome;
+  const words = outcomes[/** @type {keyof typeof outcomes} */ (view.outcome)] ?? view.outcome;
   if (view.outcome === "done") return { kind: "done", words, detail: "" };
   const failed = ["error", "limit", "blocked", "denied"].includes(view.outcome);
   return { kind: failed ? "failed" : "idle", words, detail: "" };

@@ -123,7 +123,7 @@ export type View = {
 export type Event = { type: string; id: string; seq: number; ts: number; turn: number; [field: string]: any };
 
 /** GET /api/agents */
-export type Agents = { agents: { name: string; description: string; source: string; mode: Mode; model: string }[]; current: string };
+export type Agent = { name: string; title: string; description: string; source: string; mode: Mode; model: string };
 
 /** GET /api/me */
 export type Me = {

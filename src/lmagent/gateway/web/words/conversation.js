@@ -10,6 +10,18 @@ export const common = {
   search: "Search",
 };
 
+/** How a turn has ended. */
+export const outcomes = {
+  blocked: "Blocked",
+  denied: "Denied",
+  done: "Done",
+  error: "Failed",
+  interrupted: "Stopped",
+  limit: "Stopped at a limit",
+  question: "Needs your answer",
+  waiting: "Waiting",
+};
+
 export const page = {
   fault: "Something went wrong on this page",
   faultAbout: "Nothing is lost: sessions are kept by the gateway, and continue there.",
@@ -58,15 +70,6 @@ export const shell = {
   notifyBlocked: "Notifications are blocked",
   notifyBlockedFix: "Allow them in the browser's site settings.",
   notifyMe: "Notify me when it needs me or has finished",
-  outcomes: {
-    blocked: "Blocked",
-    done: "Finished",
-    error: "Failed",
-    interrupted: "Stopped",
-    limit: "Stopped at its limit",
-    question: "Has a question",
-    waiting: "Scheduled",
-  },
   pages: "Pages",
   planTitle: (/** @type {string} */ title) => `${title}: plan needs approval`,
   planWaits: (/** @type {string} */ title) => `Plan needs approval: ${title}`,
@@ -142,7 +145,7 @@ export const messages = {
   copy: "Copy",
   edit: "Edit message",
   editedText: "Edited message",
-  editAbout: "Sends the message in a new branch. This conversation is kept, and files in the workspace do not change.",
+  editAbout: "Sends the message in a new branch. This conversation and all files are kept.",
   resend: "Send",
   regenerate: "Regenerate",
   branchHere: "Branch from here",
@@ -196,6 +199,7 @@ export const header = {
     normal: "Asks before changes and commands",
     auto: "Asks nothing; rules that deny still apply",
   },
+  agent: (/** @type {string} */ name) => `Agent: ${name}`,
   model: (/** @type {string} */ model) => `Model: ${model}`,
   serversChoice: "the server's choice",
   anyModel: "any model",
@@ -233,16 +237,6 @@ export const header = {
   waitsUntil: (/** @type {string} */ time) => `Waiting until ${time}`,
   inTime: (/** @type {string} */ time) => `in ${time}`,
   idle: "Idle",
-  outcomes: /** @type {Record<string, string>} */ ({
-    done: "Done",
-    error: "Failed",
-    limit: "Stopped at a limit",
-    blocked: "Blocked",
-    denied: "Denied",
-    interrupted: "Stopped",
-    question: "Needs your answer",
-    waiting: "Waiting",
-  }),
 };
 
 export const approvals = {
@@ -307,18 +301,15 @@ export const sessions = {
   rename: "Rename",
   search: "Search sessions",
   states: {
+    ...outcomes,
     approval: "Needs your approval",
-    blocked: "Blocked",
-    done: "Done",
-    error: "Failed",
     idle: "Not started",
-    interrupted: "Stopped",
-    limit: "Stopped at its limit",
+    ok: "Done",
     partial: "Partly done",
     plan: "Plan needs approval",
-    question: "Has a question",
     running: "Working",
     time: "Scheduled",
+    waiting: "Scheduled",
   },
   title: "Sessions",
   unarchive: "Unarchive",

@@ -45,7 +45,7 @@ export const models = {
   none: "No models",
   noneAbout: "Download or load a model in the server, then refresh.",
   noResults: (/** @type {string} */ words) => `No results for “${words}”`,
-  note: "Existing sessions keep their model. You can switch in the session's header; the new model then re-reads the conversation.",
+  note: "Existing sessions keep their model. Another one, chosen in the session's header, re-reads the conversation.",
   loaded: "Loaded",
   notLoaded: "Not loaded",
   context: (/** @type {string} */ tokens) => `${tokens} tokens context`,

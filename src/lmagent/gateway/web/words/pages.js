@@ -122,7 +122,7 @@ export const usage = {
 
 export const tools = {
   effects: { read: "Reads only", write: "Changes files", exec: "Runs programs", net: "Uses the network" },
-  lead: "The model chooses among these tools. Those that change files, run programs or use the network ask you first, depending on the session's permissions.",
+  lead: "The model chooses among these tools. The session's permissions decide which of them ask you first.",
   search: "Search tools",
   what: "the tools",
   none: "No tools",

@@ -6,9 +6,9 @@ export const settings = {
   themes: { system: "System", light: "Light", dark: "Dark" },
   notifications: "Notifications",
   notificationsSaid: {
-    granted: "You are notified when a session waits for you or finishes while this page is in the background. Switch this off in the browser's site settings.",
+    granted: "You are notified when a session waits for you or has finished. Switch this off in the browser's site settings.",
     denied: "Notifications are blocked. Allow them in the browser's site settings.",
-    unsupported: "This browser offers no notifications here. Over plain HTTP they work on this machine only; with a certificate (--cert, --key) they work on the whole network.",
+    unsupported: "Browsers notify on this machine, and elsewhere with a certificate (--cert, --key).",
     default: "Get notified when a session waits for you or finishes while you are elsewhere.",
   },
   allowNotifications: "Allow notifications",
@@ -61,11 +61,11 @@ export const settings = {
 };
 
 export const options = {
-  lead: "These values apply to this session instead of the settings, from the next model call on. Changing them does not re-read the conversation.",
+  lead: "These values apply to this session from the next model call on. Changing them does not re-read the conversation.",
   leadNew: "These values apply to the session that your next message starts, instead of the settings.",
   sampling: "Sampling",
   instructions: "Instructions",
-  instructionsHint: "Added to this session for the model, besides the task. Appended to the conversation, so the cached prompt stays valid.",
+  instructionsHint: "Appended to the conversation, so the cached prompt stays valid.",
   fields: {
     temperature: "Temperature", max_tokens: "Max tokens per reply", top_p: "Top P", frequency_penalty: "Frequency penalty",
     presence_penalty: "Presence penalty", seed: "Seed",
