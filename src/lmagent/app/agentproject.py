@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from lmagent.app.confined import request
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import TAKEN, Registry
 from lmagent.core.agent import NamedAgent
@@ -41,19 +40,22 @@ def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
 
 async def use_project(registry: Registry, path: Path, say: Callable[[str], None]) -> NamedAgent:
     """Register the agent of a project; `say` shows facts about its tools. Raise ConfigError."""
-    folder, settings, workspace, confined = load_folder(path), registry.settings, registry.workspace, registry.confined
+    folder, workspace, confined = load_folder(path), registry.workspace, registry.confined
+    if workspace.is_relative_to(folder.path):
+        what = f"the workspace {workspace} is in the agent's own folder, so it could change its tools"
+        raise ConfigError(what, fix="name another one with --workspace; without it, the agent has one of its own")
     env = variables_of(folder, os.environ)
     registry.secrets += [env[name] for name, one in folder.spec.env.items() if one.secret and env.get(name)]
     place = ToolPlace(
         workspace,
         confined.get,
         lambda: confined.name,
-        lambda: request(settings, workspace),
+        confined.request,
         builtin=tuple(registry.tools.values()),
         reserved=TAKEN,
         hosts=folder.spec.network.hosts,
         env=env,
-        kept=settings.agent_data_dir / "agent-tools",
+        kept=registry.settings.agent_data_dir / "agent-tools",
     )
     own = await own_tools(folder.path, tool_rows(folder.spec), place)
     for fact in (*own.facts, *_of_gpu(folder)):

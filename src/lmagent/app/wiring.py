@@ -104,7 +104,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         from lmagent.app.servers.found import with_found_server
 
         settings, own = await with_found_server(settings, live, say)
-    registry, replay = registry_of(workspace.path, settings), _replay(options)
+    registry, replay = registry_of(workspace.path, settings, options.project), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
     features(registry, say, options.mcp_servers, options.tools)
@@ -143,10 +143,13 @@ def open_registry(loaded: Loaded) -> Registry:
     return registry
 
 
-def registry_of(workspace: Path, settings: Settings) -> Registry:
+def registry_of(workspace: Path, settings: Settings, project: Path | None = None) -> Registry:
+    """Return an empty registry. `project` is the folder of the agent, which it must not change."""
     clock = SystemClock()
     store = JsonlStore(workspace / ".lmagent" / "sessions", clock)
-    return Registry(workspace, clock, store, Confined(workspace, settings), settings)
+    projects = (project,) if project is not None and project.is_relative_to(workspace) else ()
+    confined = Confined(workspace, settings, tuple(folder.relative_to(workspace) for folder in projects))
+    return Registry(workspace, clock, store, confined, settings)
 
 
 def features(
@@ -360,11 +363,10 @@ def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> 
     files = (config_file(os.environ).with_name("mcp.json"), *(workspace / name for name in MCP_FILES))
     if not settings.enable_mcp or not (editors or any(map(os.path.lexists, files))):
         return
-    from lmagent.app.confined import request
     from lmagent.app.mcpservers import use_servers
     from lmagent.mcp.servers import open_servers
 
-    servers = open_servers(workspace, settings, request(settings, workspace), editors)
+    servers = open_servers(workspace, settings, registry.confined.request(), editors)
     for problem in servers.problems:
         say(f"lmagent: {problem}")
     if servers.states():
@@ -471,7 +473,8 @@ def permission_rules(loaded: Loaded, registry: Registry, own: Sequence[Tool] = (
         return tuple(registry.rule(rule, str(origin), own) for rule, origin in pairs)
 
     shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
-    return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)
+    fixed = tuple(f"effect:write(./{place.as_posix()}/**)" for place in registry.confined.fixed)
+    return Rules(checked("permission_allow"), checked("permission_ask"), (*checked("permission_deny"), *fixed), shipped)
 
 
 def _with_checked_rules(registry: Registry, agent: NamedAgent) -> NamedAgent:
