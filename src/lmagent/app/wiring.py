@@ -107,12 +107,16 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     registry, replay = registry_of(workspace.path, settings, options.project), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
+    if options.project is not None:
+        from lmagent.app.agentproject import begin_project  # few hosts are of a project
+
+        begin_project(registry, options.project)
     features(registry, say, options.mcp_servers, options.tools)
     own_tools: tuple[Tool, ...] = ()
-    if options.project is not None:
-        from lmagent.app.agentproject import use_project  # few hosts are of a project
+    if registry.project is not None:
+        from lmagent.app.agentproject import use_project
 
-        own_tools = (await use_project(registry, options.project, say)).own
+        own_tools = (await use_project(registry, registry.project, say)).own
     registry.host = Host(
         workspace=workspace.path,
         store=registry.store,
@@ -254,6 +258,8 @@ def agents_by_name(registry: Registry, say: Say) -> None:
     """Register the agents in the files of the user and of the workspace; without such a folder, nothing is loaded."""
     workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
     registry.agents.checked = partial(_with_checked_rules, registry)
+    if registry.project is not None:
+        return
     own = config_file(os.environ).parent
     places = ((own, ("agents",)), *((workspace, (folder, "agents")) for folder in (".lmagent", ".claude")))
     for root, parts in places:
@@ -359,14 +365,18 @@ def _why_hidden(registry: Registry, session: str, path: str) -> str:
 def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> None:
     """Register the tools and prompts of MCP servers, the configured ones and an editor's. Without servers, nothing of
     it is loaded."""
-    workspace, settings = registry.workspace, registry.settings
+    workspace, settings, project = registry.workspace, registry.settings, registry.project
     files = (config_file(os.environ).with_name("mcp.json"), *(workspace / name for name in MCP_FILES))
+    if project is not None:
+        from lmagent.app.agentproject import project_servers
+
+        files, editors = (), tuple(project_servers(project))
     if not settings.enable_mcp or not (editors or any(map(os.path.lexists, files))):
         return
     from lmagent.app.mcpservers import use_servers
     from lmagent.mcp.servers import open_servers
 
-    servers = open_servers(workspace, settings, registry.confined.request(), editors)
+    servers = open_servers(workspace, settings, registry.confined.request(), editors, configured=project is None)
     for problem in servers.problems:
         say(f"lmagent: {problem}")
     if servers.states():
@@ -379,6 +389,8 @@ def skills(registry: Registry) -> None:
     taken = set(TAKEN)
     taken.update(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))
     places = SkillPlaces(workspace, Path.home(), data_dir, lambda: is_trusted(data_dir, workspace), frozenset(taken))
+    if (project := registry.project) is not None:
+        places = replace(places, project=project.path / "skills", chosen=frozenset(project.spec.skills))
     feature = Skills(places, Confinement(registry.confined.get, registry.settings.skill_timeout))
     for tool in feature.tools:
         registry.tool(tool)

@@ -144,6 +144,7 @@ class NamedAgent(Struct, frozen=True):
         template: see `Agent`.
         keep_turns: see `Window`.
         memory: it may use the long-term memory.
+        servers: it may use the MCP servers of its host, also if it has a choice of tools.
     """
 
     name: str
@@ -163,3 +164,4 @@ class NamedAgent(Struct, frozen=True):
     template: str = ""
     keep_turns: int | None = None
     memory: bool = False
+    servers: bool = False
