@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from lmagent.app.agentpackages import installed_packages
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import TAKEN, Registry
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError
 from lmagent.projects.agentfiles import agents_of
+from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK
 from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
 from lmagent.projects.tools.own import own_tools
 from lmagent.projects.tools.spec import ToolPlace
@@ -58,6 +60,8 @@ async def use_project(registry: Registry, folder: AgentFolder, say: Callable[[st
     """Register the agent of a project; `say` shows facts about its tools. Raise ConfigError."""
     confined, env = registry.confined, variables_of(folder, os.environ)
     registry.secrets += [env[name] for name, one in folder.spec.env.items() if one.secret and env.get(name)]
+    data = registry.settings.agent_data_dir
+    packages = await installed_packages(folder.path, data, confined, say)
     place = ToolPlace(
         registry.workspace,
         confined.get,
@@ -67,7 +71,9 @@ async def use_project(registry: Registry, folder: AgentFolder, say: Callable[[st
         reserved=TAKEN,
         hosts=folder.spec.network.hosts,
         env=env,
-        kept=registry.settings.agent_data_dir / "agent-tools",
+        kept=data / "agent-tools",
+        libraries=packages.libraries,
+        modules=packages.modules,
     )
     own = await own_tools(folder.path, tool_rows(folder.spec), place)
     for fact in (*own.facts, *_of_gpu(folder)):
@@ -182,6 +188,8 @@ def abilities(folder: AgentFolder) -> Iterator[str]:
     rules = [*spec.permissions.allow, *(["mode auto: it asks nothing"] if agent.mode == "auto" else [])]
     if rules:
         yield f"unasked      {', '.join(rules)}"
+    if locks := [name for name in (PYTHON_LOCK, NPM_LOCK) if (folder.path / name).is_file()]:
+        yield f"packages     those of {', '.join(locks)}: installed from your registries, in the sandbox"
     for each in agents_of(folder):
         names = "the same tools" if each.tools is None else ", ".join(each.tools) or "no tools"
         yield f"sub-agent    {each.name}: {names}"
