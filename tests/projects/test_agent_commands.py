@@ -168,9 +168,41 @@ def test_tests_run_with_each_model_and_are_recorded_anew(tmp_path: Path, env: di
     assert (replayed.returncode, "recorded" in replayed.stdout) == (0, False)
 
 
+def test_a_model_judges_the_answer_and_its_verdict_is_recorded(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    (tmp_path / "dice/tests/dice.yaml").write_text(
+        "message: Say hello\nexpect:\n  judge: {criteria: [It greets the user, It is short], model: strict}\n"
+    )
+    script = [
+        say("Go away."),
+        say('{"pass": false, "reason": "It does not greet."}'),
+        say("Hello!"),
+        say('```json\n{"pass": true, "reason": "It greets."}\n```'),
+        say("Hello!"),
+        say("Fine."),
+    ]
+    with ScriptedServer(script) as server:
+        live = {**env, "LLM_URL": server.base_url}
+        rejected, accepted, unclear = (lmagent("test", "dice", "--update", env=live, cwd=tmp_path) for _ in range(3))
+        judge = server.chats[1].body
+    assert (rejected.returncode, accepted.returncode, unclear.returncode) == (1, 0, 1)
+    assert "the judge: It does not greet." in rejected.stdout
+    assert "the judge gave no verdict: it is not JSON" in unclear.stdout
+    assert (judge["model"], judge["temperature"], judge["seed"]) == ("strict", 0.0, 1)
+    assert judge["response_format"]["json_schema"]["schema"]["required"] == ["pass", "reason"]
+    assert "- It is short" in judge["messages"][-1]["content"]
+    assert "<answer>\nGo away.\n</answer>" in judge["messages"][-1]["content"]
+    replayed = lmagent("test", "dice", env=env, cwd=tmp_path)
+    assert (replayed.returncode, replayed.stdout.splitlines()[-1]) == (0, "1 test, 0 failed")
+    cassette = tmp_path / "dice/tests/cassettes/dice.jsonl"
+    cassette.write_text(cassette.read_text().replace("It greets.", "It shouts.").replace("true", "false"))
+    assert "the judge: It shouts." in lmagent("test", "dice", env=env, cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        ("message: x\nexpect: {judge: {criterion: y}}\n", "tests/dice.yaml:2:18: there is no key 'criterion' here"),
         ("mesage: x\n", "tests/dice.yaml:1:1: there is no key 'mesage' here"),
         ("message: x\nexpect: {text: '('}\n", "tests/dice.yaml:2:10: '('"),
         ("message: []\n", "tests/dice.yaml:1:1: message"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,56 @@ def test_rules_of_the_settings_and_of_the_agent_may_name_its_own_tools(agent: Ag
     assert found.ask == ("calculator", "read(./secret)")
     with pytest.raises(ConfigError, match="names a tool that does not exist: 'calculater'"):
         anyio.run(rules, "calculater")
+
+
+def test_an_agent_cannot_change_its_project_that_lies_in_its_workspace(tmp_path: Path) -> None:
+    root = tmp_path / "repository" / "agents"
+    root.mkdir(parents=True)
+    agent, workspace = AgentFolder(root), root.parent
+    inner = agent.write("tools/lib/part.py", "PART = 1\n")
+    agent.write(
+        "agent.yaml", "name: owls\ntype: task-oriented\ntools: [{name: spoil, path: tools/spoil.py}, write, shell]\n"
+    )
+    agent.write("tools/spoil.py", f"def spoil() -> None:\n    open({str(inner)!r}, 'w').write('bad')\n")
+    lines = (
+        "echo bad >agents/project/tools/lib/part.py",
+        "mv agents other",
+        "mv agents/project agents/other",
+        "echo fine >agents/free.txt",
+    )
+    script = [
+        call("write", path="agents/project/tools/lib/part.py", content="bad"),
+        call("write", path="agents/PROJECT/../project/new.py", content="bad"),
+        call("shell", command="; ".join(lines)),
+        call("spoil"),
+        say("Done."),
+    ]
+
+    async def work(url: str) -> list[ev.DurableEvent]:
+        given = {"llm_url": url, "permission_mode": "auto"}
+        host = await open_host(HostOptions(workspace, given, project=agent.folder, agent="owls"), say=lambda _: None)
+        try:
+            session = await host.new_session()
+            await session.send(Submit(message=user("work")))
+            await run_until_idle(session)
+            return list(host.store.read(session.state.session))
+        finally:
+            await host.aclose()
+
+    with ScriptedServer(script) as server:
+        done = results(anyio.run(work, server.base_url))
+    assert [event.status for event in done] == ["denied", "denied", "ok", "error"]
+    assert done[2].content.count("Read-only file system") == 1
+    assert done[2].content.count("Device or resource busy") == 2
+    assert "Read-only file system" in done[3].content
+    assert inner.read_text() == "PART = 1\n"
+    assert sorted(path.name for path in root.iterdir()) == ["free.txt", "project", "workspace"]
+
+
+@pytest.mark.parametrize("place", [".", "files"])
+def test_an_agent_does_not_work_in_its_own_folder(agent: AgentFolder, place: str) -> None:
+    agent.write("agent.yaml", "name: owls\n")
+    options = HostOptions(agent.folder / place, {"llm_url": "http://127.0.0.1:9"}, project=agent.folder, agent="owls")
+    (agent.folder / place).mkdir(exist_ok=True)
+    with pytest.raises(ConfigError, match="is in the agent's own folder, so it could change its tools"):
+        anyio.run(partial(open_host, options, say=lambda _: None))

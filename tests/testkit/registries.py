@@ -37,6 +37,19 @@ class Registries(Struct):
         return f"http://{self.place}/simple"
 
     @property
+    def locks(self) -> dict[str, str]:
+        """The files of a project that needs `tinypkg` of both."""
+        dist = json.loads(_about(self.place))["versions"]["1.0.0"]["dist"]
+        package = {"version": "1.0.0", "resolved": dist["tarball"], "integrity": dist["integrity"]}
+        needs = {"name": "needs", "version": "1.0.0", "dependencies": {"tinypkg": "1.0.0"}}
+        lock = {**needs, "lockfileVersion": 3, "packages": {"": needs, "node_modules/tinypkg": package}}
+        return {
+            "requirements.txt": f"tinypkg==1.0 --hash=sha256:{hashlib.sha256(_wheel()).hexdigest()}\n",
+            "package.json": json.dumps(needs),
+            "package-lock.json": json.dumps(lock),
+        }
+
+    @property
     def npm(self) -> str:
         return f"http://{self.place}/npm/"
 
@@ -103,6 +116,7 @@ def _page(link: str) -> bytes:
     return f'<!DOCTYPE html><html><body><a href="{link}">{link.rpartition("/")[2]}</a></body></html>'.encode()
 
 
+@cache  # it has the time in it
 def _wheel() -> bytes:
     made, info = io.BytesIO(), "tinypkg-1.0.dist-info"
     files = {

@@ -6,15 +6,24 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmagent.app.confined import request
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from lmagent.app.agentpackages import installed_packages
 from lmagent.app.options import HostOptions, load_settings
 from lmagent.app.registry import TAKEN, Registry
 from lmagent.core.agent import NamedAgent
 from lmagent.core.errors import ConfigError
+from lmagent.projects.agentfiles import agents_of
+from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK
 from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
 from lmagent.projects.tools.own import own_tools
 from lmagent.projects.tools.spec import ToolPlace
+
+if TYPE_CHECKING:
+    from lmagent.mcp.spec import ServerSpec
 
 FILES = "files"
 """The folder of a project whose content each new workspace of the agent begins with."""
@@ -24,8 +33,6 @@ _LEVELS = {"trace": "debug", "warn": "warning"}
 
 def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
     """Return options for a host with the project's agent. What the user has set wins over what agent.yaml says."""
-    from msgspec.structs import replace
-
     spec, loaded = folder.spec, load_settings(options)
     settings, flags = loaded.settings, dict(options.flags)
     if spec.api.url and not settings.given_endpoint:
@@ -39,28 +46,85 @@ def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
     return replace(options, flags=flags, project=folder.path, agent=folder.slug)
 
 
-async def use_project(registry: Registry, path: Path, say: Callable[[str], None]) -> NamedAgent:
+def begin_project(registry: Registry, path: Path) -> None:
+    """Let a program have the sub-agents, skills and servers of a project, and no others. Raise ConfigError."""
+    folder, workspace = load_folder(path), registry.workspace
+    if workspace.is_relative_to(folder.path):
+        what = f"the workspace {workspace} is in the agent's own folder, so it could change its tools"
+        raise ConfigError(what, fix="name another one with --workspace; without it, the agent has one of its own")
+    registry.project, agents = folder, agents_of(folder)
+    registry.agents.sources.append(lambda: agents)
+
+
+async def use_project(registry: Registry, folder: AgentFolder, say: Callable[[str], None]) -> NamedAgent:
     """Register the agent of a project; `say` shows facts about its tools. Raise ConfigError."""
-    folder, settings, workspace, confined = load_folder(path), registry.settings, registry.workspace, registry.confined
-    env = variables_of(folder, os.environ)
+    confined, env = registry.confined, variables_of(folder, os.environ)
     registry.secrets += [env[name] for name, one in folder.spec.env.items() if one.secret and env.get(name)]
+    data = registry.settings.agent_data_dir
+    packages = await installed_packages(folder.path, data, confined, say)
     place = ToolPlace(
-        workspace,
+        registry.workspace,
         confined.get,
         lambda: confined.name,
-        lambda: request(settings, workspace),
+        confined.request,
         builtin=tuple(registry.tools.values()),
         reserved=TAKEN,
         hosts=folder.spec.network.hosts,
         env=env,
-        kept=settings.agent_data_dir / "agent-tools",
+        kept=data / "agent-tools",
+        libraries=packages.libraries,
+        modules=packages.modules,
     )
     own = await own_tools(folder.path, tool_rows(folder.spec), place)
     for fact in (*own.facts, *_of_gpu(folder)):
         say(fact)
+    _require_skills(registry, folder)
     agent = agent_of(folder, own.tools)
-    registry.agents.sources.insert(0, lambda: (agent,))
+    agents = (agent, *(_with_tools(each, agent) for each in agents_of(folder)))
+    registry.agents.sources[:] = [lambda: agents]
     return agent
+
+
+def _with_tools(agent: NamedAgent, parent: NamedAgent) -> NamedAgent:
+    """Return a sub-agent with the own tools that it names; without a choice, it has the tools of its parent."""
+    if agent.tools is None:
+        return replace(agent, tools=parent.tools, own=parent.own, servers=parent.servers)
+    return replace(agent, own=tuple(tool for tool in parent.own if tool.name in agent.tools))
+
+
+def _require_skills(registry: Registry, folder: AgentFolder) -> None:
+    """Raise ConfigError for a skill of the project that cannot be used."""
+    from lmagent.app.skilling import skills_of
+
+    for number, name in enumerate(folder.spec.skills):
+        if (skill := skills_of(registry).shelf.find(name)).state != "enabled":
+            raise folder.file.wrong(("skills", number), f"the skill {name} is {skill.state}: {skill.reason}", "mend it")
+
+
+def project_servers(folder: AgentFolder) -> Iterator[ServerSpec]:
+    """Yield the MCP servers of a project, with the values of its variables.
+
+    Raises ConfigError, with line and column, for one that cannot be used.
+    """
+    from lmagent.mcp.config import given_server  # few projects have servers
+
+    env = variables_of(folder, os.environ)
+    inner = (path for path in folder.path.iterdir() if path.is_dir() and not path.is_symlink())
+    seen = tuple(str(path) for path in inner if not path.name.startswith("."))
+    for name, server in folder.spec.mcp_servers.items():
+        words = (server.command, *server.args)
+        written = {key: value for key, value in to_builtins(server).items() if value}
+        written["command"], *written["args"] = (_located(word, folder.path) for word in words)
+        try:
+            yield given_server(name, written, env, () if server.url else seen)
+        except ConfigError as wrong:
+            raise folder.file.wrong(("mcp_servers", name), f"{name}: {wrong.message}", wrong.fix) from None
+
+
+def _located(word: str, folder: Path) -> str:
+    """Return a word of a command; one that names a file of the project gets that file's path."""
+    path = Path(os.path.normpath(folder / word))
+    return str(path) if word and path.is_relative_to(folder) and path.is_file() else word
 
 
 def _of_gpu(folder: AgentFolder) -> Iterator[str]:
@@ -124,6 +188,18 @@ def abilities(folder: AgentFolder) -> Iterator[str]:
     rules = [*spec.permissions.allow, *(["mode auto: it asks nothing"] if agent.mode == "auto" else [])]
     if rules:
         yield f"unasked      {', '.join(rules)}"
+    if locks := [name for name in (PYTHON_LOCK, NPM_LOCK) if (folder.path / name).is_file()]:
+        yield f"packages     those of {', '.join(locks)}: installed from your registries, in the sandbox"
+    for each in agents_of(folder):
+        names = "the same tools" if each.tools is None else ", ".join(each.tools) or "no tools"
+        yield f"sub-agent    {each.name}: {names}"
+    if spec.skills:
+        yield f"skills       {', '.join(spec.skills)}"
+    for name, server in spec.mcp_servers.items():
+        reach = f"may reach {', '.join(server.network)}" if server.network else "without network"
+        program = f"runs {' '.join((server.command, *server.args))} in the sandbox, {reach}"
+        gets = f"; it gets {', '.join(server.env)}" if server.env else ""
+        yield f"MCP server   {name}: {f'it is at {server.url}' if server.url else program}{gets}"
     if spec.network.hosts:
         yield f"network      {', '.join(spec.network.hosts)}"
     if spec.env:

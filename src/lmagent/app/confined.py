@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 
 class Confined:
-    """Chooses the one sandbox of a workspace."""
+    """Chooses the one sandbox of a workspace.
 
-    def __init__(self, workspace: Path, settings: Settings) -> None:
+    Attributes:
+        fixed: folders, relative to the workspace, that commands must not change.
+    """
+
+    def __init__(self, workspace: Path, settings: Settings, fixed: tuple[Path, ...] = ()) -> None:
+        self.fixed = fixed
         self.report: SandboxReport | None = None
         self.expected = ""  # the sandbox that `outlook` found; empty before that, and if it found none
         self._settings = settings
@@ -63,7 +68,7 @@ class Confined:
                 from lmagent.sandbox.choose import choose  # most sessions run no command
                 from lmagent.sandbox.scratch import scratch_root
 
-                data, wanted = self._settings.agent_data_dir, request(self._settings, self._workspace)
+                data, wanted = self._settings.agent_data_dir, self.request()
                 scratch = scratch_root(data, self._workspace) if data.is_absolute() else None
                 self._sandbox, self.report = await choose(self._workspace, replace(wanted, scratch=scratch))
             return self._sandbox
@@ -74,8 +79,12 @@ class Confined:
         await self.get()
         from lmagent.sandbox.choose import alike
 
-        wanted = request(self._settings, self._workspace)
-        return alike(folder, replace(wanted, read=tuple(read), limits=limits, own=()), self.name)
+        wanted = replace(self.request(), read=tuple(read), limits=limits, own=(), fixed=())
+        return alike(folder, wanted, self.name)
+
+    def request(self) -> SandboxRequest:
+        """Return the options of sandboxes for the workspace."""
+        return replace(request(self._settings, self._workspace), fixed=self.fixed)
 
     async def aclose(self) -> None:
         if self._sandbox is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from itertools import chain, count
@@ -225,7 +225,7 @@ class Host(Struct):
         frozen = (source for name, source in self.registry.frozen_notes.items() if parts.has_note(name))
         sources = (source() for source in (*self.registry.notes, *frozen))
         machine = (self.machine.note, approvals_note(attended=self.attended)) if parts.has_note("environment") else ()
-        tail = (source() for source in self.registry.tail_notes)
+        tail = (source() for source in self._tail_notes(parts))
         notes = [text for text in (*machine, *sources, catalogue, *tail) if text]
         first = (user("\n\n".join((*notes, ""))),)
         return ModelRequest(parts.agent.model, parts.system(self.registry.profile), tools, first, max_tokens=1)
@@ -377,7 +377,7 @@ class Host(Struct):
                 *(machine if parts.has_note("environment") else ()),
                 *self.registry.notes_of(session, parts.has_note),
                 partial(self._catalogue, session),
-                *self.registry.tail_notes,
+                *self._tail_notes(parts),
             ),
             secrets=secrets,
             snapshots=self.snapshots,
@@ -389,6 +389,10 @@ class Host(Struct):
             hooks=self.registry.hooks,
             served_window=None if self.settings.context_window else self.served.window,
         )
+
+    def _tail_notes(self, parts: SessionParts) -> Sequence[Callable[[], str]]:
+        """Return the notes about servers, for an agent that may use them."""
+        return self.registry.tail_notes if parts.toolbox.outside is not None else ()
 
     def _in_turn(self, session: str) -> bool:
         """Return whether the session's turn sends more requests soon: an approval may take hours."""

@@ -17,7 +17,7 @@ from lmagent.app.prompt import Profile, system_text
 from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.errors import ConfigError
 from lmagent.core.model import SessionOptions
-from lmagent.engine.toolbox import Toolbox
+from lmagent.engine.toolbox import USE_TOOL, Toolbox
 from lmagent.policy.gate import Rules
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Source = Callable[[], Iterable[NamedAgent]]
 
 MEMORY = ("memory", "memory_search")
+
+SERVERS = frozenset({"describe", "mcp_resource"})
+"""The tools that explain those of MCP servers."""
 
 NOTES: dict[str, tuple[str, ...]] = {
     "environment": ("shell", "python"),
@@ -103,7 +106,8 @@ class SessionParts(Struct, frozen=True):
         """Return the tool block of a new session."""
         if self.has_all_tools:
             return self.toolbox.specs(profile.block)
-        return tuple(tool.spec for tool in self.toolbox)
+        through = (USE_TOOL,) if self.toolbox.outside is not None else ()  # the tools of servers come late
+        return (*(tool.spec for tool in self.toolbox), *through)
 
     def has_note(self, name: str) -> bool:
         """Return whether its sessions get a note of this name."""
@@ -159,8 +163,9 @@ def _toolbox(named: NamedAgent, toolbox: Toolbox) -> Toolbox:
     if wanted or named.own:
         wanted |= {"read_artifact"} if named.keep_turns == 0 else {"read_artifact", "recall"}
     wanted |= set(MEMORY) if named.memory else set()
+    wanted |= SERVERS if named.servers else set()
     chosen = [replace(tool, deferred=False) for tool in toolbox if tool.name in wanted]
-    return Toolbox((*chosen, *named.own))
+    return Toolbox((*chosen, *named.own), toolbox.outside if named.servers else None)
 
 
 def _rules_with(named: NamedAgent, rules: Rules) -> Rules:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lmagent.hooks.feature import HookFeature
     from lmagent.mcp.catalogue import Catalogue
     from lmagent.mcp.spec import Servers
+    from lmagent.projects.load import AgentFolder
     from lmagent.providers.dialects.base import Dialect
     from lmagent.skills.feature import Skills
     from lmagent.store.port import SessionStore
@@ -85,6 +86,7 @@ class Registry(Struct):
         closers: release the features' resources at the end of the program.
         enders: release the features' resources of a session that is over; they receive its id.
         agents: the agents that users wrote, by name.
+        project: the project whose agent this program runs: it has the agents, skills and servers of the project alone.
         hooks: the user's and the workspace's hooks; None if no file has any.
         skills: those of the workspace; None without the feature.
         mcp: the MCP servers of the workspace; None if none is configured.
@@ -126,6 +128,7 @@ class Registry(Struct):
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
     agents: NamedAgents = field(default_factory=NamedAgents)
+    project: AgentFolder | None = None
     hooks: HookFeature | None = None
     skills: Skills | None = None
     mcp: Servers | None = None

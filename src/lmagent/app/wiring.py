@@ -104,15 +104,19 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         from lmagent.app.servers.found import with_found_server
 
         settings, own = await with_found_server(settings, live, say)
-    registry, replay = registry_of(workspace.path, settings), _replay(options)
+    registry, replay = registry_of(workspace.path, settings, options.project), _replay(options)
     if own is not None:
         registry.closers.append(own.aclose)
+    if options.project is not None:
+        from lmagent.app.agentproject import begin_project  # few hosts are of a project
+
+        begin_project(registry, options.project)
     features(registry, say, options.mcp_servers, options.tools)
     own_tools: tuple[Tool, ...] = ()
-    if options.project is not None:
-        from lmagent.app.agentproject import use_project  # few hosts are of a project
+    if registry.project is not None:
+        from lmagent.app.agentproject import use_project
 
-        own_tools = (await use_project(registry, options.project, say)).own
+        own_tools = (await use_project(registry, registry.project, say)).own
     registry.host = Host(
         workspace=workspace.path,
         store=registry.store,
@@ -144,10 +148,13 @@ def open_registry(loaded: Loaded) -> Registry:
     return registry
 
 
-def registry_of(workspace: Path, settings: Settings) -> Registry:
+def registry_of(workspace: Path, settings: Settings, project: Path | None = None) -> Registry:
+    """Return an empty registry. `project` is the folder of the agent, which it must not change."""
     clock = SystemClock()
     store = open_store(workspace, settings, clock)
-    return Registry(workspace, clock, store, Confined(workspace, settings), settings)
+    projects = (project,) if project is not None and project.is_relative_to(workspace) else ()
+    confined = Confined(workspace, settings, tuple(folder.relative_to(workspace) for folder in projects))
+    return Registry(workspace, clock, store, confined, settings)
 
 
 def features(
@@ -252,6 +259,8 @@ def agents_by_name(registry: Registry, say: Say) -> None:
     """Register the agents in the files of the user and of the workspace; without such a folder, nothing is loaded."""
     workspace, data_dir = registry.workspace, registry.settings.agent_data_dir
     registry.agents.checked = partial(_with_checked_rules, registry)
+    if registry.project is not None:
+        return
     own = config_file(os.environ).parent
     places = ((own, ("agents",)), *((workspace, (folder, "agents")) for folder in (".lmagent", ".claude")))
     for root, parts in places:
@@ -357,15 +366,18 @@ def _why_hidden(registry: Registry, session: str, path: str) -> str:
 def mcp_servers(registry: Registry, say: Say, editors: Sequence[ServerSpec]) -> None:
     """Register the tools and prompts of MCP servers, the configured ones and an editor's. Without servers, nothing of
     it is loaded."""
-    workspace, settings = registry.workspace, registry.settings
+    workspace, settings, project = registry.workspace, registry.settings, registry.project
     files = (config_file(os.environ).with_name("mcp.json"), *(workspace / name for name in MCP_FILES))
+    if project is not None:
+        from lmagent.app.agentproject import project_servers
+
+        files, editors = (), tuple(project_servers(project))
     if not settings.enable_mcp or not (editors or any(map(os.path.lexists, files))):
         return
-    from lmagent.app.confined import request
     from lmagent.app.mcpservers import use_servers
     from lmagent.mcp.servers import open_servers
 
-    servers = open_servers(workspace, settings, request(settings, workspace), editors)
+    servers = open_servers(workspace, settings, registry.confined.request(), editors, configured=project is None)
     for problem in servers.problems:
         say(f"lmagent: {problem}")
     if servers.states():
@@ -378,6 +390,8 @@ def skills(registry: Registry) -> None:
     taken = set(TAKEN)
     taken.update(name for tool in registry.tools.values() for name in (tool.name, *tool.aliases))
     places = SkillPlaces(workspace, Path.home(), data_dir, lambda: is_trusted(data_dir, workspace), frozenset(taken))
+    if (project := registry.project) is not None:
+        places = replace(places, project=project.path / "skills", chosen=frozenset(project.spec.skills))
     feature = Skills(places, Confinement(registry.confined.get, registry.settings.skill_timeout))
     for tool in feature.tools:
         registry.tool(tool)
@@ -472,7 +486,8 @@ def permission_rules(loaded: Loaded, registry: Registry, own: Sequence[Tool] = (
         return tuple(registry.rule(rule, str(origin), own) for rule, origin in pairs)
 
     shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
-    return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)
+    fixed = tuple(f"effect:write(./{place.as_posix()}/**)" for place in registry.confined.fixed)
+    return Rules(checked("permission_allow"), checked("permission_ask"), (*checked("permission_deny"), *fixed), shipped)
 
 
 def _with_checked_rules(registry: Registry, agent: NamedAgent) -> NamedAgent:

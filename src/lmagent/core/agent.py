@@ -149,6 +149,7 @@ class NamedAgent(Struct, frozen=True):
         keep_turns: see `Window`.
         memory: it may use the long-term memory.
         converses: see `AgentConfig`.
+        servers: it may use the MCP servers of its host, also if it has a choice of tools.
     """
 
     name: str
@@ -171,3 +172,4 @@ class NamedAgent(Struct, frozen=True):
     keep_turns: int | None = None
     memory: bool = False
     converses: bool = False
+    servers: bool = False

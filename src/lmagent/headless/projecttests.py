@@ -24,6 +24,7 @@ from lmagent.core.errors import LmagentError, ToolError
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.toolbox import Toolbox
+from lmagent.headless.judging import judged
 from lmagent.headless.schema import AnswerCheck
 from lmagent.projects.load import AgentFolder
 from lmagent.projects.tests import ProjectTest, RunOutcome, faults
@@ -84,14 +85,17 @@ async def _seen(options: HostOptions, test: ProjectTest, workspace: Path, model:
         for message in test.wanted.messages:
             await session.send(Submit(message=user(message), by="test"))
             finished = await run_until_idle(session)
+        assert finished is not None
+        judge, verdict = test.wanted.expect.judge, ""
+        if judge is not None:
+            verdict = await judged(host, judge, session.state.model, test.wanted.messages, finished.answer)
         if host.replay is not None and any(
             one.exchange == 1 for one in host.replay.deviations
         ):  # later ones have results
             remarks.append("the agent's prompt is not the recorded one: --update records the test anew")
     finally:
         await host.aclose()
-    assert finished is not None
-    return RunOutcome(calls, finished.answer, finished.outcome, workspace)
+    return RunOutcome(calls, finished.answer, finished.outcome, workspace, verdict)
 
 
 def _calls(event: ev.Event, toolbox: Toolbox) -> Iterator[tuple[str, dict[str, Any]]]:

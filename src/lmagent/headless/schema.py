@@ -44,14 +44,14 @@ class AnswerCheck(Struct, frozen=True):
     def faults(self, answer: str) -> list[str]:
         """List the faults of an answer; empty if it follows the schema."""
         try:
-            value = json.loads(_json_of(answer))
+            value = json.loads(json_of(answer))
         except ValueError as bad:
             return [f"it is not JSON: {bad}"]
         found = Draft202012Validator(self.schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
         return [f"{error.json_path}: {error.message}" for error in found][:10]
 
     def answer(self, finished: TurnFinished) -> str:
-        return json.dumps(json.loads(_json_of(finished.answer)), ensure_ascii=False)
+        return json.dumps(json.loads(json_of(finished.answer)), ensure_ascii=False)
 
     async def settle(self, session: Session, finished: TurnFinished) -> TurnFinished | None:
         """Judge the answer; ask once for a better one; an answer that still does not fit makes the run an error."""
@@ -71,7 +71,7 @@ class AnswerCheck(Struct, frozen=True):
         return replace(second, outcome="error", cause="schema", reason=reason)
 
 
-def _json_of(answer: str) -> str:
+def json_of(answer: str) -> str:
     """Return the JSON in an answer: the only fenced block, or the text itself."""
     blocks = _FENCE.findall(answer)
     return blocks[-1] if blocks else answer.strip()

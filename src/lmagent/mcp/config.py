@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -28,7 +28,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.trust import MCP_FILES, is_trusted, trusts
 from lmagent.core.decoding import convert, json_fault
 from lmagent.core.errors import ConfigError
-from lmagent.mcp.spec import INSTALLERS, INSTALLING, Needs, OAuthClient, ServerSpec
+from lmagent.mcp.spec import INSTALLERS, INSTALLING, Needs, OAuthClient, ServerSpec, is_secret
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@/:+-]{0,63}")
 
@@ -143,6 +143,26 @@ def beginning(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9]+", "-", name).strip("-").lower().removeprefix("mcp-")
 
 
+def given_server(
+    name: str, entry: Mapping[str, Any], variables: Mapping[str, str], read: Sequence[str] = ()
+) -> ServerSpec:
+    """Return the server in an entry that no file of ours holds.
+
+    Args:
+        entry: in the form of `mcp.json`. Its keys are named by `${NAME}`, and never written in it.
+        variables: the only ones that it may name.
+        read: folders that its program may read.
+
+    Raises ConfigError.
+    """
+    checked = _checked(name, dict(entry))
+    for key, value in (*checked.headers.items(), *checked.env.items()):
+        if is_secret(key) and "${" not in str(value):
+            raise ConfigError(f"the value of {key} is written in it", fix="write ${NAME}, and NAME under `env`")
+    spec = _spec(name, checked, _File(Path(), "user", "", {}), variables, Path())
+    return replace(spec, file=None, scope="client", needs=replace(spec.needs, paths=tuple(read)))
+
+
 def write_server(file: Path, spec: ServerSpec) -> None:
     """Add a server to a file, or replace the one of its name. The rest of the file stays.
 
@@ -253,19 +273,20 @@ def _spec_or_problem(name: str, entry: Any, file: _File, workspace: Path, proble
     try:
         checked = _checked(name, entry)
         is_idle = bool(file.untrusted) or checked.disabled or not checked.enabled  # its variables may not be set
-        return _spec(name, checked, file, workspace, is_raw=is_idle)
+        known = None if is_idle else {**os.environ, "workspaceFolder": str(workspace)}
+        return _spec(name, checked, file, known, workspace)
     except ConfigError as error:
         text = f"the server {name[:80]!r} is left out: {error.message}"
         problems.append(Problem(file.path, file.line(name), text, error.fix))
         return None
 
 
-def _spec(name: str, entry: _Entry, file: _File, workspace: Path, *, is_raw: bool) -> ServerSpec:
-    """Return an entry as a spec, with the values of its variables unless it `is_raw`."""
+def _spec(name: str, entry: _Entry, file: _File, variables: Mapping[str, str] | None, workspace: Path) -> ServerSpec:
+    """Return an entry as a spec, with the values of its variables; None leaves their names."""
 
     def text(value: object) -> str:
         written = ("true" if value else "false") if isinstance(value, bool) else str(value)
-        return written if is_raw or "${" not in written else _expanded(written, workspace)
+        return written if variables is None or "${" not in written else _expanded(written, variables)
 
     def path(written: str) -> str:
         return str(paths.expand_path(written, workspace, paths.home_dir(os.environ)))
@@ -301,9 +322,8 @@ def _start_timeout(command: str) -> float:
     return INSTALLING if Path(command).name in INSTALLERS else ServerSpec("").start_timeout
 
 
-def _expanded(text: str, workspace: Path) -> str:
+def _expanded(text: str, known: Mapping[str, str]) -> str:
     """Return a text with the values of `${NAME}`, `${env:NAME}` and `${NAME:-default}`. Raises ConfigError."""
-    known = {**os.environ, "workspaceFolder": str(workspace)}
 
     def value(found: re.Match[str]) -> str:
         name, has_default, default = found[1].removeprefix("env:").partition(":-")

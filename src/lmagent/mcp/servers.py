@@ -42,15 +42,21 @@ TOKENS = 50
 
 
 def open_servers(
-    workspace: Path, settings: Settings, sandbox: SandboxRequest, client: Sequence[ServerSpec] = ()
+    workspace: Path,
+    settings: Settings,
+    sandbox: SandboxRequest,
+    client: Sequence[ServerSpec] = (),
+    *,
+    configured: bool = True,
 ) -> McpServers:
-    """Return the configured servers of a workspace; none of them runs yet.
+    """Return the servers of a workspace; none of them runs yet.
 
     Args:
         sandbox: the options of the sandbox that the workspace's commands have.
-        client: servers that an editor handed over; a configured server of the same name wins.
+        client: servers that an editor handed over, or a project has; a configured server of the same name wins.
+        configured: whether the configured servers are among them.
     """
-    loaded = load_servers(workspace, settings)
+    loaded = load_servers(workspace, settings) if configured else LoadedServers()
     known = {beginning(spec.name) for spec in loaded.specs}
     offered = [spec for spec in client if settings.enable_mcp]
     added = {beginning(spec.name): spec for spec in offered if is_name(spec.name) and beginning(spec.name) not in known}

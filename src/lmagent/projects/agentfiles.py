@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from lmagent.core.agent import NamedAgent
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
-from lmagent.projects.load import agent_from
+from lmagent.projects.load import AgentFolder, agent_from
 from lmagent.projects.spec import AgentYaml
 from lmagent.projects.yamlfile import YamlFile, as_mapping
 from lmagent.tools.plain import NotPlain, names_in, read_plain
@@ -27,6 +27,9 @@ from lmagent.tools.sanitize import one_line
 
 FOLDERS = ((".lmagent", "agents"), (".claude", "agents"))
 """Where a workspace has such files."""
+
+FOLDER = "agents"
+"""Of a project, with the files of its sub-agents."""
 
 LONGEST = 100_000  # characters of a file
 MOST = 100  # files of a folder
@@ -87,14 +90,50 @@ def tightened(agent: NamedAgent) -> NamedAgent:
     return replace(agent, allow=(), mode="manual" if agent.mode == "manual" else None)
 
 
+def agents_of(folder: AgentFolder) -> tuple[NamedAgent, ...]:
+    """Return the sub-agents of a project: files in its folder `agents/`, which can only ask for less than it may do.
+
+    Raises ConfigError, with line and column, for one that cannot be used.
+    """
+    found = dict[str, NamedAgent]()
+    for number, name in enumerate(folder.spec.agents):
+        try:
+            agent = _in_project(folder.path, name)
+        except (ConfigError, NotPlain) as wrong:
+            what = wrong.message if isinstance(wrong, ConfigError) else f"{FOLDER}/{name} is {wrong}"
+            raise folder.file.wrong(("agents", number), what, "correct the file") from None
+        if agent is None or agent.name in (folder.slug, *found):
+            what = f"there is no {FOLDER}/{name}.md" if agent is None else f"two agents are named {agent.name!r}"
+            raise folder.file.wrong(("agents", number), what, f"write {FOLDER}/{name}.md, or correct the name")
+        found[agent.name] = tightened(agent)
+    return tuple(found.values())
+
+
+def _in_project(root: Path, name: str) -> NamedAgent | None:
+    """Return the agent in a file of a project's folder; None if it has no file of this name. Raise ConfigError."""
+    for form, read in ((".md", of_markdown), (".toml", of_toml)):
+        source, file = f"{FOLDER}/{name}{form}", read_plain(root, (FOLDER, f"{name}{form}"), LONGEST)
+        if file is not None and file.more:
+            raise ConfigError(f"{source} is longer than {LONGEST:,} characters", fix="shorten it")
+        if file is not None:
+            return read(file.text, source)
+    return None
+
+
 def of_toml(text: str, source: str) -> NamedAgent:
     """Return the agent in a TOML file. Raise ConfigError if it has another form."""
     try:
         spec = convert(tomllib.loads(text), AgentYaml)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as wrong:
         raise ConfigError(f"{source}: {wrong}", fix="docs/agent-projects.md has all keys") from None
-    if any(not isinstance(row, str) and row.path for row in spec.tools or ()):
-        raise ConfigError(f"{source}: tools with a file need a project", fix="lmagent agent init makes one")
+    if (
+        spec.agents
+        or spec.skills
+        or spec.mcp_servers
+        or any(not isinstance(row, str) and row.path for row in spec.tools or ())
+    ):
+        what = "tools with a file, agents, skills and mcp_servers need a project"
+        raise ConfigError(f"{source}: {what}", fix="lmagent agent init makes one")
     return agent_from(spec, _slug(spec.name, source))
 
 

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -28,8 +28,13 @@ from lmagent.projects.load import FILE, AgentFolder, env_file_of
 from lmagent.store.files import OPEN_FLAGS, replace_whole, store_error
 from lmagent.tools.sanitize import visible
 
+T = TypeVar("T")
+
 VERSION = 1
 MANIFEST = "manifest.json"
+
+PYTHON_LOCK, NPM_LOCK = "requirements.txt", "package-lock.json"
+"""The files of a project with the exact versions of the packages that its tools need."""
 
 MOST_FILES = 2000
 LARGEST_FILE = 50_000_000
@@ -85,7 +90,7 @@ def build(folder: AgentFolder, target: Path, env: Mapping[str, str]) -> AgentMan
     secrets = _secret_values(folder, env)
     for name, (content, _) in contents.items():
         _without_secrets(name, content, secrets)
-    _locked(contents)
+    check_locks({name: content for name, (content, _) in contents.items()})
     files = {
         name: ProjectFile(hashlib.sha256(content).hexdigest(), len(content), program)
         for name, (content, program) in contents.items()
@@ -164,24 +169,39 @@ def _without_secrets(name: str, content: bytes, secrets: Mapping[bytes, str]) ->
         raise ConfigError(f"{visible(name)} contains {what}: an archive is given to others", fix=fix)
 
 
-def _locked(contents: Mapping[str, tuple[bytes, bool]]) -> None:
+def check_locks(contents: Mapping[str, bytes]) -> None:
     """Check that the packages which the tools need are named exactly. Raise ConfigError."""
-    needs = contents.get("requirements.txt", (b"", False))[0].decode("utf-8", "replace")
-    for line in needs.splitlines():
+    for line in contents.get(PYTHON_LOCK, b"").decode("utf-8", "replace").splitlines():
         wanted = line.partition("#")[0].strip().rstrip("\\").strip()
         if wanted and not wanted.startswith("-") and "==" not in wanted:
             fix = "uv pip compile --generate-hashes requirements.txt -o requirements.txt"
-            raise ConfigError(f"requirements.txt does not say which version of {visible(wanted)[:80]}", fix=fix)
-    package = contents.get("package.json")
-    if package is None or "package-lock.json" in contents:
-        return
-    try:
-        has_needs = bool(decode_json(package[0], dict[str, Any]).get("dependencies"))
-    except (msgspec.DecodeError, msgspec.ValidationError) as wrong:
-        raise ConfigError(f"package.json cannot be read: {wrong}", fix="correct it") from None
-    if has_needs:
-        what = "package.json names packages, and there is no package-lock.json"
+            raise ConfigError(f"{PYTHON_LOCK} does not say which version of {visible(wanted)[:80]}", fix=fix)
+    about = _json("package.json", contents, dict[str, Any])
+    lock = _json(NPM_LOCK, contents, _NpmLock)
+    if about.get("dependencies") and NPM_LOCK not in contents:
+        what = f"package.json names packages, and there is no {NPM_LOCK}"
         raise ConfigError(what, fix="npm install --package-lock-only makes it")
+    if bare := [
+        name for name, package in lock.packages.items() if name and not (package.integrity or package.inBundle)
+    ]:
+        what = f"{NPM_LOCK} has no hash of {visible(bare[0])[:80]}"
+        raise ConfigError(what, fix="npm install --package-lock-only makes the lock anew")
+
+
+class _NpmPackage(Struct):
+    integrity: str = ""
+    inBundle: bool = False  # it comes with another package, whose hash covers it
+
+
+class _NpmLock(Struct):
+    packages: dict[str, _NpmPackage] = {}
+
+
+def _json(name: str, contents: Mapping[str, bytes], form: type[T]) -> T:
+    try:
+        return decode_json(contents.get(name, b"{}"), form)
+    except (msgspec.DecodeError, msgspec.ValidationError) as wrong:
+        raise ConfigError(f"{name} cannot be read: {wrong}", fix="correct it") from None
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -89,6 +89,9 @@ def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: 
         given = {"agent_name": spec.name, **spec.variables, **(variables or {})}
         prompts = PromptFiles(lambda wanted: _read(files, wanted), given)
         own, user = prompts.get(spec.prompts.system), prompts.get(spec.prompts.user, user=True)
+        for number, name in enumerate(spec.skills):
+            if _read(files, f"skills/{name}/SKILL.md") is None:
+                raise file.wrong(("skills", number), f"there is no skills/{name}/SKILL.md", "write it: docs/skills.md")
     for found, wanted, place in ((own, spec.prompts.system, "system"), (user, spec.prompts.user, "user")):
         if found is None and (("prompts", place) in file):
             raise file.wrong(("prompts", place), f"there is no prompts/{wanted}.yaml", "correct the name")
@@ -140,13 +143,16 @@ def agent_from(spec: AgentYaml, slug: str, own: Sequence[Tool] = ()) -> NamedAge
         keep_turns=0 if spec.memory.type == "none" else spec.memory.retention_size,
         memory=spec.memory.type == "long_term",
         converses=spec.type == "conversational",
+        servers=bool(spec.mcp_servers),
     )
 
 
 def _built_in(spec: AgentYaml, own: set[str]) -> tuple[str, ...] | None:
-    if spec.tools is None:
-        return TOOLS[spec.type]
-    return tuple(row.name for row in tool_rows(spec) if row.name not in own)
+    named = TOOLS[spec.type] if spec.tools is None else tuple(row.name for row in tool_rows(spec))
+    if named is None:
+        return None
+    needed = (*(("delegate",) if spec.agents else ()), *(("skill",) if spec.skills else ()))
+    return tuple(dict.fromkeys(name for name in (*named, *needed) if name not in own))
 
 
 def tool_rows(spec: AgentYaml) -> tuple[ToolEntry, ...]:

@@ -15,6 +15,7 @@ LogLevel = Literal["trace", "debug", "info", "warn", "warning", "error"]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,63}$"
 TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$"
+PART = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 HOST = r"^(\*\.)?[A-Za-z0-9.-]+(:\d+)?$"
 ADDRESS = r"^https?://"
@@ -22,6 +23,7 @@ ADDRESS = r"^https?://"
 MEANINGS = {
     NAME: "letters, digits, spaces and . _ -, at most 64",
     TOOL_NAME: "letters, digits, _ and -, the first no digit, at most 64",
+    PART: "letters, digits, _ and -, at most 64",
     VARIABLE: "letters, digits and _, the first no digit, at most 64",
     HOST: "a host such as docs.python.org, *.python.org or example.com:8443",
     ADDRESS: "an address that begins with http:// or https://",
@@ -128,6 +130,23 @@ class Prompts(Struct, frozen=True, forbid_unknown_fields=True):
     user: Annotated[str, Meta(min_length=1)] = "user_template"
 
 
+class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
+    """An MCP server: a program that runs in the sandbox, or the address of one. `${NAME}` is a variable of `env`.
+
+    `network` are hosts that the program may reach; `packages` means the registries of npm, pip and uv.
+    """
+
+    type: Literal["stdio", "http", "streamable-http"] | None = None
+    command: Line = ""
+    args: tuple[Line, ...] = ()
+    env: dict[Annotated[str, Meta(pattern=VARIABLE)], str] = {}
+    url: Annotated[str, Meta(pattern=ADDRESS)] = ""
+    headers: dict[str, str] = {}
+    network: tuple[Line, ...] = ()
+    start_timeout: Annotated[float, Meta(gt=0, le=3600)] | None = None
+    call_timeout: Annotated[float, Meta(gt=0, le=86_400)] | None = None
+
+
 class AgentYaml(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of an agent.yaml."""
 
@@ -150,6 +169,9 @@ class AgentYaml(Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsSpec = LimitsSpec()
     network: Network = Network()
     env: dict[Annotated[str, Meta(pattern=VARIABLE)], Variable] = {}
+    agents: tuple[Annotated[str, Meta(pattern=PART)], ...] = ()
+    skills: tuple[Annotated[str, Meta(pattern=PART)], ...] = ()
+    mcp_servers: dict[Annotated[str, Meta(pattern=PART)], McpServer] = {}
 
 
 class PromptYaml(Struct, frozen=True, forbid_unknown_fields=True):

@@ -30,6 +30,17 @@ class CallMade(Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
 
 
+class Judge(Struct, frozen=True, forbid_unknown_fields=True):
+    """A model that decides whether the answer meets the criteria. `model`: another one than the agent's."""
+
+    criteria: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
+    model: Line = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (self.criteria,) if isinstance(self.criteria, str) else self.criteria
+
+
 class Expected(Struct, frozen=True, forbid_unknown_fields=True):
     """What has to come of a test.
 
@@ -40,6 +51,7 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True):
         files: patterns that files of the workspace contain.
         json_schema: a JSON schema that the answer follows, as JSON.
         status: how the turn ends.
+        judge: criteria that a model finds met by the last answer.
     """
 
     calls: tuple[CallMade | str, ...] = ()
@@ -48,6 +60,7 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, str] = {}
     json_schema: dict[str, Any] | None = None
     status: str = "done"
+    judge: Judge | None = None
 
 
 class TestYaml(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,12 +84,17 @@ class ProjectTest(Struct, frozen=True):
 
 
 class RunOutcome(Struct, frozen=True):
-    """What came of a test: the calls with their arguments, the last answer, how the turn ended, and the workspace."""
+    """What came of a test: the calls with their arguments, the last answer, how the turn ended, and the workspace.
+
+    Attributes:
+        verdict: why the judge rejects the answer; empty if it does not.
+    """
 
     calls: Sequence[tuple[str, dict[str, Any]]]
     answer: str
     status: str
     workspace: Path
+    verdict: str = ""
 
 
 def read_tests(folder: Path) -> list[ProjectTest]:
@@ -121,6 +139,8 @@ def faults(expected: Expected, seen: RunOutcome) -> Iterator[str]:
     for pattern in texts:
         if re.search(pattern, seen.answer, re.IGNORECASE) is None:
             yield f"the answer does not contain {pattern!r}: {one_line(seen.answer, 100)}"
+    if seen.verdict:
+        yield seen.verdict
     with Beneath(seen.workspace) as files:
         for name, pattern in expected.files.items():
             yield from _of_file(files, name, pattern)

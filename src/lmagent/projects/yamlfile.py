@@ -16,7 +16,7 @@ import yaml
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
-from lmagent.projects.spec import MEANINGS, VARIABLE
+from lmagent.projects.spec import MEANINGS, PART, VARIABLE
 from lmagent.tools.sanitize import visible
 
 T = TypeVar("T")
@@ -147,10 +147,11 @@ class YamlFile:
         found = _AT.fullmatch(told)
         what, where, of_key = (found["what"], found["where"] or "$", found["of_key"]) if found else (told, "$", None)
         place, info = self._place_of(type, where)
-        if of_key:  # the names of variables are the only keys with a form
-            place = next(key for key in self._keys if key[:-1] == place and not re.search(VARIABLE, str(key[-1])))
+        if of_key:  # the names of variables and of servers are the only keys with a form
+            form = PART if place == ("mcp_servers",) else VARIABLE
+            place = next(key for key in self._keys if key[:-1] == place and not re.search(form, str(key[-1])))
             key = visible(str(place[-1]))
-            return self.wrong(place, f"{key!r} cannot be a key here", f"use {MEANINGS[VARIABLE]}")
+            return self.wrong(place, f"{key!r} cannot be a key here", f"use {MEANINGS[form]}")
         if unknown := _UNKNOWN.fullmatch(what):
             known = [one.encode_name for one in _plain(info, _STRUCT).fields]
             what = f"there is no key {visible(unknown['key'])!r} here"

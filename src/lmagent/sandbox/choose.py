@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Sandbox, SandboxReport
 from lmagent.sandbox.bubblewrap import Bubblewrap
 from lmagent.sandbox.environment import SandboxRequest, toolchains
-from lmagent.sandbox.git.guard import GitGuard
+from lmagent.sandbox.git.guard import GitGuard, Protected
 from lmagent.sandbox.git.guarded import Guarded
 from lmagent.sandbox.landlock import Landlock
 from lmagent.sandbox.seatbelt import Seatbelt
@@ -68,9 +69,12 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
     if wanted == "off":
         yield Guarded(Unconfined(workspace, env, limits), guard)
         return
-    read = toolchains(Path(env.get("HOME", os.sep)), request.read)
+    read, shut = toolchains(Path(env.get("HOME", os.sep)), request.read), partial(_protected, workspace, request.fixed)
     if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
-        yield Guarded(Bubblewrap(workspace, replace(request, read=read, protected=guard.protected)), guard)
+        yield Guarded(
+            Bubblewrap(workspace, replace(request, read=read, protected=shut(guard))),
+            guard,
+        )
     if request.own:
         if wanted not in ("auto", "bubblewrap"):
             where = ", ".join(map(str, request.own))
@@ -83,8 +87,18 @@ def _candidates(workspace: Path, request: SandboxRequest) -> Iterator[Sandbox]:
         from lmagent.sandbox.docker import ROOT, Docker
 
         inner = GitGuard(workspace, inside=ROOT)
-        yield Guarded(Docker(workspace, replace(request, protected=inner.protected)), inner)
+        yield Guarded(Docker(workspace, replace(request, protected=shut(inner))), inner)
     if wanted == "auto" and sys.platform == "darwin":
-        yield Guarded(Seatbelt(workspace, env, limits, read, guard.protected), guard)
+        yield Guarded(Seatbelt(workspace, env, limits, read, shut(guard)), guard)
     if wanted == "landlock":
         yield Guarded(Landlock(workspace, env, limits, read), guard)
+
+
+def _protected(workspace: Path, fixed: Sequence[Path], guard: GitGuard) -> Callable[[], Sequence[Protected]]:
+    """Return what lists git's paths that commands must not change, and the fixed folders before them: those above a
+    fixed one must not be moved either."""
+    root, found = Path(os.path.realpath(workspace)), list[Protected]()
+    for place in fixed:
+        found += [Protected(root / above, writable=True) for above in reversed(place.parents[:-1])]
+        found.append(Protected(root / place, writable=False))
+    return lambda: (*found, *guard.protected())

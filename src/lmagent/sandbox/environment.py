@@ -49,6 +49,7 @@ class SandboxRequest(Struct, frozen=True):
         image: of docker; it must have a python3.
         network: of docker; on any docker network but `none`, all of its hosts can be reached.
         own: this program's own folders and files, relative to the workspace: they are hidden.
+        fixed: folders, relative to the workspace, that commands must not change: Landlock cannot keep that.
         scratch: folder for the /tmp and home of each session; None for new ones with each command.
         group: whether control groups are used where that is possible.
         protected: git's paths that commands must not change, from the guard's latest look; None looks again.
@@ -64,6 +65,7 @@ class SandboxRequest(Struct, frozen=True):
     image: str = "lmagent-sandbox"
     network: str = "none"
     own: tuple[Path, ...] = ()
+    fixed: tuple[Path, ...] = ()
     scratch: Path | None = None
     group: bool = True
     protected: Callable[[], Sequence[Protected]] | None = None

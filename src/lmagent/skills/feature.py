@@ -30,6 +30,7 @@ class SkillPlaces(Struct, frozen=True):
     Attributes:
         trusted: whether the user trusts the workspace.
         taken: the names that no Python skill can have, since other tools have them.
+        project: the skills of an agent project: the chosen ones of this folder are the only ones, and enabled.
     """
 
     workspace: Path
@@ -37,9 +38,13 @@ class SkillPlaces(Struct, frozen=True):
     data_dir: Path
     trusted: Callable[[], bool]
     taken: frozenset[str]
+    project: Path | None = None
+    chosen: frozenset[str] = frozenset()
 
     @property
     def roots(self) -> tuple[Path, ...]:
+        if self.project is not None:
+            return (self.project,)
         return (*(self.workspace / folder for folder in FOLDERS), self.home / USERS)
 
 
@@ -62,7 +67,8 @@ class Skills:
 
     @property
     def tools(self) -> Iterator[Tool]:
-        yield promote_tool(lambda: self.shelf, self.sandbox)
+        if self._places.project is None:  # it cannot change its project
+            yield promote_tool(lambda: self.shelf, self.sandbox)
         if any(skill.text is not None for skill in self._enabled):
             yield text_skill_tool(lambda: self.shelf)
         yield from python_skill_tools(lambda: self.shelf, self.sandbox, self._enabled)

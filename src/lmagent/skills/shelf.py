@@ -132,7 +132,8 @@ class Shelf:
         decisions, found = self._load(), dict[str, Skill]()
         for root in self._places.roots:
             for folder in _folders(root) if self._is_plain(root) else ():
-                if folder.name not in found and (skill := self._skill(folder, decisions)) is not None:
+                chosen = self._places.project is None or folder.name in self._places.chosen
+                if chosen and folder.name not in found and (skill := self._skill(folder, decisions)) is not None:
                     found[folder.name] = skill
         return sorted(found.values(), key=lambda skill: skill.name)
 
@@ -210,7 +211,8 @@ class Shelf:
         if decision is not None and decision.approved:
             return "enabled" if skill.digest in decision.approved else "changed"
         own = skill.text is not None and skill.folder.parent == self.own
-        return "enabled" if own and self._places.trusted() else "proposed"
+        trusted = self._places.project is not None or self._places.trusted()
+        return "enabled" if own and trusted else "proposed"
 
     # --- deciding ---------------------------------------------------------------------------------------------------
 

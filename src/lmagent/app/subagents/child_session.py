@@ -21,7 +21,6 @@ from lmagent.engine.budget import limits
 from lmagent.engine.review import Fence
 from lmagent.engine.session import Session, share
 from lmagent.engine.state import SessionState
-from lmagent.engine.toolbox import USE_TOOL
 from lmagent.providers.cache_slot import slot_number
 from lmagent.providers.served import SessionProvider
 
@@ -71,12 +70,12 @@ async def open_child(
 
 def _parts(host: Host, parent: Session, started: SubagentStarted) -> SessionParts:
     """Return the parts of the agent that the brief names, or the parent's. Raise ConfigError if it is not here."""
-    named, state, own = host.registry.agents.get(started.brief.agent), parent.state, parent.wiring
-    if named is None and all(tool.name != USE_TOOL.name for tool in state.tools):  # its agent has a choice of tools
-        named = host.registry.agents.get(state.agent)
-        named = replace(named, model=state.model, options=state.work.options) if named is not None else None
-    if named is None:
+    brief, state, own = started.brief, parent.state, parent.wiring
+    named = host.registry.agents.get(brief.agent or state.agent)
+    if named is None or (not brief.agent and named.tools is None):
         return SessionParts(parent.agent, own.toolbox, own.rules)
+    if not brief.agent:
+        named = replace(named, model=state.model, options=state.work.options)
     parts = parts_for(named, host.agent, host.toolbox, own.rules)
     if named.tools is not None and (report := host.toolbox.get("report_result")) is not None:
         parts.toolbox.add(replace(report, deferred=False))
