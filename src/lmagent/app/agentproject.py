@@ -19,8 +19,6 @@ from lmagent.projects.tools.spec import ToolPlace
 FILES = "files"
 """The folder of a project whose content each new workspace of the agent begins with."""
 
-_LEVELS = {"trace": "debug", "warn": "warning"}
-
 
 def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
     """Return options for a host with the project's agent. What the user has set wins over what agent.yaml says."""
@@ -35,7 +33,7 @@ def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
     if not isinstance(spec.model, str) and spec.model.context_window and settings.context_window is None:
         flags["context_window"] = spec.model.context_window
     if settings.log_level == "error" and spec.logging.level != "error":
-        flags["log_level"] = _LEVELS.get(spec.logging.level, spec.logging.level)
+        flags["log_level"] = spec.logging.level
     return replace(options, flags=flags, project=folder.path, agent=folder.slug)
 
 
