@@ -6,6 +6,8 @@ import os
 import stat
 import sys
 
+from lmagent.app import logs
+from lmagent.config.settings import Settings
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -39,6 +41,37 @@ def test_the_level_decides_what_is_logged_and_keys_never_are(program, monkeypatc
     assert KEY not in log
     if sys.platform != "win32":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_trace_logs_and_prints_what_is_sent_and_received_without_keys_and_escapes(program, monkeypatch):
+    monkeypatch.setitem(program.env, "LLM_API_KEY", KEY)
+    with ScriptedServer([say(f"The key is {KEY}, \x1b[31mred."), say("More.")]) as server:
+        run = program.task(server, "a plain task", "--debug", "--log-level", "trace")
+    log = (program.workspace / LOG).read_text()
+    for text in (run.stderr, log):
+        assert '/v1/chat/completions: sent {"' in text
+        assert "a plain task" in text
+        assert "/v1/models: received {" in text
+        assert 'the model\'s answer: [{"type":"text","text":"The key is [redacted], ' in text
+        assert KEY[:12] not in text
+        assert KEY not in text
+        assert "\x1b" not in text
+    assert " TRACE POST" in log
+
+
+def test_a_long_request_is_traced_with_its_beginning_and_its_end_and_no_part_of_a_key(tmp_path):
+    logs.log_to(tmp_path / "log", Settings(log_level="trace", llm_api_key=KEY))
+    try:
+        half = logs.TRACED // 2
+        logs.LOG.log(logs.TRACE, "begin %s%s%s end", "x" * (half - 40), KEY, "y" * (half + 100))
+    finally:
+        logs.log_to(None, Settings())
+    log = (tmp_path / "log").read_text()
+    assert len(log) < logs.TRACED + 100
+    assert " TRACE begin xxx" in log
+    assert log.endswith("yyy end\n")
+    assert "characters …" in log
+    assert KEY[:8] not in log
 
 
 def test_without_a_wish_nothing_is_logged(program):

@@ -165,6 +165,20 @@ def test_options_of_a_load_hold_until_the_model_is_unloaded():
     run(main)
 
 
+def test_options_for_the_next_load_leave_a_model_that_is_loaded_as_it_is():
+    async def main() -> None:
+        async with memory_pool(entry("a")) as (pool, workers, _):
+            assert pool.prefer("a", LoadOptions(gpu_layers=8)).entry.settings.gpu_layers == 8
+            assert workers.names == []
+            async with pool.lease("a"):
+                assert pool.prefer("a", LoadOptions(gpu_layers=2)).entry.settings.gpu_layers == 8
+            async with pool.lease("a"):
+                pass
+            assert [worker.entry.settings.gpu_layers for worker in workers.started] == [8]
+
+    run(main)
+
+
 def test_a_load_that_nobody_waits_for_is_broken_off_by_unload():
     async def main() -> None:
         async with memory_pool(entry("a"), slow=True) as (pool, workers, _):

@@ -78,6 +78,29 @@ def test_a_message_is_answered_by_the_agent_with_its_own_tools(tmp_path: Path, e
     assert not (tmp_path / "dice" / ".lmagent").exists()
 
 
+def test_the_log_level_of_the_project_traces_its_model_without_its_secrets(tmp_path: Path, env: dict[str, str]) -> None:
+    secret = "sesame-open-9000"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "dice" / "tools").mkdir(parents=True)
+    (tmp_path / "dice" / "agent.yaml").write_text(
+        "name: dice\nlogging: {level: trace}\nenv:\n  DICE_KEY: {secret: true}\n"
+        "tools: [{name: key, path: tools/key.py}]\npermissions: {allow: [key]}\n"
+    )
+    (tmp_path / "dice" / "tools" / "key.py").write_text(
+        "import os\n\ndef key() -> str:\n    'Say it'\n    return os.environ['DICE_KEY']\n"
+    )
+    with ScriptedServer([call("key"), say(f"It is {secret}.")]) as server:
+        env = {**env, "LLM_URL": server.base_url, "DICE_KEY": secret}
+        done = lmagent("test", "--message", "Say it", "-w", "own", "--debug", "dice", env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    log = (tmp_path / "own" / ".lmagent" / "logs" / "lmagent.log").read_text()
+    for text in (log, done.stderr):
+        assert "completions: sent {" in text
+        assert "the model's answer: " in text
+        assert "It is [redacted]" in text
+        assert secret not in text
+
+
 def test_a_broken_project_is_told_with_its_line(tmp_path: Path, env: dict[str, str]) -> None:
     lmagent("init", "dice", env=env, cwd=tmp_path)
     (tmp_path / "dice" / "agent.yaml").write_text("name: dice\nparamters: {}\n")

@@ -146,7 +146,7 @@ def test_the_agentfile_of_the_guide_is_built_and_run_byte_for_byte(docker, tmp_p
     before = run(docker, "docker", "images", "-q", GUIDES_IMAGE)
     run(docker, "docker", "tag", build_image(docker, "lms"), GUIDES_IMAGE)
     try:
-        run(docker, "docker", "build", "-f", "Agentfile", ".", "-t", "my-agent:latest", cwd=folder)
+        run(docker, "docker", "build", "-f", "Agentfile", ".", "-t", "lmagent-test-guide", cwd=folder)
     finally:
         if before:
             run(docker, "docker", "tag", before, GUIDES_IMAGE)
@@ -156,7 +156,7 @@ def test_the_agentfile_of_the_guide_is_built_and_run_byte_for_byte(docker, tmp_p
     data = tmp_path / "data"
     data.mkdir()
     os.chown(data, 10001, 10001)
-    with container(docker, replies, "-v", f"{data}:/app/data", "my-agent:latest") as agent:
+    with container(docker, replies, "-v", f"{data}:/app/data", "lmagent-test-guide") as agent:
         assert healthy(docker, agent) == "healthy running", run(docker, "docker", "logs", agent)
         token = token_in(run(docker, "docker", "logs", agent))
         assert answer(published(docker, agent), token, "agent/my-agent", "Roll")[0] == "A four."
@@ -212,4 +212,4 @@ def test_two_agents_of_the_compose_example_answer_with_one_model_server(docker, 
         stats = run(docker, "docker", "exec", server, "lmagent", "server", "stats", "--json")
         assert {one["name"]: one["requests"] for one in json.loads(stats)["models"]}["scripted"] == 4
     finally:
-        run(env, *compose, *files, "down", "-v", cwd=tmp_path)
+        run(env, *compose, *files, "down", "-v", "--rmi", "local", cwd=tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from lmagent.core.errors import ConfigError
 from lmagent.projects.agentfiles import agents_of
 from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK
 from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
+from lmagent.projects.spec import Gpu
 from lmagent.projects.tools.own import own_tools
 from lmagent.projects.tools.spec import ToolPlace
 
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 FILES = "files"
 """The folder of a project whose content each new workspace of the agent begins with."""
-
-_LEVELS = {"trace": "debug", "warn": "warning"}
 
 
 def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
@@ -42,7 +42,7 @@ def with_settings(options: HostOptions, folder: AgentFolder) -> HostOptions:
     if not isinstance(spec.model, str) and spec.model.context_window and settings.context_window is None:
         flags["context_window"] = spec.model.context_window
     if settings.log_level == "error" and spec.logging.level != "error":
-        flags["log_level"] = _LEVELS.get(spec.logging.level, spec.logging.level)
+        flags["log_level"] = spec.logging.level
     return replace(options, flags=flags, project=folder.path, agent=folder.slug)
 
 
@@ -76,9 +76,11 @@ async def use_project(registry: Registry, folder: AgentFolder, say: Callable[[st
         modules=packages.modules,
     )
     own = await own_tools(folder.path, tool_rows(folder.spec), place)
-    for fact in (*own.facts, *_of_gpu(folder)):
+    for fact in own.facts:
         say(fact)
     _require_skills(registry, folder)
+    if folder.spec.gpu != Gpu():
+        registry.settlers.append(GpuRequest(registry, folder.spec.gpu, say).settle)
     agent = agent_of(folder, own.tools)
     agents = (agent, *(_with_tools(each, agent) for each in agents_of(folder)))
     registry.agents.sources[:] = [lambda: agents]
@@ -127,13 +129,53 @@ def _located(word: str, folder: Path) -> str:
     return str(path) if word and path.is_relative_to(folder) and path.is_file() else word
 
 
-def _of_gpu(folder: AgentFolder) -> Iterator[str]:
-    """Yield a line with the settings of the GPU: the model server has them, and not the agent."""
-    gpu = folder.spec.gpu
-    given = {"gpu_layers": gpu.n_gpu_layers, "flash_attention": gpu.flash_attn}
-    values = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
-    if values:
-        yield f"the author loaded the model with {values}: set this in your model server (docs/model-server.md)"
+class GpuRequest:
+    """Gives `gpu` of a project to lmagent's model server, for a model that it has not loaded; else it is shown, once.
+
+    A model that is loaded stays as it is: others may use it.
+    """
+
+    def __init__(self, registry: Registry, gpu: Gpu, say: Callable[[str], None]) -> None:
+        self._registry, self._say, self._said = registry, say, False
+        self.options = gpu_options(gpu)
+
+    async def settle(self) -> None:
+        host = self._registry.host
+        if host is None or host.replay is not None:
+            return
+        from lmagent.core.errors import ProviderError
+        from lmagent.providers.loading import change
+
+        text, fix = "the author loaded the model with", "set this in your model server (docs/model-server.md)"
+        name = host.parts(host.named).agent.model
+        with suppress(ProviderError):  # the first request reports it
+            facts = await host.served.facts(name)
+            model = name or (facts.model.id if facts.model is not None else "")
+            if facts.dialect == "lmagent" and model:
+                endpoint, model = host.served.at(model)
+                asked = {**self.options, "now": False}
+                loaded = await change(host.transport, endpoint, facts.dialect, "load", model, asked)
+                if all(loaded.get(option) == value for option, value in self.options.items()):
+                    return
+                words = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in self.options.items())
+                text, fix = f"{model} is loaded already, and not with", f"lmagent models load {model} {words}"
+            if not self._said and facts.reached:
+                self._said = True
+                self._say(f"{text} {_listed(self.options)}: {fix}")
+
+
+def gpu_options(gpu: Gpu) -> dict[str, int | str]:
+    """Return `gpu` of agent.yaml as the options of a load."""
+    options: dict[str, int | str] = {}
+    if gpu.n_gpu_layers is not None:
+        options["gpu_layers"] = gpu.n_gpu_layers
+    if gpu.flash_attn is not None:
+        options["flash_attention"] = "on" if gpu.flash_attn else "off"
+    return options
+
+
+def _listed(options: Mapping[str, int | str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
 def variables_of(folder: AgentFolder, env: Mapping[str, str]) -> dict[str, str]:
@@ -200,6 +242,8 @@ def abilities(folder: AgentFolder) -> Iterator[str]:
         program = f"runs {' '.join((server.command, *server.args))} in the sandbox, {reach}"
         gets = f"; it gets {', '.join(server.env)}" if server.env else ""
         yield f"MCP server   {name}: {f'it is at {server.url}' if server.url else program}{gets}"
+    if options := gpu_options(spec.gpu):
+        yield f"gpu          {_listed(options)}, if lmagent's model server loads the model"
     if spec.network.hosts:
         yield f"network      {', '.join(spec.network.hosts)}"
     if spec.env:

@@ -113,6 +113,8 @@ class Host(Struct):
 
     async def settle(self) -> None:
         """Learn the server's facts, and shape the prompt of new sessions by them. The user's settings win."""
+        for settle in self.registry.settlers:
+            await settle()
         await self.offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)

@@ -1,4 +1,7 @@
-"""Logs: the program's actions, in `.lmagent/logs/lmagent.log` of the workspace, without secrets or contents."""
+"""Logs: the program's actions, in `.lmagent/logs/lmagent.log` of the workspace, without secrets.
+
+Contents are logged at the level trace alone.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError
 from lmagent.engine.redact import Redactor
+from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
@@ -29,7 +34,11 @@ FILE = Path(".lmagent", "logs", "lmagent.log")
 SIZE = 1_000_000  # bytes of a file before it is set aside
 KEPT = 3  # older files that are kept
 
+TRACE = 5  # below logging.DEBUG: the requests to the model and its answers
+TRACED = 60_000  # characters of a request or a reply that are logged: half of its beginning, half of its end
+
 LOG = logging.getLogger("lmagent")
+logging.addLevelName(TRACE, "TRACE")
 
 
 class Unexpected(LmagentError):
@@ -62,7 +71,11 @@ class _Redacted(logging.Formatter):
         self._redactor = Redactor(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))
+        text = self._redactor.text(super().format(record))
+        if record.levelno != TRACE or len(text) <= TRACED:
+            return text
+        half = TRACED // 2
+        return f"{text[:half]} … {len(text) - TRACED:,} characters … {text[-half:]}"
 
 
 def open_log(workspace: Path, settings: Settings) -> None:
@@ -73,7 +86,8 @@ def open_log(workspace: Path, settings: Settings) -> None:
 
 def log_to(path: Path | None, settings: Settings) -> None:
     LOG.propagate = False
-    LOG.setLevel(logging.DEBUG if settings.debug else settings.log_level.upper())
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    LOG.setLevel(min(level, logging.DEBUG) if settings.debug else level)
     for handler in list(LOG.handlers):
         LOG.removeHandler(handler)
         handler.close()
@@ -109,7 +123,7 @@ def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str
 
 
 def log_session(session: Session) -> None:
-    """Log the events of a session: names, times and outcomes."""
+    """Log the events of a session: names, times and outcomes; with trace, the model's answers."""
 
     def listen(event: ev.Event) -> None:
         level = logging.INFO
@@ -123,6 +137,8 @@ def log_session(session: Session) -> None:
             case ev.TurnFinished():
                 text = f"turn {event.turn} ends: {event.outcome}{f' ({event.reason})' if event.reason else ''}"
                 level = logging.ERROR if event.outcome == "error" else logging.INFO
+            case ev.MessageAdded(origin="model", message=message) if LOG.isEnabledFor(TRACE):
+                level, text = TRACE, f"the model's answer: {printable(msgspec.json.encode(message.parts).decode())}"
             case ev.RetryScheduled():
                 level, text = logging.WARNING, f"{event.reason}; trying again in {event.delay:.0f} s"
             case ev.Notice():
@@ -132,6 +148,12 @@ def log_session(session: Session) -> None:
         LOG.log(level, "%s: %s", session.state.session, text)
 
     session.listen(listen)
+
+
+def _trace(what: str, done: str, content: bytes | bytearray) -> None:
+    """Log the content of a request or a reply."""
+    if content and LOG.isEnabledFor(TRACE):
+        LOG.log(TRACE, "%s: %s %s", what, done, printable(content.decode(errors="replace")))
 
 
 class LoggedTransport:
@@ -144,6 +166,7 @@ class LoggedTransport:
     ) -> TransportResponse:
         begun, what = monotonic(), f"{method} {urlsplit(url).path}"
         LOG.debug("%s: %d bytes sent", what, len(body))
+        _trace(what, "sent", body)
         try:
             response = await self._inner.send(method, url, headers, body, timeouts)
         except Exception as failure:
@@ -153,12 +176,17 @@ class LoggedTransport:
         chunks = response.chunks
 
         async def logged() -> AsyncGenerator[bytes]:
-            size = 0
+            # The pieces of a stream may have the pieces of a secret; `log_session` logs the whole answer.
+            is_traced = LOG.isEnabledFor(TRACE) and "event-stream" not in response.headers.get("content-type", "")
+            size, traced = 0, bytearray()
             try:
                 async for chunk in chunks:
                     size += len(chunk)
+                    if is_traced:
+                        traced += chunk
                     yield chunk
             finally:
                 LOG.debug("%s: %d bytes received after %.2f s", what, size, monotonic() - begun)
+                _trace(what, "received", traced)
 
         return replace(response, chunks=logged())

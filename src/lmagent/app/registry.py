@@ -102,6 +102,7 @@ class Registry(Struct):
         given: names of the tools of the program that opened the host; they are always offered, with their schemas.
         loads_plugins: plugins register now, which may not take the names of what comes later.
         openers: complete a feature's work that a crash cut off, in a session that is opened again.
+        settlers: learn from the model server, or ask something of it, before a new session begins.
     """
 
     workspace: Path
@@ -123,6 +124,7 @@ class Registry(Struct):
     orders: dict[type, Order] = field(default_factory=dict[type, Order])
     hides: list[Callable[[SessionState], set[str]]] = field(default_factory=list[Callable[[SessionState], set[str]]])
     openers: list[SessionHook] = field(default_factory=list["SessionHook"])
+    settlers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     busy: list[Callable[[str], bool]] = field(default_factory=list[Callable[[str], bool]])
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])

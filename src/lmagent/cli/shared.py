@@ -201,12 +201,14 @@ model_options = together(
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
     click.option("--no-mcp", is_flag=True, help="Use no MCP servers."),
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
-    click.option("--debug", is_flag=True, help="Print each request to the model server by size and time."),
+    click.option(
+        "--debug", is_flag=True, help="Print each request to the model server by size and time; with trace, whole."
+    ),
     click.option(
         "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        type=click.Choice(["trace", "debug", "info", "warn", "warning", "error"], case_sensitive=False),
         metavar="LEVEL",
-        help="What goes to .lmagent/logs/lmagent.log: debug, info, warning or error (default).",
+        help="What goes to .lmagent/logs/lmagent.log: trace, debug, info, warn or error (default).",
     ),
     click.option(
         "--record",

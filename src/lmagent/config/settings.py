@@ -250,12 +250,13 @@ class Settings(Struct, frozen=True):
         help="Ask before files that may hold secrets are read, and refuse commands that wipe a disk or the workspace.")
     theme: Literal["auto", "light", "dark", "none"] = setting("auto", "LMAGENT_THEME",
         help="Colours of the terminal: for a light or a dark background, or none. `/theme` changes it.")
-    log_level: Literal["debug", "info", "warning", "error"] = setting("error", "AGENT_LOG_LEVEL", flag="--log-level",
+    log_level: Literal["trace", "debug", "info", "warn", "warning", "error"] = setting(
+        "error", "AGENT_LOG_LEVEL", flag="--log-level",
         help="What goes to .lmagent/logs/lmagent.log of the workspace: error (unexpected errors), warning (retries, "
-             "notices), info (turns, tools, model calls), debug (each request by size and time); contents and keys "
-             "never.")
+             "notices), info (turns, tools, model calls), debug (each request by size and time), trace (the requests "
+             "to the model and its answers); contents only with trace, keys never.")
     debug: bool = setting(False, "LMAGENT_DEBUG", flag="--debug", folder="elsewhere",
-        help="Log at level debug, and print it to standard error too.")
+        help="Log at level debug, or at trace if `log_level` says so, and print it to standard error too.")
     own_shell: bool = setting(False, "OWN_SHELL", folder="elsewhere",
         help="Run `!COMMAND` of the terminal in your own shell, outside the sandbox, and do not ask about `!!COMMAND`.")
     claude_hooks: bool = setting(False, "CLAUDE_HOOKS", folder="elsewhere",

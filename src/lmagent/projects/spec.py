@@ -85,7 +85,7 @@ class Api(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the author loaded the model. It is shown: each server has settings of its own for this."""
+    """How the model is loaded: taken by lmagent's model server if it has not loaded it yet, else shown."""
 
     n_gpu_layers: Annotated[int, Meta(ge=-1)] | None = None
     flash_attn: bool | None = None

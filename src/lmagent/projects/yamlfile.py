@@ -44,7 +44,7 @@ _TYPES = {
 }
 
 
-class Position(NamedTuple):
+class YamlPosition(NamedTuple):
     """A line and a column, both from 1."""
 
     line: int
@@ -73,8 +73,8 @@ class YamlFile:
     def __init__(self, name: str, content: bytes) -> None:
         """Read `content`. Raise ConfigError, with line and column, if it is not such a file."""
         self.name = name
-        self._marks: dict[Place, Position] = {(): Position(1, 1)}
-        self._keys: dict[Place, Position] = {}
+        self._marks: dict[Place, YamlPosition] = {(): YamlPosition(1, 1)}
+        self._keys: dict[Place, YamlPosition] = {}
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as wrong:
@@ -87,7 +87,7 @@ class YamlFile:
                 if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
                     what = "anchors (&) and aliases (*) are not read; write the value out, or put the text in quotes"
                     raise self._wrong(
-                        Position(token.start_mark.line + 1, token.start_mark.column + 1), what, "correct it"
+                        YamlPosition(token.start_mark.line + 1, token.start_mark.column + 1), what, "correct it"
                     )
             node = loader.get_single_node()
             self.value: Any = None if node is None else self._built(loader, node, ())
@@ -103,7 +103,7 @@ class YamlFile:
 
     def _built(self, loader: _Loader, node: Any, place: Place) -> Any:
         """Return a node's value, and note where it and its parts stand."""
-        here = Position(node.start_mark.line + 1, node.start_mark.column + 1)
+        here = YamlPosition(node.start_mark.line + 1, node.start_mark.column + 1)
         self._marks[place] = here
         if len(place) > DEEPEST:
             raise self._wrong(here, f"more than {DEEPEST} levels of nesting", "write it flatter")
@@ -113,7 +113,7 @@ class YamlFile:
             return cast("Any", loader).construct_object(node)
         built = dict[str, Any]()
         for key_node, value_node in node.value:
-            mark = Position(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            mark = YamlPosition(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 raise self._wrong(mark, "a key must be a text", "write a plain name before the colon")
             key = str(key_node.value)
@@ -123,7 +123,7 @@ class YamlFile:
             built[key] = self._built(loader, value_node, (*place, key))
         return built
 
-    def _wrong(self, mark: Position, what: str, fix: str) -> ConfigError:
+    def _wrong(self, mark: YamlPosition, what: str, fix: str) -> ConfigError:
         return ConfigError(f"{self.name}:{mark.line}:{mark.column}: {what}", fix=fix)
 
     def wrong(self, place: Place, what: str, fix: str) -> ConfigError:

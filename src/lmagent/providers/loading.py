@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -59,15 +59,26 @@ def actions(dialect: str) -> frozenset[Action]:
     return frozenset(ROUTES.get(dialect, {}))
 
 
-async def change(transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str) -> None:
-    """Have the server load or unload a model, and wait until it has. Raise ProviderError if it cannot."""
-    async with _asked(transport, endpoint, dialect, action, model) as response:
+async def change(
+    transport: Transport,
+    endpoint: Endpoint,
+    dialect: str,
+    action: Action,
+    model: str,
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Have the server load or unload a model, wait until it has, and return its answer.
+
+    `more`: fields for the request, as the dialect's server knows them. Raises ProviderError if the server cannot.
+    """
+    async with _asked(transport, endpoint, dialect, action, model, more) as response:
         body = await read_all(response, ANSWER)
     answer = jsontext.loads_or_none(body)
     if answer is None:
         raise BadReply(f"{authority(endpoint.url)} answered with something that is no JSON", fix=_LOG)
     if at(answer, "error"):  # LM Studio answers unknown requests with 200
         raise _refused(endpoint, action, model, answer)
+    return mapping(answer)
 
 
 async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: str) -> AsyncGenerator[Pulled]:
@@ -109,11 +120,16 @@ _LOG = "look at the server's log, or do it in the server's own window"
 
 @asynccontextmanager
 async def _asked(
-    transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str
+    transport: Transport,
+    endpoint: Endpoint,
+    dialect: str,
+    action: Action,
+    model: str,
+    more: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[TransportResponse]:
     path, body = ROUTES[dialect][action]
     url = f"{server_root(endpoint.url)}{path}"
-    asked = jsontext.dumps(body(model))
+    asked = jsontext.dumps({**body(model), **(more or {})})
     try:
         async with await transport.send("POST", url, json_headers(endpoint.key), asked, PATIENCE) as response:
             if response.status != 200:

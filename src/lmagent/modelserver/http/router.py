@@ -160,8 +160,10 @@ class Router:
 
     async def _load(self, request: Request) -> Response:
         body = await self._body(request)
-        name = self._catalogue.find(_name_in(body)).name
-        return _json(running_fields(await self._pool.load(name, _options_in(body))))
+        name, options = self._catalogue.find(_name_in(body)).name, _options_in(body)
+        if options is not None and body.get("now") is False:
+            return _json(running_fields(self._pool.prefer(name, options)))
+        return _json(running_fields(await self._pool.load(name, options)))
 
     async def _unload(self, request: Request) -> Response:
         """Unload a model, also one whose file was removed while it was loaded: `ps` shows its name."""

@@ -111,6 +111,14 @@ class WorkerPool:
             pass
         return self._status(model, self._clock.monotonic())
 
+    def prefer(self, name: str, options: LoadOptions) -> ModelStatus:
+        """Let the next load of a model have these options; one that is loaded stays as it is."""
+        model = self._model(self._find(name))
+        if model.run is None:
+            self._given[model.entry.name] = options
+            model = self._model(self._find(model.entry.name))
+        return self._status(model, self._clock.monotonic())
+
     async def unload(self, name: str) -> ModelStatus:
         """Unload a model, whose file may be gone; from then on its own settings hold.
 
