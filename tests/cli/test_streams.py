@@ -9,7 +9,7 @@ from program import clear
 from testkit.amount import mostly_long
 
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import call, say
+from lmagent.testing.script import call, hang, say
 
 
 def shell(program, server: ScriptedServer, line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -63,6 +63,18 @@ def test_a_reader_that_wants_no_more_is_no_error_to_talk_about(program, command)
         run = shell(program, server, f'{{ "$1" "$2" "$3" {command}; echo "$?" >&3; }} 3>code | true; cat code')
     assert run.stderr == ""
     assert run.stdout.strip() in ("0", "141")  # 0: it had written all before the reader went away
+
+
+def test_an_unbuffered_program_prints_each_line_at_once(program):
+    with ScriptedServer([hang()]) as server:
+        command = program.command("--base-url", server.base_url, "--debug", "hi")
+        env = {**program.env, "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(command, env=env, cwd=program.workspace, stderr=subprocess.PIPE, text=True) as runs:
+            try:
+                assert runs.stderr is not None
+                assert any("completions" in line for line in runs.stderr)
+            finally:
+                runs.kill()
 
 
 def test_an_output_that_knows_only_ascii_gets_question_marks(program):

@@ -112,8 +112,8 @@ def _silenced(stream: TextIO | None, original: TextIO | None) -> tuple[TextIO, O
         io.BufferedWriter(outlet),
         encoding=stream.encoding,
         errors="replace" if stream.errors in ("strict", "surrogateescape") else stream.errors,
-        line_buffering=bool(stream.line_buffering),
-        write_through=bool(getattr(stream, "write_through", False)),
+        # PYTHONUNBUFFERED, as in containers: the lines of a stream that writes through leave our buffer at once, too.
+        line_buffering=bool(stream.line_buffering or getattr(stream, "write_through", False)),
     )
     return replaced, outlet
 
