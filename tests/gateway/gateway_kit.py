@@ -217,7 +217,7 @@ class Running(Client):
             except queue.Empty:
                 raise AssertionError(f"the gateway did not come up: {self.said}") from None
             assert line or self.process.poll() is None, f"the gateway ended: {self.said}"
-            if "://127.0.0.1:" in line:
+            if line.strip().startswith("http") and "://127.0.0.1:" in line:
                 self.port = int(line.strip().rpartition(":")[2])
             if line.strip().startswith("PIN"):
                 break

@@ -93,7 +93,9 @@ def test_a_gateway_of_a_project_has_its_agent_alone(tmp_path: Path):
     project = start(tmp_path / "dice-master", "conversational")
     (project / "agent.yaml").write_text((project / "agent.yaml").read_text().replace('"dice-master"', '"Dice Master"'))
     with gateway(tmp_path, [call("roll_dice"), say("A four. Again?")], project=project) as running:
-        assert any(f"serves the agent Dice Master in {running.workspace}" in line for line in running.said)
+        said = "".join(running.said)
+        assert f"serves the agent Dice Master in {running.workspace}" in said
+        assert f"{running.url}/v1, model agent/dice-master; lmagent web token prints its key" in said
         listed = running.ask("GET", "/api/agents").json
         assert (listed["current"], [row["name"] for row in listed["agents"]]) == ("dice-master", ["dice-master"])
         assert listed["agents"][0]["source"] == str(project)

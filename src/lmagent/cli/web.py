@@ -181,6 +181,8 @@ def _announce(front: _Front, listener: socket.socket, host: Host, own: dict[str,
             click.echo(qr_text(others[0]))
         if front.tls is None:
             click.echo("  without TLS, whoever listens on this network can read along")
+    if host.named is not None:
+        click.echo(f"  OpenAI's API: {here}/v1, model agent/{host.named.name}; lmagent web token prints its key")
     if front.is_new:
         click.echo(f"  token of programs, printed this once: {front.access.token}")
     click.echo(f"  PIN {front.access.pin}")
