@@ -248,6 +248,19 @@ def test_models_of_other_servers_are_lent_without_a_process():
     run(main)
 
 
+def test_options_for_a_model_of_another_server_are_refused_and_not_kept():
+    async def main() -> None:
+        other = ModelEntry("far", "upstream", url="http://h:11434/v1", upstream="llama3")
+        async with memory_pool(other, budget=1) as (pool, _, _):
+            with pytest.raises(ModelServerError, match="model of another server, http://h:11434/v1") as error:
+                await pool.load("far", LoadOptions(gpu_layers=8))
+            assert (error.value.status, error.value.code) == (400, "model_elsewhere")
+            assert pool.prefer("far", LoadOptions(gpu_layers=8)).entry.settings.gpu_layers == other.settings.gpu_layers
+            assert (await pool.load("far")).state == "ready"
+
+    run(main)
+
+
 def test_what_the_library_knows_to_be_broken_is_not_tried():
     async def main() -> None:
         async with memory_pool(replace(entry("a"), broken="it is cut off")) as (pool, workers, _):

@@ -84,6 +84,30 @@ def test_on_another_server_the_settings_are_shown_and_nothing_is_asked_of_it(pro
     assert not [path for path in asked if "load" in path]
 
 
+def test_for_a_model_that_lmagents_server_passes_on_the_settings_are_shown(project: Path, tmp_path: Path) -> None:
+    def lmagent(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "lmagent", *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AGENT_DATA_DIR": str(tmp_path / "data")}
+    (tmp_path / "data" / "models").mkdir(parents=True)
+    with ScriptedServer([say("Hello.")]) as server:
+        far = f'upstream = "{server.base_url}"\nupstream_model = "test-model"\n'
+        (tmp_path / "data" / "models" / "far.toml").write_text(far)
+        started = lmagent("server", "start", "--port", "0", "--json")
+        assert started.returncode == 0, started.stderr
+        try:
+            done = lmagent("agent", "test", "--message", "Hi", "--model", "far", str(project))
+            refused = lmagent("models", "load", "far", "--gpu-layers", "8")
+            loaded = lmagent("models", "load", "far")
+        finally:
+            lmagent("server", "stop")
+    assert (done.returncode, done.stdout.strip()) == (0, "Hello."), done.stderr
+    assert done.stderr.count("the author loaded the model with gpu_layers 8, flash_attention on: set this in") == 1
+    assert (refused.returncode, "far is a model of another server" in refused.stderr) == (1, True), refused.stderr
+    assert loaded.stdout == "far: ready, on another server\n"
+
+
 def test_an_archive_shows_what_it_asks_of_the_gpu(project: Path, tmp_path: Path) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "lmagent", "agent", "show", str(project)], capture_output=True, text=True, cwd=tmp_path

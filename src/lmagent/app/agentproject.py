@@ -157,8 +157,9 @@ class GpuRequest:
                 loaded = await change(host.transport, endpoint, facts.dialect, "load", model, asked)
                 if all(loaded.get(option) == value for option, value in self.options.items()):
                     return
-                words = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in self.options.items())
-                text, fix = f"{model} is loaded already, and not with", f"lmagent models load {model} {words}"
+                if loaded.get("engine") != "upstream":
+                    words = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in self.options.items())
+                    text, fix = f"{model} is loaded already, and not with", f"lmagent models load {model} {words}"
             if not self._said and facts.reached:
                 self._said = True
                 self._say(f"{text} {_listed(self.options)}: {fix}")

@@ -459,4 +459,5 @@ def unload(_: Path | None, name: str | None, everything: bool, as_json: bool) ->
 
 def _show_change(model: dict[str, Any], *, as_json: bool) -> None:
     took = f" in {model['loaded_s']:.1f} s, {shared.amount(model['memory'])}" if model["state"] == "ready" else ""
+    took = ", on another server" if model["engine"] == "upstream" else took
     shared.show(as_json, [model], [f"{model['name']}: {model['state']}{took}"])

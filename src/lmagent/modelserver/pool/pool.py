@@ -104,7 +104,10 @@ class WorkerPool:
     async def load(self, name: str, options: LoadOptions | None = None) -> ModelStatus:
         """Load a model now; lifts a quarantine. With options it is loaded anew if it runs with other settings."""
         if options is not None:
-            self._given[self._catalogue.find(name).name] = options
+            entry = self._catalogue.find(name)
+            if entry.engine == "upstream":
+                raise refusals.elsewhere(entry)
+            self._given[entry.name] = options
         model = self._model(self._find(name))
         model.health = health.lifted(model.health)
         async with self.lease(model.entry.name):
@@ -112,9 +115,9 @@ class WorkerPool:
         return self._status(model, self._clock.monotonic())
 
     def prefer(self, name: str, options: LoadOptions) -> ModelStatus:
-        """Let the next load of a model have these options; one that is loaded stays as it is."""
+        """Let the next load of a model have these options, but for one that is loaded and one of another server."""
         model = self._model(self._find(name))
-        if model.run is None:
+        if model.run is None and model.entry.engine != "upstream":
             self._given[model.entry.name] = options
             model = self._model(self._find(model.entry.name))
         return self._status(model, self._clock.monotonic())

@@ -30,6 +30,11 @@ def not_loaded(entry: ModelEntry, cause: Cause, log: Path, wait: float = 0.0) ->
     return ModelServerError(text, status=status, code=cause.code, fix=cause.fix or f"look into its log: {log}")
 
 
+def elsewhere(entry: ModelEntry) -> ModelServerError:
+    text = f"{entry.name} is a model of another server, {entry.url}, which takes no options from here"
+    return ModelServerError(text, status=400, code="model_elsewhere", fix="load it there with these options")
+
+
 def no_embeddings(entry: ModelEntry) -> BadRequest:
     """Refuse before the engine does, whose message names an option that this server does not have."""
     text = f"{entry.name} is not loaded for embeddings"
