@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,9 +192,14 @@ def connection_options() -> dict[str, Any]:
 
 
 def migrations() -> dict[int, Path]:
-    """Return the SQL files that make the schema, by number, in order."""
+    """Return the SQL files that make the schema, by number, in order.
+
+    Step 4 is the schema of Procrastinate, whose minor version is fixed. A later minor version gets a further step.
+    """
     folder = Path(import_module(_MIGRATIONS).__path__[0])
     found = {int(match[1]): file for file in folder.iterdir() if (match := _STEP.fullmatch(file.name))}
+    if (library := find_spec("procrastinate")) is not None and library.submodule_search_locations:
+        found[4] = Path(library.submodule_search_locations[0]) / "sql" / "schema.sql"
     return dict(sorted(found.items()))
 
 
