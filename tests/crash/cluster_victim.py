@@ -49,4 +49,4 @@ async def write(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(write, *sys.argv[1:])
+    anyio.run(write, sys.argv[1], sys.argv[2])
