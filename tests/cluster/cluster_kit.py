@@ -5,32 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from testkit.postgres import database, shared_server
 
 from lmagent.app.clock import SystemClock
-from lmagent.cluster.database import Database
-from lmagent.cluster.listening import Listener
-from lmagent.cluster.presence import BEAT, Presence
+from lmagent.cluster.member import Member
+from lmagent.cluster.presence import BEAT
 from lmagent.cluster.store import ClusterStore
+from lmagent.config.settings import Settings
 
 WORKSPACE = "project"
 
 
 class Cluster:
-    """Opens stores on one database. Each has a database, a presence and a listener of its own."""
+    """Opens stores on one database. Each is as in a process of its own."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self.url = url
+        self.data = Path(stack.enter_context(TemporaryDirectory()))
         self._stack = stack
 
     def store(self, workspace: str = WORKSPACE, *, beat: float = BEAT) -> ClusterStore:
         """Return the store of a process; a long `beat` is that of a process that was stopped."""
-        known = Database(self.url)
-        presence, listener = Presence(known, beat=beat), Listener(known)
-        for part in (known, presence, listener):  # closed in the other order
-            self._stack.callback(part.close)
-        return ClusterStore(workspace, presence, listener, SystemClock())
+        member = Member(self.url, beat=beat)
+        self._stack.callback(member.close)
+        return ClusterStore(workspace, member, SystemClock(), Settings(agent_data_dir=self.data))
 
     def sql(self, statement: str) -> str:
         return shared_server().psql(f"SET search_path = lmagent; {statement}", self.url.rpartition("/")[2])

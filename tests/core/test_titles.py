@@ -17,7 +17,6 @@ from lmagent.core.titles import LONGEST, WORDS, title_of
 from lmagent.core.view import View, reduce
 from lmagent.engine.state import SessionState
 from lmagent.store.export import transcript_of
-from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
 NASTY = "\x1b]0;owned\x07 fix\u202ethe\u2066 \x00build\r\nnow\u2028please \ufeff\u200f \x9b31m👩\u200d💻"
@@ -63,7 +62,7 @@ def test_a_title_is_clean_wherever_it_is_shown(tmp_path: Path, given):
     for event in events:
         view = reduce(view, event)
         state.apply(event)
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         listed = index.list()[0].title
     titles = {view.title, state.title, listed, transcript_of(events).title}

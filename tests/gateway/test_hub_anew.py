@@ -124,7 +124,7 @@ async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once
         async with hub_on(tmp_path / "w", model.base_url) as hub:
             session = (await hub.runner.begin("main")).id
             await hub.runner.submit(session, user("one"))
-            rows = upkeep.unattended(hub.host.store.root)  # another gateway sees this, and looks a moment later
+            rows = upkeep.unattended(hub.host.store)  # another gateway sees this, and looks a moment later
             await hub.runner.sessions[session].until_idle()
             await hub.runner.release(session)
             assert [row.session for row in rows] == [session]

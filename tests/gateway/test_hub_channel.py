@@ -56,7 +56,7 @@ class Stage:
         self.store = JsonlStore(root, SystemClock())
         self.log = root / SESSION / EVENTS
         self.pulse = Flusher()
-        self.channel = SessionStream(SESSION, self.log, self.pulse)
+        self.channel = SessionStream(SESSION, self.store, self.pulse)
         self.tasks = tasks
         self.here: OpenLog | None = None
         self.count = 0
@@ -228,7 +228,7 @@ def test_a_recorded_reply_takes_the_place_of_what_was_said(tmp_path):
 def test_kinds_of_text_are_joined_apart_and_come_in_the_order_of_their_last_piece(tmp_path):
     async def play() -> list[str]:
         pulse = Flusher()
-        channel = SessionStream(SESSION, tmp_path / "none", pulse)
+        channel = SessionStream(SESSION, JsonlStore(tmp_path, SystemClock()), pulse)
         async with channel.watch(0) as watching:
             watching._live = True
             for event in (
@@ -249,7 +249,7 @@ def test_kinds_of_text_are_joined_apart_and_come_in_the_order_of_their_last_piec
 
 def test_who_joins_late_is_told_what_a_sub_agent_asks_until_it_is_answered(tmp_path):
     async def play() -> list[list[str]]:
-        channel = SessionStream(SESSION, tmp_path / "none", Flusher())
+        channel = SessionStream(SESSION, JsonlStore(tmp_path, SystemClock()), Flusher())
         asked = ev.ApprovalRequested(id="a1", seq=4, call_id="c", tool="shell", summary="rm")
         channel.take(ev.SubagentEvent(call_id="1", child="k", event=asked))
         async with channel.watch(0) as watching:

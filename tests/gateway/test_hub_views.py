@@ -14,7 +14,6 @@ from lmagent.core.messages import Message, Text, ToolCall, user
 from lmagent.core.view import View, reduce
 from lmagent.gateway.gateway import KEPT, Folded, Views
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS
 
 SESSION = "20260102_030405_a1b2c3"
 
@@ -40,7 +39,7 @@ EVENTS_SEEN = st.sampled_from(
 def test_a_view_that_is_looked_at_in_between_is_the_view_of_the_whole_log(tmp_path_factory, steps):
     store = JsonlStore(tmp_path_factory.mktemp("views"), SystemClock())
     log = store.create(SESSION)
-    folded = Folded(store.root / SESSION / EVENTS)
+    folded = Folded(store.tail(SESSION))
     whole = View()
     written = 0
     is_open = is_called = False  # the call of a turn that is over stays as it was left: no log goes on with it
@@ -67,7 +66,7 @@ def test_a_view_that_is_looked_at_in_between_is_the_view_of_the_whole_log(tmp_pa
 @pytest.mark.anyio
 async def test_only_the_views_that_were_looked_at_last_are_kept(tmp_path):
     store = JsonlStore(tmp_path, SystemClock())
-    views = Views(tmp_path)
+    views = Views(store)
     for number in range(KEPT + 3):
         log = store.create(f"s{number}")
         await log.append(ev.SessionRenamed(title=str(number)))

@@ -14,7 +14,6 @@ from gateway_kit import Running, gateway
 from seed_client import chatting
 
 from lmagent.app.clock import SystemClock
-from lmagent.app.runner import require_readable
 from lmagent.core.errors import SessionDamaged, SessionNotFound
 from lmagent.gateway.http.app import TABLE
 from lmagent.store.jsonl import JsonlStore
@@ -111,9 +110,9 @@ def test_a_log_that_may_not_be_read_is_refused_with_the_reason():
             os.seteuid(65534)  # root may read everything
         try:
             with pytest.raises(SessionDamaged, match="may not be read"):
-                require_readable(store, "mine")
+                store.require_readable("mine")
             with pytest.raises(SessionNotFound):
-                require_readable(store, "other")
+                store.require_readable("other")
         finally:
             os.seteuid(me)
     finally:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from schedule_kit import a_host, logs, scheduling, until
 
+from lmagent.app.clock import SystemClock
 from lmagent.app.runner import Runner
 from lmagent.config.trust import untrust
 from lmagent.core.errors import ConfigError
@@ -17,7 +18,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import read_jobs
 from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart, written
 from lmagent.schedule.scheduler import Scheduler
-from lmagent.store.index import SessionIndex
+from lmagent.store.jsonl import JsonlStore
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -82,7 +83,7 @@ def test_a_job_whose_call_was_denied_ends_as_denied_wherever_it_is_listed(worksp
     said = run_to_its_end(workspace, WRITES)
     assert said[-1].endswith(": denied")
     assert not (workspace / "report.md").exists()
-    with SessionIndex(workspace / ".lmagent" / "sessions") as index:
+    with JsonlStore(workspace / ".lmagent" / "sessions", SystemClock()).index() as index:
         index.refresh()
         assert [row.status for row in index.list()] == ["denied"]
     if kind == "cron":

@@ -14,7 +14,6 @@ from store_kit import SESSION, a_session, created, finish, path_of, run, start, 
 
 from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
-from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlLog
 
 
@@ -96,7 +95,7 @@ def test_a_read_only_workspace_can_be_read_and_says_why_it_cannot_be_written(tmp
             store.open(SESSION)
         with pytest.raises(StoreError, match="read-only"):
             write_all(store.create("other"), [created("other")])
-        with SessionIndex(store.root) as index:
+        with store.index() as index:
             index.refresh()
             assert [row.id for row in index.list()] == [SESSION]
 

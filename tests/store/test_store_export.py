@@ -197,10 +197,10 @@ def test_a_picture_that_a_tool_made_is_in_the_page_while_it_is_as_it_was(tmp_pat
     for event in _plotted(hashlib.sha256(PIXEL).hexdigest()):
         anyio.run(log.append, event)
     log.close()
-    shown = export_session(store, SESSION, "html")
+    shown = export_session(workspace, store, SESSION, "html")
     assert f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}" in shown
     (workspace / "plot.png").write_bytes(PIXEL + b"changed")
-    assert "plot.png was changed or removed since" in export_session(store, SESSION, "html")
+    assert "plot.png was changed or removed since" in export_session(workspace, store, SESSION, "html")
 
 
 @pytest.mark.parametrize("path", ["../outside.png", "/etc/passwd", EVIL])
@@ -212,7 +212,7 @@ def test_a_picture_elsewhere_is_no_part_of_the_page(tmp_path: Path, path: str):
     for event in _plotted(hashlib.sha256(PIXEL).hexdigest(), path):
         anyio.run(log.append, event)
     log.close()
-    shown = export_session(store, SESSION, "html")
+    shown = export_session(workspace, store, SESSION, "html")
     assert "<img" not in shown
     assert "<script" not in shown
 

@@ -16,14 +16,14 @@ from lmagent.core import events as ev
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Parent
-from lmagent.store.index import SessionIndex, Unattended
+from lmagent.store.index import Unattended
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import stamp
 from lmagent.store.tally import SessionRow
 
 
 def _rows(store: JsonlStore, search: str = "", limit: int = 20) -> list[SessionRow]:
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         return index.list(limit, search)
 
@@ -63,7 +63,7 @@ def test_a_title_given_by_a_person_wins(tmp_path: Path) -> None:
 def test_only_what_is_new_is_read(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     a_session(store)
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         # Rubbish over what has been read: it would show if it were read again.
         size = path_of(store).stat().st_size
@@ -97,7 +97,7 @@ def test_a_deleted_session_leaves_the_list_and_the_search(tmp_path: Path) -> Non
     assert _ids(store, "txt") == [SESSION]
     store.delete(SESSION)
     assert _rows(store) == []
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         assert index.list(search="txt") == []
 
 
@@ -179,7 +179,7 @@ def test_search_finds_what_was_said_by_either_side(tmp_path: Path) -> None:
 def test_any_punctuation_can_be_searched_for(tmp_path: Path, query: str) -> None:
     store = store_in(tmp_path)
     a_session(store, SESSION, *a_turn("Tell me what w1 is: don't guess."))
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         assert len(index.list(search=query)) <= 1
 
@@ -263,7 +263,7 @@ def test_looking_at_a_workspace_without_sessions_leaves_no_trace(tmp_path: Path)
 def test_two_readers_at_once_agree(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     a_session(store)
-    with SessionIndex(store.root) as one, SessionIndex(store.root) as two:
+    with store.index() as one, store.index() as two:
         one.refresh()
         log = store.open(SESSION)
         write_all(log, a_turn("second thing", "zebra"))
@@ -284,7 +284,7 @@ def test_a_damaged_line_does_not_stop_the_index(tmp_path: Path) -> None:
 
 
 def _unattended(store: JsonlStore) -> list[Unattended]:
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         return index.unattended()
 
@@ -362,7 +362,7 @@ def test_what_a_page_sends_while_a_job_runs_does_not_take_its_turn_over_and_is_n
 def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     a_session(store, SESSION, *a_turn())
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         mark, last = index.numbering()
         first = index.numbered(0, 1000)
@@ -372,14 +372,14 @@ def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content)  # another file now: its log is read anew
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         assert index.numbering()[0] == mark
         assert index.numbered(0, 1000) == first
         assert index.numbered(last, 1000) == []
     store.delete(SESSION)
     (tmp_path / "state.db").unlink(missing_ok=True)
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         assert index.numbered(0, 1000) == []
 

@@ -16,7 +16,6 @@ from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
 from lmagent.store.activity import Activity
-from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.spent import Spending, day_of
 
@@ -24,13 +23,13 @@ DAY = 86_400.0
 
 
 def _spent(store: JsonlStore, since: str = "") -> Spending:
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         return index.spending(since)
 
 
 def _activity(store: JsonlStore, limit: int = 50, session: str = "") -> list[Activity]:
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         index.refresh()
         return index.activity(limit, session)
 
@@ -130,7 +129,7 @@ def test_whatever_is_read_at_once_the_sums_are_those_of_the_whole_log(
     store = store_in(tmp_path_factory.mktemp("w"))
     log = store.create(SESSION)
     write_all(log, [created()])
-    with SessionIndex(store.root) as index:
+    with store.index() as index:
         for part in parts:
             write_all(log, [_step(model, prompt) for model, prompt in part])
             index.refresh()
@@ -150,7 +149,7 @@ def test_readers_at_the_same_time_count_nothing_twice(tmp_path: Path) -> None:
     write_all(log, [created()])
 
     def read() -> None:
-        with SessionIndex(store.root) as index:
+        with store.index() as index:
             for _ in range(15):
                 index.refresh()
 

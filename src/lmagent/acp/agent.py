@@ -119,7 +119,7 @@ class EditorAgent:
         def rows() -> list[Object]:
             from lmagent.app.records import session_rows  # opens the index
 
-            found = session_rows(host.store.root, 10_000, "", shelf="open")
+            found = session_rows(host.store, 10_000, "", shelf="open")
             return [_row(row, str(host.workspace)) for row in found if not row.child]
 
         sessions = await anyio.to_thread.run_sync(rows)

@@ -38,11 +38,11 @@ from lmagent.policy.gate import Rules
 from lmagent.providers.served import Served, SessionProvider
 from lmagent.providers.transport import Transport
 from lmagent.providers.urls import is_near
-from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.app.wiring import Configuration
     from lmagent.providers.cassette import ReplayTransport
+    from lmagent.store.port import SessionStore
 
 
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")  # servers that are known to cache prompts
@@ -73,7 +73,7 @@ class Host(Struct):
     """
 
     workspace: Path
-    store: JsonlStore
+    store: SessionStore
     served: Served
     settings: Settings
     config: Configuration

@@ -16,14 +16,14 @@ from lmagent import __version__
 from lmagent.app.clock import SystemClock
 from lmagent.app.kept import GivenModes
 from lmagent.app.options import HostOptions, load_settings
+from lmagent.cluster import open_store
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import Image
 from lmagent.sandbox.scratch import forget_scratch
-from lmagent.store.index import SessionIndex
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.port import SessionStore
 from lmagent.store.tally import ListPlace, SessionRow, Shelf
 from lmagent.tools.beneath import Beneath
 
@@ -42,7 +42,7 @@ class ImportedReport(Struct, frozen=True):
 
 
 def session_rows(
-    root: Path,
+    store: SessionStore,
     limit: int,
     search: str,
     *,
@@ -50,11 +50,11 @@ def session_rows(
     after: ListPlace | None = None,
     shelf: Shelf = "all",
 ) -> Sequence[SessionRow]:
-    """Return the sessions below `root`, pinned ones first, then newest first; each sub-agent's after its parent.
+    """Return the sessions, pinned ones first, then newest first; each sub-agent's after its parent.
 
     In a list of all sessions, or of those that a search finds, a sub-agent without a listed parent has its own place.
     """
-    with SessionIndex(root) as index:
+    with store.index() as index:
         index.refresh()
         rows = index.list(limit, search, children=children, after=after, shelf=shelf)
     paged = not search.strip() and (after is not None or shelf != "all" or sum(not row.child for row in rows) >= limit)
@@ -80,11 +80,11 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
     return list(found.values())
 
 
-def export_session(store: JsonlStore, session: str, form: str) -> str:
+def export_session(workspace: Path, store: SessionStore, session: str, form: str) -> str:
     """Return a session as `md`, `html` or `jsonl`; or as `talk`: Markdown without the notes for the model."""
     from lmagent.store import export  # lists of sessions, which each completion asks for, need none of it
 
-    html = partial(export.to_html, read_picture=partial(_picture, store.root.parent.parent))
+    html = partial(export.to_html, read_picture=partial(_picture, workspace))
     forms = {"md": export.to_markdown, "talk": export.to_talk, "html": html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
@@ -113,11 +113,11 @@ class WorkspaceRecords(Struct, frozen=True):
     """The sessions of one workspace; `data` is the user's data folder."""
 
     workspace: Path
-    store: JsonlStore
+    store: SessionStore
     data: Path
 
     def rows(self, limit: int, search: str, *, children: bool = False, shelf: Shelf = "all") -> Sequence[SessionRow]:
-        return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
+        return session_rows(self.store, limit, search, children=children, shelf=shelf)
 
     def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
         """Set or clear a session's marks (None leaves a mark unchanged); return its id."""
@@ -130,7 +130,7 @@ class WorkspaceRecords(Struct, frozen=True):
         return session
 
     def export(self, name: str, form: str) -> str:
-        return export_session(self.store, self.store.resolve(name), form)
+        return export_session(self.workspace, self.store, self.store.resolve(name), form)
 
     def fork(self, name: str, seq: int | None) -> str:
         source, fork = self.store.resolve(name), new_session_id(SystemClock().now())
@@ -230,5 +230,5 @@ class WorkspaceRecords(Struct, frozen=True):
 def open_records(workspace: Path | None) -> WorkspaceRecords:
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
-    store = JsonlStore(path / ".lmagent" / "sessions", SystemClock())
+    store = open_store(path, loaded.settings, SystemClock())
     return WorkspaceRecords(path, store, loaded.settings.agent_data_dir)

@@ -23,7 +23,6 @@ from lmagent.engine.review import Fence, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Outside
-from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from lmagent.mcp.spec import Servers
     from lmagent.providers.dialects.base import Dialect
     from lmagent.skills.feature import Skills
+    from lmagent.store.port import SessionStore
 
 PLUGIN_GROUP = "lmagent.plugins"
 
@@ -103,7 +103,7 @@ class Registry(Struct):
 
     workspace: Path
     clock: Clock
-    store: JsonlStore
+    store: SessionStore
     confined: Confined
     settings: Settings = field(default_factory=Settings)
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])

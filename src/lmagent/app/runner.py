@@ -6,11 +6,9 @@ is on disk before it is answered; if this process dies, the next runner continue
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,7 +28,6 @@ from lmagent.core.errors import (
     ConfigError,
     LmagentError,
     SessionBusy,
-    SessionDamaged,
     SessionNotFound,
     ShuttingDown,
     ungrouped,
@@ -41,8 +38,6 @@ from lmagent.core.messages import Message
 from lmagent.core.work import Way
 from lmagent.engine.session import SCHEDULER, Session
 from lmagent.schedule.turns import input_of
-from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS, LOCK, log_facts
 
 BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)  # commands after which a session may have a turn to run
 
@@ -141,7 +136,8 @@ class Runner:
         """Return a new session of an agent, which is on disk. With an empty id, it gets an id made from the time."""
         tasks = await self.ready()
         async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
-            _require_free(self.host.store.root / id)
+            if id:
+                self.host.store.require_free(id)
             return await self._opened(id, self.host.new_session(id, agent), tasks)
 
     async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
@@ -158,7 +154,7 @@ class Runner:
                 known.touch()
                 return known
             self.require(session)
-            _require_lock(self.host.store, session)
+            self.host.store.require_lock(session)
             if session in self.sessions:
                 await self.close(self.sessions[session])  # its log takes no more events
             here = self.host.sessions.get(session)
@@ -178,8 +174,7 @@ class Runner:
     @asynccontextmanager
     async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
         """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed."""
-        is_there = (self.host.store.root / session / EVENTS).exists()
-        known = await (self.open(session) if is_there else self.begin(session))
+        known = await (self.open(session) if self.host.store.exists(session) else self.begin(session))
         known.jobs += 1
         try:
             yield known
@@ -213,7 +208,7 @@ class Runner:
         """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
         if session in self._being_deleted or not is_session_id(session):
             raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
-        require_readable(self.host.store, session)
+        self.host.store.require_readable(session)
 
     async def _opened(
         self, session: str, opening: Coroutine[Any, Any, Session], tasks: anyio.abc.TaskGroup
@@ -276,7 +271,7 @@ class Runner:
             to: session id of the sub-agent that a steering input is for; empty for the session itself.
         """
         by, origin = by or self.surface, origin_of(id or new_id())
-        if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
+        if to and not self.host.store.exists(to):
             raise _not_at_work(to)
         if id and (sent := await self.sent(to or session, origin)) is not None:
             if self._sub_agent(session) is None:
@@ -322,7 +317,7 @@ class Runner:
         """Delete a session and its sub-agents' sessions. A running turn is interrupted for good."""
         await self.ready()
         self.require(session)
-        _require_lock(self.host.store, session)
+        self.host.store.require_lock(session)
         self._being_deleted.add(session)
         try:
             async with self.lock(session):
@@ -360,33 +355,6 @@ def origin_of(id: str) -> InputOrigin:
     if not _ID.fullmatch(id):
         raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
     return InputOrigin.of(f"web:{id}")
-
-
-def require_readable(store: JsonlStore, session: str) -> None:
-    """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
-    store.read(session)
-    log = store.root / session / EVENTS
-    if not os.access(log, os.R_OK, effective_ids=True):
-        raise SessionDamaged(
-            f"the log of session {session} may not be read by the user of this program",
-            fix=f"look at the permissions of {log}",
-        )
-
-
-def _require_free(folder: Path) -> None:
-    """Raise SessionDamaged if a session cannot begin in a folder because something else is there."""
-    if not folder.is_symlink() and (not folder.exists() or log_facts(folder) is not None):
-        return  # the store reports a session that exists already
-    if folder.is_symlink() or not folder.is_dir() or os.path.lexists(folder / EVENTS):
-        raise SessionDamaged(
-            f"{folder.name} is no session: something else is at {folder}", fix="take another id, or move it away"
-        )
-
-
-def _require_lock(store: JsonlStore, session: str) -> None:
-    lock = store.root / session / LOCK
-    if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
-        raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
 
 
 def _not_at_work(child: str) -> SessionBusy:

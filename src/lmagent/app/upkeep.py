@@ -92,7 +92,7 @@ class Upkeep:
 
     async def _unattended(self) -> list[Unattended]:
         try:
-            return await anyio.to_thread.run_sync(unattended, self._host.store.root)
+            return await anyio.to_thread.run_sync(unattended, self._host.store)
         except LmagentError as trouble:
             self._runner.say(str(trouble))
             return []

@@ -12,9 +12,7 @@ from lmagent.core.ids import is_session_id
 from lmagent.core.plurals import plural
 from lmagent.engine.budget import steps_made, tokens_spent, used
 from lmagent.engine.state import SessionState
-from lmagent.store.follow import LogTail
-from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS, log_facts
+from lmagent.store.port import SessionStore, SessionTail
 
 PAUSE = 0.2  # seconds between two looks of a watcher
 SHOWN = 12  # tasks that are shown; the rest is counted
@@ -39,14 +37,14 @@ class _Watched(Struct):
     """One session of the tree, below the one parent that it has even if several logs claim it."""
 
     state: SessionState
-    tail: LogTail
+    tail: SessionTail
     parent: str = ""
 
 
 class Tree:
     """The state of a session and all its sub-agents, from their logs."""
 
-    def __init__(self, store: JsonlStore, root: str) -> None:
+    def __init__(self, store: SessionStore, root: str) -> None:
         self.root = root
         self._store = store
         self._known: dict[str, _Watched] = {}
@@ -54,9 +52,8 @@ class Tree:
         self._read()
 
     def _add(self, session: str, parent: str = "") -> None:
-        folder = self._store.root / session
-        if session not in self._known and is_session_id(session) and not folder.is_symlink():
-            self._known[session] = _Watched(SessionState(session=session), LogTail(folder / EVENTS), parent)
+        if session not in self._known and is_session_id(session):
+            self._known[session] = _Watched(SessionState(session=session), self._store.tail(session), parent)
 
     def _read(self) -> None:
         """Read the events that were written since the last time."""
@@ -64,7 +61,7 @@ class Tree:
         while waiting:
             known = self._known[session := waiting.pop()]
             before = len(self._known)
-            while log_facts(known.tail.path.parent) is not None and (events := known.tail.read()):
+            while not known.tail.is_gone and (events := known.tail.read()):
                 for event in events:
                     known.state.apply(event)
                     if isinstance(event, SubagentStarted):

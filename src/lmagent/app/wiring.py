@@ -28,6 +28,7 @@ from lmagent.app.prompt import (
 )
 from lmagent.app.registry import TAKEN, Registry, load_plugins
 from lmagent.app.subagents import children
+from lmagent.cluster import open_store
 from lmagent.config.files import read_small
 from lmagent.config.loader import Loaded
 from lmagent.config.paths import config_file, home_dir
@@ -61,7 +62,6 @@ from lmagent.sandbox.environment import find_browser, find_program
 from lmagent.skills.feature import NOTE as SKILLS
 from lmagent.skills.feature import SkillPlaces, Skills
 from lmagent.skills.tools import Confinement
-from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.git import git_tools
 from lmagent.tools.python import python_tool
 from lmagent.tools.python.kernel import Kernels
@@ -143,7 +143,7 @@ def open_registry(loaded: Loaded) -> Registry:
 
 def registry_of(workspace: Path, settings: Settings) -> Registry:
     clock = SystemClock()
-    store = JsonlStore(workspace / ".lmagent" / "sessions", clock)
+    store = open_store(workspace, settings, clock)
     return Registry(workspace, clock, store, Confined(workspace, settings), settings)
 
 

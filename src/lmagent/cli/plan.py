@@ -22,7 +22,7 @@ from lmagent.tools.sanitize import visible
 if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.options import HostOptions
-    from lmagent.store.jsonl import JsonlStore
+    from lmagent.store.port import SessionStore
 
 NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
 
@@ -98,14 +98,14 @@ def reject(workspace: Path | None, session: str, **options: Any) -> int:
     return shared.with_host(_unapproved(shared.host_options(workspace, options)), do)
 
 
-def _state(store: JsonlStore, session: str) -> SessionState:
+def _state(store: SessionStore, session: str) -> SessionState:
     state = SessionState()
     for event in store.read(session):
         state.apply(event)
     return state
 
 
-def _waiting(store: JsonlStore) -> str:
+def _waiting(store: SessionStore) -> str:
     """Return the only session whose plan waits."""
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
     if len(waiting) == 1:

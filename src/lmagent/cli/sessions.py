@@ -22,7 +22,7 @@ from lmagent.store.tally import Shelf
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
-    from lmagent.store.jsonl import JsonlStore
+    from lmagent.store.port import SessionStore
 
 TITLE = 40
 """Characters of a title that the list shows."""
@@ -157,7 +157,7 @@ def watch(workspace: Path | None, session: str) -> None:
         anyio.run(_watch, store, store.resolve(session))
 
 
-async def _watch(store: JsonlStore, session: str) -> None:
+async def _watch(store: SessionStore, session: str) -> None:
     """Show the session until it is idle; one that has ended is shown once."""
     tree = Tree(store, session)
     shown = _redrawn([], tree.lines())

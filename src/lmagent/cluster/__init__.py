@@ -1,1 +1,35 @@
-"""Many workers on PostgreSQL: the sessions' logs, the queue, and the commands of gateways. Read `database.py` first."""
+"""Many workers on PostgreSQL: the sessions' logs, the queue, and the commands of gateways. Read `database.py` next.
+
+`open_store` opens the sessions of a workspace: in its folder or, with `cluster_url`, in the database. Without that
+setting, no library for it is imported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmagent.config.settings import Settings
+from lmagent.core.ports import Clock
+from lmagent.store.jsonl import JsonlStore
+
+if TYPE_CHECKING:
+    from lmagent.store.port import SessionStore
+
+
+def open_store(workspace: Path, settings: Settings, clock: Clock) -> SessionStore:
+    """Return the sessions of a workspace. The database is first asked when they are used.
+
+    Raises ConfigError: `cluster_url` is wrong, or its libraries are missing.
+    """
+    if not settings.cluster_url:
+        return JsonlStore(workspace / ".lmagent" / "sessions", clock)
+    from lmagent.cluster.member import member_at  # loads the libraries of the extra
+    from lmagent.cluster.store import ClusterStore
+
+    return ClusterStore(workspace_name(workspace, settings), member_at(settings.cluster_url), clock, settings)
+
+
+def workspace_name(workspace: Path, settings: Settings) -> str:
+    """Return the name of a workspace in the cluster."""
+    return settings.cluster_workspace or workspace.name

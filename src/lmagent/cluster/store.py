@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from functools import partial
-from typing import NoReturn
-
-import anyio
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from lmagent.cluster.blobs import ClusterBlobs
 from lmagent.cluster.database import Connection
 from lmagent.cluster.forking import begin_anew, fork_session
-from lmagent.cluster.listening import EVENTS, Listener
+from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.log import ClusterLog
-from lmagent.cluster.presence import Presence
-from lmagent.cluster.reading import BATCH, read_lines, some_lines
+from lmagent.cluster.member import Member
+from lmagent.cluster.reading import read_lines
+from lmagent.cluster.source import ClusterSource
+from lmagent.cluster.tail import LOOK, ClusterTail, News
 from lmagent.cluster.threads import in_thread
+from lmagent.config.settings import Settings
 from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.core.ports import Clock
+from lmagent.store.files import make_private
 from lmagent.store.names import resolve_name
-from lmagent.store.scan import log_line
+from lmagent.store.port import NOWHERE, LogMark
+
+if TYPE_CHECKING:
+    from lmagent.store.index import SessionIndex
 
 __all__ = ["ClusterLog", "ClusterStore"]
-
-LOOK = 10.0
-"""Seconds after which a follower looks by itself: a dead connection is noticed only after as long."""
 
 _TAKE = "UPDATE session SET epoch = epoch + 1, owner = %s WHERE number = %s RETURNING epoch"
 
@@ -37,15 +40,17 @@ class ClusterStore:
 
     Args:
         workspace: its name in the cluster.
-        presence: this process, which owns the sessions that are open for writing.
+        member: this process, which owns the sessions that are open for writing.
     """
 
-    def __init__(self, workspace: str, presence: Presence, listener: Listener, clock: Clock) -> None:
+    def __init__(self, workspace: str, member: Member, clock: Clock, settings: Settings) -> None:
         self.workspace = workspace
-        self.presence = presence
-        self.database = presence.database
-        self.listener = listener
+        self.member = member
+        self.presence = member.presence
+        self.database = member.database
         self._clock = clock
+        self._settings = settings
+        self._news = News(member.listener, workspace)
         self._blobs = ClusterBlobs(self.database)
 
     # --- writing ------------------------------------------------------------------------------------------------
@@ -76,12 +81,12 @@ class ClusterStore:
 
     def _take(self, connection: Connection, session: str, owner: int) -> tuple[int, int]:
         with connection.transaction():
-            number = self.require_free(connection, session)
+            number = self._locked(connection, session)
             row = connection.execute(_TAKE, (owner, number)).fetchone()
             assert row is not None
             return number, int(row[0])
 
-    def require_free(self, connection: Connection, session: str) -> int:
+    def _locked(self, connection: Connection, session: str) -> int:
         """Lock a session's row for the open transaction, and return its number.
 
         The owner is looked up by a statement of its own: the first one may have waited for another process, and does
@@ -132,7 +137,7 @@ class ClusterStore:
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self.require_free(connection, session)
+                number = self._locked(connection, session)
                 begin_anew(connection, number, (self.workspace, session, aside), opening, self._clock)
 
         self.database.run(work)
@@ -142,8 +147,9 @@ class ClusterStore:
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self.require_free(connection, session)
+                number = self._locked(connection, session)
                 connection.execute("DELETE FROM session WHERE number = %s", (number,))
+                connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"0 {session} {self.workspace}"))
 
         self.database.run(work)
 
@@ -163,30 +169,31 @@ class ClusterStore:
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
         """Yield history, then events as any process appends them, without gaps."""
-        news, loop = asyncio.Event(), asyncio.get_running_loop()
+        tail = self.tail(session, after)
+        while True:
+            if tail.has_news:
+                for event in await in_thread(tail.read):
+                    yield event
+            else:
+                await tail.wait(LOOK)
 
-        def wake(payload: str) -> None:
-            if not payload or payload.split(" ", 2)[1:] == [session, self.workspace]:
-                loop.call_soon_threadsafe(news.set)
+    def tail(self, session: str, after: int = 0, mark: LogMark | None = None) -> ClusterTail:
+        """Return a reader of the log, which need not exist yet. `mark` is from an earlier reader of this session."""
+        return ClusterTail(self.database, self._news, (self.workspace, session), after, mark or NOWHERE)
 
-        end = self.listener.watch(EVENTS, wake)
-        try:
-            while True:
-                news.clear()
-                batch = await in_thread(partial(self.database.run, partial(self._next, session=session, after=after)))
-                for seq, raw in batch:
-                    after, event = seq, log_line(seq, 0, raw).event
-                    if event is not None:
-                        yield event
-                if len(batch) < BATCH:
-                    with anyio.move_on_after(LOOK):
-                        await news.wait()
-        finally:
-            end()
+    def index(self) -> SessionIndex:
+        """Open the index of the sessions, which is in the user's data folder."""
+        from lmagent.store.index import SessionIndex  # loads SQLite
 
-    def _next(self, connection: Connection, session: str, after: int) -> list[tuple[int, bytes]]:
-        number = self._find(connection, session)
-        return some_lines(connection, number, after) if number else []
+        make_private(self._index.parent)
+        return SessionIndex(ClusterSource(self.database, self.workspace, self._index))
+
+    @cached_property
+    def _index(self) -> Path:
+        """The file of the index. Its name distinguishes this database from an earlier one at the same address."""
+        row = self._row("SELECT mark FROM cluster", ())
+        mark = sha256(f"{row} {self.workspace}".encode()).hexdigest()[:24]
+        return self._settings.agent_data_dir / "cluster" / f"{mark}.db"
 
     def get_blob(self, session: str, sha256: str) -> bytes:
         """Return a blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
@@ -202,6 +209,16 @@ class ClusterStore:
             "WHERE workspace = %s AND session.id = %s AND is_alive(beat)"
         )
         return self._row(query, (self.workspace, session)) is not None
+
+    def require_readable(self, session: str) -> None:
+        """Raise SessionNotFound if no session has this id."""
+        self._known(session)
+
+    def require_free(self, session: str) -> None:
+        """Do nothing: nothing else can be in the place of a session."""
+
+    def require_lock(self, session: str) -> None:
+        """Do nothing: nothing else can be in the place of a session's lock."""
 
     # --- names ----------------------------------------------------------------------------------------------------
 
@@ -223,6 +240,8 @@ class ClusterStore:
         """Return the `seq` of a session's last event; 0 if it does not exist."""
         row = self._row("SELECT seq FROM session WHERE workspace = %s AND id = %s", (self.workspace, session))
         return int(str(row[0])) if row else 0
+
+    size = last_seq
 
     def exists(self, session: str) -> bool:
         return self._number(session) > 0

@@ -44,7 +44,7 @@ from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, ClosingStream, Routes, json, must_be_json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.port import SessionStore
 
 AGENT = "agent/lmagent"  # the agent, with the model of new sessions; `agent/lmagent:NAME` uses the model NAME
 STARTED = time.time()  # start of this process. Turns that ended earlier were answered by another process.
@@ -257,7 +257,7 @@ async def _only(gateway: Gateway, mark: str, fits: Callable[[_Exchange], bool]) 
     return found[0] if len(found) == 1 else None
 
 
-def _last_exchange(store: JsonlStore, session: str) -> _Exchange | None:
+def _last_exchange(store: SessionStore, session: str) -> _Exchange | None:
     last: _Exchange | None = None
     with suppress(SessionNotFound):  # deleted meanwhile
         for event in store.read(session):

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -22,9 +21,8 @@ from lmagent.core.view import Block, View, reduce
 from lmagent.gateway.broadcast.broadcast import Broadcast
 from lmagent.gateway.logins import McpLogins
 from lmagent.schedule.scheduler import Scheduler
-from lmagent.store.follow import LogTail, last_seq
 from lmagent.store.index import SessionIndex
-from lmagent.store.log import EVENTS
+from lmagent.store.port import SessionStore, SessionTail
 
 SURFACE = "web"  # the gateway's name in the log
 
@@ -39,7 +37,7 @@ class Gateway:
         self.runner = Runner(host, say, surface=SURFACE, attended=True)
         self.broadcast = Broadcast(self.runner)
         self.uploads = host.settings.agent_data_dir / "web" / "uploads"  # the images that wait for a message
-        self.views = Views(host.store.root)
+        self.views = Views(host.store)
         self.downloads = Downloads(host)
         self.logins = McpLogins(host.settings.agent_data_dir)
         self.renewed: dict[str, anyio.Event] = {}  # sessions that begin a new conversation, each until its event
@@ -67,7 +65,7 @@ class Gateway:
     @contextmanager
     def index(self) -> Generator[SessionIndex]:
         """Open the refreshed index of the sessions, in a thread."""
-        with SessionIndex(self.host.store.root) as index:
+        with self.host.store.index() as index:
             index.refresh()
             yield index
 
@@ -75,7 +73,7 @@ class Gateway:
         """Return the `seq` of the last recorded event of a session, 0 if it has none."""
         if (here := self.host.sessions.get(session)) is not None:
             return here.state.seq
-        return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
+        return await anyio.to_thread.run_sync(self.host.store.last_seq, session)
 
     async def _schedule(self) -> None:
         try:
@@ -97,9 +95,9 @@ KEPT = 8  # sessions whose view is cached
 class Folded:
     """The view of one session up to `seq`. Blocks of ended turns are kept apart, for the speed of long ones."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, tail: SessionTail) -> None:
         self.seq = 0
-        self._tail = LogTail(log)
+        self._tail = tail
         self._view = View()
         self._over: list[Block] = []
         self._lock = threading.Lock()
@@ -125,9 +123,9 @@ class Folded:
 class Views:
     """The views of the most recently viewed sessions."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, store: SessionStore) -> None:
         def folded(session: str) -> Folded:
-            return Folded(root / session / EVENTS)
+            return Folded(store.tail(session))
 
         self._kept = lru_cache(KEPT)(folded)
         self.forget = self._kept.cache_clear  # after that, another session may have the id of an earlier one

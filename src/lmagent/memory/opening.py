@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from lmagent.cluster import open_store
 from lmagent.config.settings import Settings
 from lmagent.core.ports import Clock
 from lmagent.memory.feature import memory_folders
 from lmagent.memory.memory import Memories, MemoryScope
 from lmagent.memory.search.embedding import Embedder
 from lmagent.memory.search.sources import SourcedIndex
-from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS
+from lmagent.store.port import SessionStore
 
 
 class SessionLogs:
     """The sessions of a workspace, as the index reads them."""
 
-    def __init__(self, store: JsonlStore) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self.sessions = store.sessions
         self.read = store.read
-        self._root = store.root
-
-    def size(self, session: str) -> int:
-        try:
-            return os.stat(self._root / session / EVENTS).st_size
-        except OSError:
-            return 0
+        self.size = store.size
 
 
 def open_memories(
@@ -42,7 +35,7 @@ def open_memories(
         notice: receives sentences for the user: a damaged index was set aside, or vectors cannot be made, and why. It
             may be called from another thread.
     """
-    logs = SessionLogs(JsonlStore(workspace / ".lmagent" / "sessions", clock))
+    logs = SessionLogs(open_store(workspace, settings, clock))
     opened = partial(_index, settings, notice)
     folders = memory_folders(workspace, settings.agent_data_dir)
     return Memories(

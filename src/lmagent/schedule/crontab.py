@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,6 @@ from lmagent.schedule.due import next_due
 from lmagent.schedule.jobs import CronJob, find_job, read_jobs
 from lmagent.schedule.ledger import Ledger
 from lmagent.schedule.times import local_zone, parse_schedule
-from lmagent.store.log import EVENTS
 
 
 class CronRow(Struct, frozen=True):
@@ -57,10 +56,9 @@ class HistoryRow(Struct, frozen=True):
     missed: int = 0  # how many times were missed
 
 
-def cron_list(workspace: Path) -> CronList:
-    """Return the jobs, disabled ones too."""
+def cron_list(workspace: Path, exists: Callable[[str], bool] = lambda session: False) -> CronList:
+    """Return the jobs, disabled ones too; `exists`: whether there is a session of an id."""
     found, ledger, now = read_jobs(workspace), _ledger(workspace), time.time()
-    sessions = workspace / ".lmagent" / "sessions"
 
     def row(job: CronJob) -> CronRow:
         history = ledger.history(job.id)
@@ -83,7 +81,7 @@ def cron_list(workspace: Path) -> CronList:
             prompt=job.prompt,
             permission=job.rights.permission,
             hands_over=bool(job.command or job.webhook),
-            has_session=bool(job.session_id) and (sessions / job.session_id / EVENTS).exists(),
+            has_session=bool(job.session_id) and exists(job.session_id),
         )
 
     return CronList(tuple(map(row, found.jobs.values())), found.problems)

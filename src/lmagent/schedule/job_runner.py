@@ -119,7 +119,7 @@ class JobRunner:
                     self._say(f"{job.lane}: wakes, as it wanted")
                 await self._to_its_end(known, job.id)
         except Postponed:
-            rows = unattended(self._host.store.root)
+            rows = unattended(self._host.store)
             if any(row.session == job.lane and job.id in (f"wait:{row.ended}", str(row.origin)) for row in rows):
                 raise
 

@@ -14,12 +14,12 @@ from lmagent.core.ports import Clock, Dispatcher, DispatchJob
 from lmagent.core.sandbox import Sandbox
 from lmagent.engine.session import Session
 from lmagent.providers.transport import Transport
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.port import SessionStore
 
 
 class JobHost(Protocol):
     workspace: Path
-    store: JsonlStore
+    store: SessionStore
     settings: Settings
     clock: Clock
     transport: Transport

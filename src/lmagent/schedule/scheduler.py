@@ -176,7 +176,7 @@ class Scheduler:
             await self.dispatcher.submit(DispatchJob(task.job, task.session))
 
     async def _look_at_sessions(self) -> None:
-        for row in await anyio.to_thread.run_sync(unattended, self._host.store.root):
+        for row in await anyio.to_thread.run_sync(unattended, self._host.store):
             if row.session in self._host.sessions and row.session not in self._sessions.sessions:
                 continue  # the process that has it open, with a conversation or a sub-agent, continues it
             if row.until:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from lmagent.core import events as ev
@@ -13,11 +12,11 @@ from lmagent.core.messages import user
 from lmagent.core.ports import Clock
 from lmagent.engine.endings import local
 from lmagent.engine.session import SCHEDULER, Session
-from lmagent.store.index import SessionIndex, Unattended
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.index import Unattended
+from lmagent.store.port import SessionStore
 
 
-def turn_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
+def turn_of(store: SessionStore, session: str, origin: InputOrigin) -> ev.TurnFinished | Literal["open", ""]:
     """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
     input, turn, begun = "", 0, 0
     for event in store.read(session):
@@ -37,7 +36,7 @@ def turn_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.TurnFini
     return "open" if turn or begun else ""
 
 
-def input_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.InputReceived | None:
+def input_of(store: SessionStore, session: str, origin: InputOrigin) -> ev.InputReceived | None:
     """Return the input of an origin; None if the session or the input does not exist."""
     try:
         events = store.read(session)
@@ -46,9 +45,9 @@ def input_of(store: JsonlStore, session: str, origin: InputOrigin) -> ev.InputRe
     return next((event for event in events if isinstance(event, ev.InputReceived) and event.origin == origin), None)
 
 
-def unattended(root: Path) -> list[Unattended]:
+def unattended(store: SessionStore) -> list[Unattended]:
     """Return the sessions that have work although no process may have them open."""
-    with SessionIndex(root) as index:
+    with store.index() as index:
         index.refresh()
         return index.unattended()
 

@@ -6,37 +6,18 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 import anyio
 
 from lmagent.core.events import DurableEvent
+from lmagent.store.log import log_facts
+from lmagent.store.port import NOWHERE, POLL, LogMark
 from lmagent.store.scan import LogLine, in_order, lines
-
-POLL = 0.05
-"""Seconds between two looks at the file's size: too short to notice, and about 10 µs each."""
 
 BATCH = 256
 """Events read at a time, so that a slow watcher does not keep the file open."""
 
-
-class LogMark(NamedTuple):
-    """A line known to be in a log, by which a reader recognises that log.
-
-    Attributes:
-        file: the number of the file, which the system may reuse as soon as this file is deleted.
-    """
-
-    seq: int = 0
-    end: int = 0
-    file: int = 0
-    size: int = 0
-    crc: int = 0
-
-
-NOWHERE = LogMark()
-"""Before the first line."""
 
 Facts = tuple[int, int, int]
 """The file's number, its size, and when it was written last."""
@@ -57,6 +38,15 @@ class LogTail:
     def has_news(self) -> bool:
         """Whether the log has changed since all of it was read."""
         return _facts(self.path) != self._seen
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the log does not exist; a link or a pipe in its place is no log."""
+        return self.path.parent.is_symlink() or log_facts(self.path.parent) is None
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before the next look: the system does not notify of changes."""
+        await anyio.sleep(seconds)
 
     def read(self) -> list[DurableEvent]:
         """Return the next events, at most `BATCH` lines of the log; empty at its end."""

@@ -1,4 +1,4 @@
-"""The index of the sessions: `.lmagent/state.db`, filled by its readers. It can be deleted without loss.
+"""The index of the sessions: a SQLite file, filled by its readers. It can be deleted without loss.
 
 The writer of a session never touches it, so it costs a step nothing. A reader first reads the new events of the logs
 (`refresh`), each from where it stopped.
@@ -6,25 +6,22 @@ The writer of a session never touches it, so it costs a step nothing. A reader f
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct, field
 
 from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
-from lmagent.core.events import SessionForked
-from lmagent.core.ids import InputOrigin, is_session_id
+from lmagent.core.events import DurableEvent, SessionForked
+from lmagent.core.ids import InputOrigin
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
-from lmagent.store.lock import is_held
-from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.scan import LogLine, ends_with, in_order, lines
+from lmagent.store.port import EventPlace, Facts, LogPosition, SessionSource
+from lmagent.store.scan import LogLine
 from lmagent.store.spent import Spending, UsageRow, count_usage, spending, store_usage
 from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
 
@@ -41,16 +38,6 @@ _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 EventRow = tuple[str, int, float, str, int, int]
 """Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
-
-
-class EventPlace(Struct, frozen=True):
-    """Where an event is."""
-
-    number: int
-    session: str
-    seq: int
-    start: int
-    size: int
 
 
 class _Gained(Struct):
@@ -95,14 +82,14 @@ class Unattended(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index over the sessions in `root`, the folder beside which its database is.
+    """The index over the sessions of a source.
 
     Reads raise StoreError if the database cannot be read.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.path = root.parent / "state.db"
+    def __init__(self, source: SessionSource) -> None:
+        self.source = source
+        self.path = source.path
         self._db = open_database(self.path)
 
     def __enter__(self) -> SessionIndex:
@@ -176,6 +163,10 @@ class SessionIndex:
         query = "SELECT number, session, seq, start, size FROM event WHERE number > ? ORDER BY number LIMIT ?"
         return [EventPlace(*row) for row in self._run(lambda: self._db.execute(query, (after, limit)).fetchall())]
 
+    def events(self, places: Sequence[EventPlace]) -> Sequence[tuple[EventPlace, DurableEvent]]:
+        """Read the events at these places from the logs; deleted ones are left out."""
+        return self.source.events(places)
+
     def refresh(self) -> None:
         """Read the new events of the logs, and forget deleted sessions.
 
@@ -203,47 +194,38 @@ class SessionIndex:
             raise StoreError(f"the index of the sessions failed: {error}", fix=f"delete {self.path}") from error
 
     def _refresh(self) -> None:
-        found = self._folders()
-        known = {str(row[0]): row[1:] for row in self._db.execute("SELECT id, size, mtime_ns, inode FROM session")}
+        found = self.source.logs()
+        known = {
+            str(row[0]): tuple(row[1:]) for row in self._db.execute("SELECT id, size, mtime_ns, inode FROM session")
+        }
         for session in known.keys() - found.keys():
             self._forget(session)
         for session, facts in found.items():
-            if known.get(session) != (facts.st_size, facts.st_mtime_ns, facts.st_ino):
+            if known.get(session) != facts:
                 self._read(session, facts)
 
-    def _folders(self) -> dict[str, os.stat_result]:
-        found: dict[str, os.stat_result] = {}
-        try:
-            with os.scandir(self.root) as entries:
-                for entry in entries:
-                    named = is_session_id(entry.name) and entry.is_dir(follow_symlinks=False)
-                    if named and (facts := log_facts(entry.path)) is not None:
-                        found[entry.name] = facts
-        except OSError:
-            pass  # no sessions yet, or none that may be read
-        return found
-
-    def _read(self, session: str, facts: os.stat_result) -> None:
+    def _read(self, session: str, facts: Facts) -> None:
         """Fold in a log's new events, or all of it if it is not the log that was read before."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")  # other readers wait, and find the events read
             row = self._db.execute(_ROW, (session,)).fetchone()
             gained = _Gained(Tally(session) if row is None else _tally(row))
+            tally = gained.tally
             try:
-                with (self.root / session / EVENTS).open("rb") as stream:
-                    if not _continues(gained.tally, facts, stream.fileno()):
-                        gained = _Gained(Tally(session))
+                continues, found = self.source.new_lines(
+                    session, facts, LogPosition(tally.seq, tally.read_to, tally.inode)
+                )
+                if not continues:
+                    gained = _Gained(Tally(session))
                     tally = gained.tally
-                    is_fresh = tally.read_to == 0
-                    stream.seek(tally.read_to)
-                    for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
-                        if line.event is not None and line.whole:
-                            gained.add(line)
+                is_fresh = tally.read_to == 0
+                for line in found:
+                    gained.add(line)
             except OSError:
                 return  # deleted meanwhile, or not readable: the list omits it
-            tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
-            tally.created = tally.created or facts.st_mtime
-            tally.updated = tally.updated or facts.st_mtime
+            tally.size, tally.mtime_ns, tally.inode = facts
+            tally.created = tally.created or facts[1] / 1e9
+            tally.updated = tally.updated or facts[1] / 1e9
             self._store(gained, is_fresh=is_fresh)
 
     def _store(self, gained: _Gained, *, is_fresh: bool) -> None:
@@ -290,7 +272,7 @@ class SessionIndex:
 
     def _row(self, tally: Tally) -> SessionRow:
         open_work = bool(tally.turn_open or tally.waiting)
-        status = tally.status(held=open_work and is_held(self.root / tally.id / LOCK))
+        status = tally.status(held=open_work and self.source.is_held(tally.id))
         shared = {name: getattr(tally, name) for name in SessionRow.__struct_fields__ if name in _COLUMNS}
         return SessionRow(status=status, waiting_for=tally.waiting_for(status), **shared)
 
@@ -320,12 +302,3 @@ def _tally(row: Sequence[object]) -> Tally:
 def _term(word: str) -> str:
     """Quote a word for FTS5, so that nothing in it is syntax, and match it as the beginning of a word."""
     return f'"{word}"*'
-
-
-def _continues(tally: Tally, facts: os.stat_result, fd: int) -> bool:
-    """Whether this is still the log that was read up to `tally.read_to`."""
-    if tally.read_to == 0:
-        return True
-    if facts.st_ino != tally.inode or facts.st_size < tally.read_to:
-        return False
-    return ends_with(fd, tally.read_to, tally.seq)

@@ -11,17 +11,21 @@ import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.errors import SessionDamaged, SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.ports import Clock
-from lmagent.store.blobs import Blobs
 from lmagent.store.files import store_error
 from lmagent.store.lock import hold, is_held
 from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
-from lmagent.store.names import resolve_name
 from lmagent.store.scan import in_order, lines
+
+if TYPE_CHECKING:
+    from lmagent.store.follow import LogTail
+    from lmagent.store.index import SessionIndex
+    from lmagent.store.port import LogMark
 
 __all__ = ["JsonlLog", "JsonlStore"]
 
@@ -110,11 +114,68 @@ class JsonlStore:
 
         Raises SessionNotFound or StoreError.
         """
+        from lmagent.store.blobs import Blobs  # few sessions have large results
+
         return Blobs(self._known(session) / BLOBS).get(sha256)
 
     def is_running(self, session: str) -> bool:
         """Whether a living process has the session open for writing."""
         return is_held(self._folder(session) / LOCK)
+
+    def tail(self, session: str, after: int = 0, mark: LogMark | None = None) -> LogTail:
+        """Return a reader of the log, which need not exist yet. `mark` is from an earlier reader of this session."""
+        from lmagent.store.follow import NOWHERE, LogTail
+
+        return LogTail(self._folder(session) / EVENTS, after, mark or NOWHERE)
+
+    def last_seq(self, session: str) -> int:
+        """Return the `seq` of a session's last event; 0 if it does not exist."""
+        from lmagent.store.follow import last_seq
+
+        return last_seq(self._folder(session) / EVENTS)
+
+    def size(self, session: str) -> int:
+        """Return the bytes of a session's log; 0 if it does not exist."""
+        facts = log_facts(self._folder(session))
+        return facts.st_size if facts is not None else 0
+
+    def exists(self, session: str) -> bool:
+        folder = self.root / session
+        return is_session_id(session) and not folder.is_symlink() and log_facts(folder) is not None
+
+    def index(self) -> SessionIndex:
+        """Open the index of the sessions, which is beside their folder."""
+        from lmagent.store.folder import FolderSource
+        from lmagent.store.index import SessionIndex  # loads SQLite
+
+        return SessionIndex(FolderSource(self.root))
+
+    # --- something else in the place of a session -----------------------------------------------------------------
+
+    def require_readable(self, session: str) -> None:
+        """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
+        log = self._known(session) / EVENTS
+        if not os.access(log, os.R_OK, effective_ids=True):
+            raise SessionDamaged(
+                f"the log of session {session} may not be read by the user of this program",
+                fix=f"look at the permissions of {log}",
+            )
+
+    def require_free(self, session: str) -> None:
+        """Raise SessionDamaged if no session of this id can begin because something else is in its folder."""
+        folder = self.root / session
+        if not folder.is_symlink() and (not folder.exists() or log_facts(folder) is not None):
+            return  # `create` reports a session that exists already
+        if folder.is_symlink() or not folder.is_dir() or os.path.lexists(folder / EVENTS):
+            raise SessionDamaged(
+                f"{folder.name} is no session: something else is at {folder}", fix="take another id, or move it away"
+            )
+
+    def require_lock(self, session: str) -> None:
+        """Raise SessionDamaged if the session's lock is not a file."""
+        lock = self.root / session / LOCK
+        if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
+            raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
 
     # --- names ----------------------------------------------------------------------------------------------------
 
@@ -142,9 +203,10 @@ class JsonlStore:
 
         Raises SessionNotFound: it names none or several; the message lists candidates.
         """
-        folder = self.root / prefix
-        if is_session_id(prefix) and not folder.is_symlink() and log_facts(folder) is not None:
+        if self.exists(prefix):
             return prefix
+        from lmagent.store.names import resolve_name  # most callers give a whole id, or none
+
         return resolve_name(prefix, self.sessions(), self.latest, self.root)
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
@@ -172,10 +234,9 @@ class JsonlStore:
         return self.root / session
 
     def _known(self, session: str) -> Path:
-        folder = self.root / session
-        if not is_session_id(session) or folder.is_symlink() or log_facts(folder) is None:
+        if not self.exists(session):
             raise SessionNotFound(f"there is no session {session}", terminal="lmagent sessions list")
-        return folder
+        return self.root / session
 
 
 def _events(path: Path, after: int) -> Iterator[DurableEvent]:

@@ -12,8 +12,9 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,10 +22,12 @@ from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionCreated, decode, encode
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock, Damage
-from lmagent.store.blobs import Blobs
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, store_error, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import LogLine, in_order, lines
+
+if TYPE_CHECKING:
+    from lmagent.store.blobs import Blobs
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
 
@@ -41,7 +44,6 @@ class JsonlLog:
         self.folder = folder
         self.path = folder / EVENTS
         self._clock = clock
-        self._blobs = Blobs(folder / BLOBS)
         self._lock: Lock | None = None
         self._fd = -1
         self._seq = 0
@@ -189,6 +191,12 @@ class JsonlLog:
             with contextlib.suppress(OSError):
                 os.unlink(self.folder / LOCK)
                 os.rmdir(self.folder)
+
+    @cached_property
+    def _blobs(self) -> Blobs:
+        from lmagent.store.blobs import Blobs  # few sessions have large results
+
+        return Blobs(self.folder / BLOBS)
 
     async def put_blob(self, content: bytes) -> str:
         """Keep `content` and return its SHA-256 in hexadecimal.

@@ -36,7 +36,6 @@ from lmagent.engine.context.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.undo import by_weight, chosen, diff, shared_with
 from lmagent.providers.concealed import shown
-from lmagent.store.index import SessionIndex
 from lmagent.store.spent import day_of
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ async def _help(context: SlashContext, _: str) -> SlashResult:
 async def _sessions(context: SlashContext, words: str) -> SlashResult:
     rows = [
         f"{row.id}  {age(context.host.clock.now() - row.updated):>6}  {row.status:<11}  {row.title}"
-        for row in session_rows(context.host.store.root, 20, words, shelf="all" if words else "open")
+        for row in session_rows(context.host.store, 20, words, shelf="all" if words else "open")
     ]
     return SlashResult("\n".join(rows) or "no sessions yet")
 
@@ -130,7 +129,7 @@ def _offered_sessions(context: SlashContext) -> SlashResult:
     now, here = context.host.clock.now(), context.session.state.session if context.session else ""
     choices = tuple(
         Choice(f"/resume {row.id}", f"{age(now - row.updated):>6}  {row.title or '(no title)'}")
-        for row in session_rows(context.host.store.root, OFFERED, "", shelf="open")
+        for row in session_rows(context.host.store, OFFERED, "", shelf="open")
         if row.id != here
     )
     listed = "\n".join(f"{choice.line}  {choice.label}" for choice in choices)
@@ -267,7 +266,7 @@ async def _context(context: SlashContext, _: str) -> SlashResult:
 
 async def _usage(context: SlashContext, _: str) -> SlashResult:
     now = context.host.clock.now()
-    with SessionIndex(context.host.store.root) as index:
+    with context.host.store.index() as index:
         index.refresh()
         days = index.spending(day_of(now - (DAYS + 1) * 86_400)).by_day
     bars = day_bars(days, day_of(now))
@@ -317,7 +316,7 @@ async def _btw(context: SlashContext, question: str) -> SlashResult:
 
 async def _export(context: SlashContext, form: str) -> SlashResult:
     session = need_session(context).state.session
-    text = export_session(context.host.store, session, form or "md")
+    text = export_session(context.host.workspace, context.host.store, session, form or "md")
     # A client may name a session README or AGENTS; the files of that name are not the session's to replace.
     stem = session if session[0].isdigit() else f"session-{session}"
     for number in count(1):

@@ -78,7 +78,7 @@ class Reloaded(Struct, frozen=True):
 
 @ROUTES.get("/api/cron", "The jobs that run by the clock")
 def list_jobs(call: Call) -> CronList:
-    return cron_list(call.gateway.host.workspace)
+    return cron_list(call.gateway.host.workspace, call.gateway.host.store.exists)
 
 
 @ROUTES.post("/api/cron/{id}/run", "Run a job now", status=202)
@@ -98,7 +98,7 @@ def toggle_job(call: Call) -> JobChanged:
 @ROUTES.post("/api/cron/reload", "Read cron.json again")
 def reload_jobs(call: Call) -> Reloaded:
     """Return the jobs of the files. The scheduler reloads changed files by itself, within half a second."""
-    found = cron_list(call.gateway.host.workspace)
+    found = cron_list(call.gateway.host.workspace, call.gateway.host.store.exists)
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 

@@ -79,8 +79,8 @@ def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     from lmagent.app.records import session_rows  # opens the index
 
     after = _read_cursor(query.after) if query.after else None
-    root, kind = call.gateway.host.store.root, (query.limit + 1, query.search)
-    rows, next = session_rows(root, *kind, children=query.children, after=after, shelf=query.shelf), ""
+    store, kind = call.gateway.host.store, (query.limit + 1, query.search)
+    rows, next = session_rows(store, *kind, children=query.children, after=after, shelf=query.shelf), ""
     places = [at for at, row in enumerate(rows) if not row.child]
     if len(places) > query.limit:
         last = rows[places[query.limit - 1]]
@@ -146,7 +146,7 @@ def export(call: Call, query: ExportQuery) -> Response:
     from lmagent.app.records import export_session  # rarely used, slow to import
 
     session, form = call.session(), query.format
-    text = export_session(call.gateway.host.store, session, form)
+    text = export_session(call.gateway.host.workspace, call.gateway.host.store, session, form)
     headers = {
         "Content-Disposition": f'attachment; filename="{session}.{form}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import anyio
 import anyio.abc
@@ -17,8 +15,8 @@ from lmagent.core.errors import LmagentError
 from lmagent.engine.session import Session
 from lmagent.gateway.broadcast.stream import Flusher, Frame, Reader, SessionStream, Stream, Watcher, framed
 from lmagent.gateway.http.errors import Refusal
-from lmagent.store.index import EventPlace, SessionIndex
-from lmagent.store.log import EVENTS
+from lmagent.store.index import SessionIndex
+from lmagent.store.port import EventPlace, SessionStore
 
 
 class Broadcast:
@@ -26,9 +24,9 @@ class Broadcast:
 
     def __init__(self, runner: Runner) -> None:
         self.streams: dict[str, SessionStream] = {}
-        self.feed = IndexFeed(runner.host.store.root)
+        self.feed = IndexFeed(runner.host.store)
         self._runner = runner
-        self._root = runner.host.store.root
+        self._store = runner.host.store
         self._flusher = Flusher()
         self._tasks: anyio.abc.TaskGroup | None = None
         runner.host.opened = self._session_opened
@@ -82,7 +80,7 @@ class Broadcast:
         if known is None or known.is_over:
             if known is not None:
                 known.deafen()
-            known = self.streams[session] = SessionStream(session, self._root / session / EVENTS, self._flusher)
+            known = self.streams[session] = SessionStream(session, self._store, self._flusher)
         return known
 
     def _session_opened(self, session: Session) -> None:
@@ -121,20 +119,20 @@ BEGINNING = "0"  # the cursor before all events of any index
 class FeedStream(Stream):
     """The stream of an index; `mark` names the index, whose numbers change when it is rebuilt."""
 
-    def __init__(self, root: Path, mark: str = "", last: int = 0) -> None:
+    def __init__(self, store: SessionStore, mark: str = "", last: int = 0) -> None:
         super().__init__(last)
         self.mark = mark
-        self._root = root
+        self._store = store
 
     def reader(self, after: int) -> Reader:
         number = after
 
         def read() -> list[Frame]:
             nonlocal number
-            with SessionIndex(self._root) as index:
+            with self._store.index() as index:
                 while places := index.numbered(number, BATCH):
                     number = places[-1].number
-                    if frames := self.frames(places):
+                    if frames := self.frames(index, places):
                         return frames
             return []
 
@@ -143,21 +141,18 @@ class FeedStream(Stream):
 
         return next_frames
 
-    def frames(self, places: Sequence[EventPlace]) -> list[Frame]:
+    def frames(self, index: SessionIndex, places: Sequence[EventPlace]) -> list[Frame]:
         """Read the events from the logs, in a thread; deleted ones are left out."""
-        found: list[Frame] = []
-        for place in places:
-            with suppress(OSError, ValueError), open(self._root / place.session / EVENTS, "rb") as log:
-                event = ev.decode(os.pread(log.fileno(), place.size, place.start))
-                cursor = f"{self.mark}-{place.number}"
-                found.append(Frame(place.number, framed(event, place.session).data, cursor))
-        return found
+        return [
+            Frame(place.number, framed(event, place.session).data, f"{self.mark}-{place.number}")
+            for place, event in index.events(places)
+        ]
 
 
 class IndexFeed:
-    def __init__(self, root: Path) -> None:
-        self.stream = FeedStream(root)
-        self._root = root
+    def __init__(self, store: SessionStore) -> None:
+        self.stream = FeedStream(store)
+        self._store = store
         self._news = anyio.Event()
 
     def notice(self, event: ev.Event) -> None:
@@ -181,23 +176,27 @@ class IndexFeed:
         while self.stream.watchers:
             _, places = await self._gain(self.stream.last)
             stream = self.stream
-            for frame in await anyio.to_thread.run_sync(stream.frames, places):
+            for frame in await anyio.to_thread.run_sync(self._frames, places):
                 stream.push(frame)
             if places:
                 stream.last = max(stream.last, places[-1].number)
             if len(places) < BATCH:
                 return
 
+    def _frames(self, places: Sequence[EventPlace]) -> list[Frame]:
+        with self._store.index() as index:
+            return self.stream.frames(index, places)
+
     async def _gain(self, after: int | None) -> tuple[int, list[EventPlace]]:
         """Refresh the index; return its last number, and the next places after `after` (no places for None).
 
         If the index was rebuilt, a new stream begins: the numbers changed, so watchers have to reconnect.
         """
-        mark, last, places = await anyio.to_thread.run_sync(_gained, self._root, after)
+        mark, last, places = await anyio.to_thread.run_sync(_gained, self._store, after)
         if mark == self.stream.mark:
             return last, places
         self.stream.end()
-        self.stream = FeedStream(self._root, mark, last)
+        self.stream = FeedStream(self._store, mark, last)
         return last, []
 
     @asynccontextmanager
@@ -220,8 +219,8 @@ class IndexFeed:
         return int(number)
 
 
-def _gained(root: Path, after: int | None) -> tuple[str, int, list[EventPlace]]:
-    with SessionIndex(root) as index:
+def _gained(store: SessionStore, after: int | None) -> tuple[str, int, list[EventPlace]]:
+    with store.index() as index:
         index.refresh()
         mark, last = index.numbering()
         return mark, last, [] if after is None else index.numbered(after, BATCH)

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,8 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core import events as ev
+from lmagent.core.errors import StoreError
 from lmagent.engine.session import Session
-from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
+from lmagent.store.port import NOWHERE, POLL, LogMark, SessionStore, SessionTail
 
 # Frames that may wait for a watcher; a watcher that does not read is cut off, and can resume from its last frame.
 MOST_FRAMES = 4096
@@ -234,11 +234,11 @@ class Flusher:
 class SessionStream(Stream):
     """The stream of one session; `last` is the `seq` of the last event known to be recorded."""
 
-    def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
+    def __init__(self, session: str, store: SessionStore, flusher: Flusher, last: int = 0) -> None:
         super().__init__(last)
         self.session = session
         self.is_followed = False
-        self._log = log
+        self._store = store
         self._flusher = flusher
         self._mark: LogMark = NOWHERE
         self._waiting: dict[Key, JoinedText] = {}
@@ -271,7 +271,7 @@ class SessionStream(Stream):
         if self.is_followed:
             return
         self.is_followed = True
-        tail, pause = LogTail(self._log, self.last, self._known(self.last)), POLL
+        tail, pause = self._tail(self.last), POLL
         try:
             while self.watchers and not self.is_heard and not self.is_over:
                 found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
@@ -281,11 +281,11 @@ class SessionStream(Stream):
                     self.push(framed(event, self.session))
                 self._remember(tail)
                 pause = POLL if found else min(SLOWEST, pause * 1.2)
-                if not found and not self._log.exists():
+                if not found and tail.is_gone:
                     self.end()
                 if not found:
-                    await anyio.sleep(pause)
-        except OSError:
+                    await tail.wait(pause)
+        except (OSError, StoreError):
             self.end()  # the log cannot be read: watchers come back and receive the error
         finally:
             self.is_followed = False
@@ -367,7 +367,7 @@ class SessionStream(Stream):
                 pass
 
     def reader(self, after: int) -> Reader:
-        tail = LogTail(self._log, after, self._known(after))
+        tail = self._tail(after)
 
         def read() -> list[Frame]:
             return [framed(event, self.session) for event in tail.read()]
@@ -379,10 +379,10 @@ class SessionStream(Stream):
 
         return next_frames
 
-    def _known(self, after: int) -> LogMark:
-        return self._mark if self._mark.seq <= after else NOWHERE
+    def _tail(self, after: int) -> SessionTail:
+        return self._store.tail(self.session, after, self._mark if self._mark.seq <= after else NOWHERE)
 
-    def _remember(self, tail: LogTail) -> None:
+    def _remember(self, tail: SessionTail) -> None:
         """Keep the position of a reader, so that later readers need not begin at the beginning."""
         if tail.mark.seq > self._mark.seq:
             self._mark = tail.mark

@@ -27,7 +27,7 @@ from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Routes, json
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.port import SessionStore
 
 Mode = Literal["bounded", "deep_work"]  # A session's mode for earlier clients: a chat, or long work within a budget
 ANSWERED = ("question", "blocked", "waiting")  # outcomes of a turn after which the next message is an answer
@@ -338,7 +338,7 @@ def show_history(call: Call, query: HistoryQuery) -> History:
     return History(session, tuple(messages[first:]), first > 0, first)
 
 
-def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
+def _history(store: SessionStore, session: str) -> list[HistoryMessage]:
     found: list[HistoryMessage] = []
     inputs: dict[str, ev.InputReceived] = {}
     for event in store.read(session):
@@ -381,7 +381,7 @@ async def state_of(gateway: Gateway, session: str) -> SessionState:
     return await to_thread.run_sync(_folded, gateway.host.store, session)
 
 
-def _folded(store: JsonlStore, session: str) -> SessionState:
+def _folded(store: SessionStore, session: str) -> SessionState:
     state = SessionState(session=session)
     for event in store.read(session):
         state.apply(event)

@@ -27,7 +27,7 @@ from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Socket, Talk, decode, hold, read_message
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.activity import Activity, activity_of
-from lmagent.store.jsonl import JsonlStore
+from lmagent.store.port import SessionStore
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ class _Conversation:
         await self._gateway.runner.send(self._session, Approve(approval=approval, approved=said.approved))
 
 
-def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:
+def _spent(store: SessionStore, session: str, turn: int, through: int) -> Spent:
     spent = Spent()
     for event in store.read(session) if through else ():
         if event.turn == turn and event.seq <= through:
