@@ -114,6 +114,7 @@ class ClusterWorker:
                 tasks.start_soon(workspace.run)
             tasks.start_soon(self._watch_presence)
             await self._drains.wait()
+            self._say("takes no more jobs; running turns may end")
             for workspace in self.mounted:
                 workspace.drain()
             with suppress(StoreError):

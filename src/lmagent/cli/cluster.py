@@ -120,7 +120,7 @@ def doctor(workspace: Path | None, as_json: bool) -> int:
 
     findings = list(examine(database(workspace)))
     if as_json:
-        shared.print_json(findings)
+        shared.print_json(*findings)
     else:
         for finding in findings:
             print_finding(finding)

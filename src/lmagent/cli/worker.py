@@ -15,6 +15,7 @@ import click
 from lmagent.app.signals import ending
 from lmagent.cli import shared
 from lmagent.cli.cluster import cluster_url
+from lmagent.cluster import workspace_name
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
@@ -73,7 +74,7 @@ def worker(workspace: Path | None, labels: dict[str, Path], grace: float, **opti
     if not labels:
         loaded = shared.loaded_settings(workspace)
         path = open_workspace(loaded.workspace).path
-        labels = {loaded.settings.cluster_workspace or path.name: path}
+        labels = {workspace_name(path, loaded.settings): path}
     for name, path in labels.items():
         if not path.is_dir():
             raise ConfigError(f"the workspace {name} is not mounted: there is no folder {path}", fix="mount it first")
@@ -104,7 +105,6 @@ async def _until_signalled(known: ClusterWorker, work: anyio.CancelScope) -> Non
     """Drain the worker at the first signal, and end it at the second."""
     with anyio.open_signal_receiver(signal.SIGINT, *ending()) as signals:
         async for _ in signals:
-            _log("takes no more jobs; running turns may end (again: stop now)")
             known.drain()
             break
         async for _ in signals:

@@ -5,6 +5,7 @@ Everything of lmagent is in the schema `lmagent`, the tables of Procrastinate to
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -40,6 +41,9 @@ CONNECTIONS = 8  # of a process, at most
 
 _MIGRATIONS = "lmagent.cluster.migrations"
 _LOCK = 0x1A6E57  # key of the advisory lock under which the schema is changed
+# The pool logs each lost connection; a lost database is reported by the errors of `Database`.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 _STEP = re.compile(r"(\d{3})_\w+\.sql")
 

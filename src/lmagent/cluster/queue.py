@@ -76,8 +76,8 @@ class ClusterDispatcher:
             raise ConfigError(text, fix="give it a shorter one by cluster_workspace, or --label NAME=PATH")
         self.running: list[TakenJob] = []
         self.is_draining = False
-        self._presence = store.presence
-        self._listener = store.listener
+        self._presence = store.member.presence
+        self._listener = store.member.listener
         self._workspace = workspace
         self._clock = clock
         self._lanes = lanes
