@@ -64,8 +64,12 @@ class Workers:
         self.env |= {"PERMISSION_MODE": "auto", "SCHEDULER_POLL_INTERVAL": "0.5", "ENABLE_MEMORY": "false"}
         self.log = folder / "workers.log"
         self._arguments = ["--label", f"{WORKSPACE}={self.workspace}", "--lanes", str(lanes), "--grace", "5"]
-        self.processes: list[subprocess.Popen[bytes]] = [self._started() for _ in range(count)]
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.submitted = 0
+        self.start(count)
+
+    def start(self, count: int) -> None:
+        self.processes += [self._started() for _ in range(count)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "lmagent", "worker", *self._arguments]

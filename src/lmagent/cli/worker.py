@@ -60,7 +60,7 @@ def _labels(context: click.Context, option: click.Parameter, value: tuple[str, .
     default=25.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long turns may take to end once the worker is told to stop.",
+    help="How long turns may take to end after the worker was asked to stop.",
 )
 @shared.model_options
 def worker(workspace: Path | None, labels: dict[str, Path], grace: float, **options: Any) -> int:
@@ -68,7 +68,7 @@ def worker(workspace: Path | None, labels: dict[str, Path], grace: float, **opti
 
     Without --label, it works for the current folder, under the name in the setting cluster_workspace, else the name of
     the folder. Any number of workers may share a workspace, on storage that they share. SIGTERM, Ctrl+C and `lmagent
-    cluster drain` let running turns end; what is left is resumed by another worker.
+    cluster drain` let running turns end; another worker resumes the others.
     """
     url = cluster_url(workspace)
     if not labels:
@@ -97,7 +97,7 @@ async def _work(url: str, labels: dict[str, Path], options: HostOptions, grace: 
     finally:
         with anyio.CancelScope(shield=True):
             await known.aclose()
-    _log("stopped; other workers resume what is left")
+    _log("stopped; other workers resume unfinished turns")
     return 0
 
 
