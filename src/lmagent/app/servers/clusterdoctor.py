@@ -95,11 +95,11 @@ def _rights(connection: Connection) -> Iterator[Finding]:
     elif has_schema and not (uses and writes):
         fix = (
             f'as the owner of the schema: GRANT USAGE ON SCHEMA lmagent TO "{user}";'
-            f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}"'
+            f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}"; GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
         )
         yield Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
     else:
-        yield Finding("rights", "ok", f"{user} may use the tables")
+        yield Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
 
 
 def _work(database: Database) -> Iterator[Finding]:
