@@ -95,7 +95,8 @@ def _rights(connection: Connection) -> Iterator[Finding]:
     elif has_schema and not (uses and writes):
         fix = (
             f'as the owner of the schema: GRANT USAGE ON SCHEMA lmagent TO "{user}";'
-            f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}"; GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
+            f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}";'
+            f' GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
         )
         yield Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
     else:
