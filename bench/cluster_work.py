@@ -28,7 +28,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "cluster")]
 
 from testkit.postgres import PostgresServer, postgres  # noqa: E402
-from worker_kit import STEPS, Workers  # noqa: E402
+from worker_kit import STEPS, Workers  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 WORKERS, LANES = 3, 8
 SERVER = """
@@ -73,7 +73,7 @@ def step_times(logs: Iterable[list[dict[str, Any]]]) -> list[float]:
 
 
 def queued(folder: Path, model: Any, sessions: int) -> None:
-    with postgres() as server:
+    with postgres("-c", "fsync=on") as server:  # tests have it off
         made = Workers(folder, server, model, count=0, lanes=LANES)
         (made.workspace / "note.txt").write_text("a note\n")
         made.submit(sessions)
@@ -98,7 +98,7 @@ def queued(folder: Path, model: Any, sessions: int) -> None:
 
 
 def alone(folder: Path, model: Any, sessions: int) -> None:
-    with postgres() as server:
+    with postgres("-c", "fsync=on") as server:  # tests have it off
         made = Workers(folder, server, model, count=0, lanes=1)
         (made.workspace / "note.txt").write_text("a note\n")
         made.submit(sessions)
