@@ -73,7 +73,7 @@ class Database:
         self._is_checked = False
 
     def run(self, work: Callable[[Connection], T], *, patience: float = PATIENCE) -> T:
-        """Return the result of `work` in one transaction.
+        """Return the result of `work`. Each of its statements commits by itself, unless it opens a transaction.
 
         If the connection is lost, `work` is called again for so many seconds, also after a commit whose answer was
         lost: it must be repeatable.

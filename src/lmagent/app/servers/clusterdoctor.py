@@ -114,7 +114,7 @@ def _work(database: Database) -> Iterator[Finding]:
     for workspace in status.workspaces:
         if workspace.fix:
             count = workspace.waiting + workspace.due + workspace.running + workspace.resting
-            text = f"no worker mounts {workspace.name}; {plural(count, 'job')} wait"
+            text = f"no worker mounts {workspace.name}; waiting: {plural(count, 'job')}"
             yield Finding("workspace", "warning", text, workspace.fix)
         elif workspace.resting:
             text = f"{workspace.name}: {plural(workspace.resting, 'job')} failed too often: {workspace.failure}"
