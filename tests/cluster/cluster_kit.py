@@ -27,11 +27,13 @@ class Cluster:
         self.data = Path(stack.enter_context(TemporaryDirectory()))
         self._stack = stack
 
-    def store(self, workspace: str = WORKSPACE, *, beat: float = BEAT) -> ClusterStore:
+    def store(self, workspace: str = WORKSPACE, *, beat: float = BEAT, days: int = 0) -> ClusterStore:
         """Return the store of a process; a long `beat` is that of a process that was stopped."""
         member = Member(self.url, beat=beat)
         self._stack.callback(member.close)
-        return ClusterStore(workspace, member, SystemClock(), Settings(agent_data_dir=self.data))
+        return ClusterStore(
+            workspace, member, SystemClock(), Settings(agent_data_dir=self.data, cluster_retention_days=days)
+        )
 
     def sql(self, statement: str) -> str:
         return shared_server().psql(f"SET search_path = lmagent; {statement}", self.url.rpartition("/")[2])

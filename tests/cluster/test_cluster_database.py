@@ -17,6 +17,13 @@ def answer(known: Database) -> int:
     return int(row[0])
 
 
+def test_no_two_steps_have_the_same_number() -> None:
+    files = [path for path in migrations()[1].parent.iterdir() if path.suffix == ".sql"]
+    numbers = [int(path.name[:3]) for path in files]
+    assert len(numbers) == len(set(numbers))
+    assert {*numbers, 4} == set(migrations())  # step 4 is the schema of Procrastinate
+
+
 def test_migrating_makes_the_tables_and_migrating_again_changes_nothing() -> None:
     with database(schema=False) as url:
         known = Database(url)

@@ -22,12 +22,12 @@ from lmagent.config.settings import Settings
 from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.changes import Snapshots
 from lmagent.core.commands import SetMode, SetModel
-from lmagent.core.errors import ConfigError, ProviderError, SessionBusy, SessionNotFound
+from lmagent.core.errors import ConfigError, LmagentError, ProviderError, SessionBusy, SessionNotFound
 from lmagent.core.events import PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
 from lmagent.core.model import ModelRequest
-from lmagent.core.ports import Clock
+from lmagent.core.ports import Clock, Dispatcher, DispatchJob
 from lmagent.core.sandbox import Sandbox
 from lmagent.core.tool import ToolContext
 from lmagent.engine.session import Session, Wiring, is_attended
@@ -185,6 +185,21 @@ class Host(Struct):
 
     async def sandbox(self) -> Sandbox:
         return await self.registry.confined.get()
+
+    def dispatcher(
+        self, given_up: Callable[[DispatchJob, LmagentError], None], say: Callable[[str], None]
+    ) -> Dispatcher:
+        """See `lmagent.schedule.port.JobHost`: the cluster's queue, or one of this process."""
+        lanes = self.settings.scheduler_lanes
+        if self.settings.cluster_url:
+            from lmagent.cluster.queue import ClusterDispatcher  # only with PostgreSQL
+            from lmagent.cluster.store import ClusterStore
+
+            store = cast("ClusterStore", self.store)
+            return ClusterDispatcher(store, self.clock, lanes=lanes, given_up=given_up, say=say)
+        from lmagent.dispatch.embedded import EmbeddedDispatcher  # a single task needs none
+
+        return EmbeddedDispatcher(self.clock, lanes=lanes, given_up=given_up)
 
     async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
         """Run a command that the user typed like the session's own; `emit` shows pieces of the output meanwhile."""

@@ -45,7 +45,7 @@ def doctor(workspace: Path | None, as_json: bool, self_test: bool, **options: An
 
     def tell(item: Finding) -> None:
         if not as_json:  # else all findings are printed together
-            _print(item)
+            print_finding(item)
 
     if self_test:
         findings = _tested(tell)
@@ -89,7 +89,7 @@ def _tested(tell: Callable[[Finding], None]) -> list[Finding]:
     return findings
 
 
-def _print(item: Finding) -> None:
+def print_finding(item: Finding) -> None:
     """Print a finding as soon as it arrives: a slow model takes minutes for all of them."""
     mark, color = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}[item.state]
     shown = click.style(mark, fg=color) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else mark

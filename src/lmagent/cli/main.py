@@ -41,6 +41,12 @@ COMMANDS = {
     "submit": ("lmagent.cli.scheduler:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
     "scheduler": ("lmagent.cli.scheduler:scheduler", "Run the due work of a workspace, until stopped.", AUTOMATE),
     "cron": ("lmagent.cli.scheduler:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
+    "worker": ("lmagent.cli.worker:worker", "Run the work of a cluster's workspaces, until stopped.", AUTOMATE),
+    "cluster": (
+        "lmagent.cli.cluster:cluster",
+        "Set up, watch, drain and check the workers that share a database.",
+        AUTOMATE,
+    ),
     "doctor": ("lmagent.cli.checks:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
     "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
     "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),

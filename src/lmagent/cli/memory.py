@@ -194,6 +194,8 @@ def purge(workspace: Path | None, text: tuple[str, ...], yes: bool) -> None:
             raise ConfigError("a purge cannot be undone", fix="add --yes to do it without a question")
         click.confirm(printable(f"Remove every copy of {words!r}?"), abort=True)
     click.echo(f"removed it from {plural(remove(memories, words), 'file')}")
+    if shared.loaded_settings(workspace).settings.cluster_url:
+        shared.say("lmagent: sessions in the cluster's database may still have it: lmagent sessions list --search, rm")
 
 
 @memory.command("export")

@@ -5,10 +5,12 @@ Everything of lmagent is in the schema `lmagent`, the tables of Procrastinate to
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +42,9 @@ CONNECTIONS = 8  # of a process, at most
 
 _MIGRATIONS = "lmagent.cluster.migrations"
 _LOCK = 0x1A6E57  # key of the advisory lock under which the schema is changed
+# The pool logs each lost connection; a lost database is reported by the errors of `Database`.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 _STEP = re.compile(r"(\d{3})_\w+\.sql")
 
@@ -68,7 +73,7 @@ class Database:
         self._is_checked = False
 
     def run(self, work: Callable[[Connection], T], *, patience: float = PATIENCE) -> T:
-        """Return the result of `work` in one transaction.
+        """Return the result of `work`. Each of its statements commits by itself, unless it opens a transaction.
 
         If the connection is lost, `work` is called again for so many seconds, also after a commit whose answer was
         lost: it must be repeatable.
@@ -192,9 +197,14 @@ def connection_options() -> dict[str, Any]:
 
 
 def migrations() -> dict[int, Path]:
-    """Return the SQL files that make the schema, by number, in order."""
+    """Return the SQL files that make the schema, by number, in order.
+
+    Step 4 is the schema of Procrastinate, whose minor version is fixed. A later minor version gets a further step.
+    """
     folder = Path(import_module(_MIGRATIONS).__path__[0])
     found = {int(match[1]): file for file in folder.iterdir() if (match := _STEP.fullmatch(file.name))}
+    if (library := find_spec("procrastinate")) is not None and library.submodule_search_locations:
+        found[4] = Path(library.submodule_search_locations[0]) / "sql" / "schema.sql"
     return dict(sorted(found.items()))
 
 

@@ -73,7 +73,8 @@ class Listener:
             with suppress(StoreError, psycopg.Error, OSError), self._database.connect(patience=0) as connection:
                 self._listen(connection)
             self._wake_all()
-            self._wait(PAUSE)
+            if not self._is_closed:
+                self._wait(PAUSE)
 
     def _listen(self, connection: Connection) -> None:
         heard: set[str] = set()

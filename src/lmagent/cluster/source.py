@@ -9,7 +9,7 @@ from pathlib import Path
 from lmagent.cluster.database import Connection, Database
 from lmagent.cluster.reading import read_lines
 from lmagent.core.events import DurableEvent
-from lmagent.store.port import EventPlace, Facts, Position
+from lmagent.store.port import EventPlace, Facts, LogPosition
 from lmagent.store.scan import LogLine, log_line
 
 _LOGS = (
@@ -33,7 +33,7 @@ class ClusterSource:
         self._running = {str(row[0]) for row in rows if row[4]}
         return {str(id): (int(seq), int(changed * 10**9), int(number)) for id, seq, changed, number, _ in rows}
 
-    def new_lines(self, session: str, facts: Facts, read: Position) -> tuple[bool, Iterator[LogLine]]:
+    def new_lines(self, session: str, facts: Facts, read: LogPosition) -> tuple[bool, Iterator[LogLine]]:
         size, _, number = facts
         continues = read.log in (0, number) and read.seq <= size
         found = read_lines(self._database, number, read.seq if continues else 0, through=size)

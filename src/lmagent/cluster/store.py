@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,7 @@ from lmagent.store.port import NOWHERE, LogMark
 
 if TYPE_CHECKING:
     from lmagent.store.index import SessionIndex
+    from lmagent.store.tally import SessionRow
 
 __all__ = ["ClusterLog", "ClusterStore"]
 
@@ -153,6 +155,33 @@ class ClusterStore:
 
         self.database.run(work)
 
+    def prune(self) -> list[str]:
+        """Delete the sessions that the retention ends, sub-agents' with their parent's; return their ids.
+
+        Kept are pinned sessions, and those that are open, interrupted or wait for something.
+
+        Raises StoreError if the database cannot be used.
+        """
+        days = self._settings.cluster_retention_days
+        if not days:
+            return []
+        query = "SELECT id FROM session WHERE workspace = %s AND changed < clock_timestamp() - %s * interval '1 day'"
+        rows = self.database.run(lambda known: known.execute(query, (self.workspace, days)).fetchall())
+        old = {str(id) for (id,) in rows}
+        with self.index() as index:
+            index.refresh()
+            known = {row.id: row for row in index.list(2**31, children=True)}
+        ended = {id for id in old & known.keys() if _has_ended(known[id])}
+        deleted: list[str] = []
+        for id in sorted(ended):
+            row = known[id]
+            if row.child and row.parent in known and row.parent not in ended:
+                continue
+            with suppress(SessionBusy, SessionNotFound):  # opened or deleted meanwhile
+                self.delete(id)
+                deleted.append(id)
+        return deleted
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
@@ -268,6 +297,10 @@ class ClusterStore:
 
     def _row(self, query: str, values: Sequence[object]) -> tuple[object, ...] | None:
         return self.database.run(lambda connection: connection.execute(query.encode(), values).fetchone())
+
+
+def _has_ended(row: SessionRow) -> bool:
+    return not (row.pinned or row.waiting_for or row.status in ("running", "interrupted"))
 
 
 def _require_id(session: str) -> None:

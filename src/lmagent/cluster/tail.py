@@ -104,7 +104,7 @@ class ClusterTail:
         """Return the next events; empty at the end of the log. Raise StoreError."""
         found: list[DurableEvent] = []
         while not found:
-            news = self._news.of(self._place[1])  # before the look: an event that is written meanwhile is news
+            news = self._news.of(self._place[1])  # before the look, since an event may arrive during it
             batch = self._database.run(self._look)
             if not batch:
                 self._seen, self._looked = news, time.monotonic()

@@ -124,6 +124,8 @@ class Settings(Struct, frozen=True):
         help="PostgreSQL that keeps the sessions and the queue of many workers: `postgresql://user:password@host/db`.")
     cluster_workspace: str = setting("", "LMAGENT_CLUSTER_WORKSPACE", folder="elsewhere",
         help="The name of the workspace in the cluster. Empty: its folder's name.")
+    cluster_retention_days: int = setting(0, "LMAGENT_CLUSTER_RETENTION_DAYS", bounds=(0, 36500), folder="elsewhere",
+        help="Days after which a cluster deletes a session that is idle and not pinned. 0 keeps all.")
 
     skill_timeout: int = setting(60, "LMAGENT_SKILL_TIMEOUT", bounds=(1, 3600), folder="smaller",
         help="Seconds after which a call of a Python skill is stopped.")

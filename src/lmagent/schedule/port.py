@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
@@ -10,7 +10,7 @@ from typing import Protocol
 from lmagent.config.settings import Settings
 from lmagent.core.errors import LmagentError
 from lmagent.core.ids import InputOrigin
-from lmagent.core.ports import Clock
+from lmagent.core.ports import Clock, Dispatcher, DispatchJob
 from lmagent.core.sandbox import Sandbox
 from lmagent.engine.session import Session
 from lmagent.providers.transport import Transport
@@ -26,6 +26,12 @@ class JobHost(Protocol):
     sessions: dict[str, Session]
 
     async def sandbox(self) -> Sandbox: ...
+
+    def dispatcher(
+        self, given_up: Callable[[DispatchJob, LmagentError], None], say: Callable[[str], None]
+    ) -> Dispatcher:
+        """Return the queue of the workspace's jobs; `given_up` is called with a job that rests, and the reason."""
+        ...
 
 
 class JobSession(Protocol):

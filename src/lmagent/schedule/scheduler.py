@@ -7,7 +7,7 @@ job is not taken twice.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from lmagent.core.events import TurnFinished
 from lmagent.core.ids import InputOrigin
 from lmagent.core.plurals import plural
 from lmagent.core.ports import DispatchJob, Postponed
-from lmagent.dispatch.embedded import REST, EmbeddedDispatcher
+from lmagent.dispatch.embedded import REST, Handler
 from lmagent.schedule.due import decide, next_due
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.job_runner import KINDS, JobRunner, occurrence_session
@@ -45,10 +45,17 @@ class Scheduler:
     """Runs the work of a workspace when it is due.
 
     At a `startup` it runs the jobs for that, unless another scheduler runs already. A `single` one runs only the job of
-    `run_now`.
+    `run_now`. `handlers` do jobs of further kinds, the parts of their ids before the colon.
     """
 
-    def __init__(self, sessions: Sessions, *, startup: bool = False, single: bool = False) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        startup: bool = False,
+        single: bool = False,
+        handlers: Mapping[str, Handler] | None = None,
+    ) -> None:
         self._sessions = sessions
         self._host = host = sessions.host
         self._clock = host.clock
@@ -66,8 +73,8 @@ class Scheduler:
         self.home = _home(host.workspace)
         self.ledger = Ledger(self.home, host.clock.now)
         self.inbox = Inbox(self.home)
-        lanes = host.settings.scheduler_lanes
-        self.dispatcher = EmbeddedDispatcher(host.clock, lanes=lanes, given_up=self._given_up)
+        self.dispatcher = host.dispatcher(self._given_up, sessions.say)
+        self._handlers = handlers or {}
         self._work = JobRunner(sessions, self.home, self.inbox, self.ledger, self.dispatcher.submit, patient=not single)
 
     async def run(self) -> None:
@@ -261,7 +268,7 @@ class Scheduler:
     async def _do(self, job: DispatchJob) -> None:
         """Run a job. A failing job must not stop the others."""
         try:
-            await self._work.do(job)
+            await self._handlers.get(job.id.partition(":")[0], self._work.do)(job)
         except Postponed:
             raise
         except Exception as error:

@@ -12,7 +12,7 @@ from lmagent.core.events import DurableEvent, decode
 from lmagent.core.ids import is_session_id
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.port import EventPlace, Facts, Position
+from lmagent.store.port import EventPlace, Facts, LogPosition
 from lmagent.store.scan import LogLine, ends_with, in_order, lines
 
 
@@ -35,10 +35,10 @@ class FolderSource:
             pass  # no sessions yet, or none that may be read
         return found
 
-    def new_lines(self, session: str, facts: Facts, read: Position) -> tuple[bool, Iterator[LogLine]]:
+    def new_lines(self, session: str, facts: Facts, read: LogPosition) -> tuple[bool, Iterator[LogLine]]:
         stream = (self.root / session / EVENTS).open("rb")
         continues = _continues(facts, read, stream)
-        return continues, _lines(stream, read if continues else Position(0, 0, 0))
+        return continues, _lines(stream, read if continues else LogPosition(0, 0, 0))
 
     def is_held(self, session: str) -> bool:
         return is_held(self.root / session / LOCK)
@@ -51,7 +51,7 @@ class FolderSource:
         return found
 
 
-def _continues(facts: Facts, read: Position, stream: BinaryIO) -> bool:
+def _continues(facts: Facts, read: LogPosition, stream: BinaryIO) -> bool:
     """Whether this is still the log that was read up to a position."""
     size, _, log = facts
     if read.end == 0:
@@ -59,7 +59,7 @@ def _continues(facts: Facts, read: Position, stream: BinaryIO) -> bool:
     return log == read.log and size >= read.end and ends_with(stream.fileno(), read.end, read.seq)
 
 
-def _lines(stream: BinaryIO, read: Position) -> Iterator[LogLine]:
+def _lines(stream: BinaryIO, read: LogPosition) -> Iterator[LogLine]:
     with stream:
         stream.seek(read.end)
         for line in in_order(lines(stream, start=read.end), after=read.seq):

@@ -20,7 +20,7 @@ from lmagent.core.ids import InputOrigin
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
-from lmagent.store.port import EventPlace, Facts, Position, SessionSource
+from lmagent.store.port import EventPlace, Facts, LogPosition, SessionSource
 from lmagent.store.scan import LogLine
 from lmagent.store.spent import Spending, UsageRow, count_usage, spending, store_usage
 from lmagent.store.tally import ListPlace, SessionRow, Shelf, Tally, passage_of
@@ -213,7 +213,7 @@ class SessionIndex:
             tally = gained.tally
             try:
                 continues, found = self.source.new_lines(
-                    session, facts, Position(tally.seq, tally.read_to, tally.inode)
+                    session, facts, LogPosition(tally.seq, tally.read_to, tally.inode)
                 )
                 if not continues:
                     gained = _Gained(Tally(session))

@@ -150,7 +150,7 @@ EventRow = tuple[int, int]
 """Where the source finds an event: of a file, its offset and its length."""
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """How far a log was read: the `seq` of the last event, the offset after it, and the number of the log."""
 
     seq: int
@@ -186,7 +186,7 @@ class SessionSource(Protocol):
         """Return the facts about all logs, by session."""
         ...
 
-    def new_lines(self, session: str, facts: Facts, read: Position) -> tuple[bool, Iterator[LogLine]]:
+    def new_lines(self, session: str, facts: Facts, read: LogPosition) -> tuple[bool, Iterator[LogLine]]:
         """Return whether this is still the log that was read so far, and its lines after that, or all its lines.
 
         Raises OSError if it cannot be read.

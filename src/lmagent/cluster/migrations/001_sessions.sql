@@ -21,7 +21,7 @@ CREATE TABLE process (
 
 -- Whether a process with this heartbeat counts as alive. No process can beat while the database is down, so the lease
 -- begins again with the start of the database.
-CREATE FUNCTION is_alive(beat timestamptz) RETURNS boolean LANGUAGE sql VOLATILE AS
+CREATE FUNCTION is_alive(beat timestamptz) RETURNS boolean LANGUAGE sql VOLATILE STRICT AS
 $$ SELECT greatest(beat, pg_postmaster_start_time()) > clock_timestamp() - interval '6 seconds' $$;
 
 -- `number` distinguishes a session from a deleted one with the same id. No index has `changed` or `seq`, which each

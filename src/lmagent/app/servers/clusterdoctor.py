@@ -1,0 +1,121 @@
+"""Checks of a cluster, for `lmagent cluster doctor`: each fault with the command that mends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from lmagent.app.servers.battery import Finding
+from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.status import read_status
+from lmagent.core.errors import StoreError
+from lmagent.core.plurals import plural
+
+SKEW = 5.0  # seconds by which a clock may differ before it is reported
+SLOW = 20.0  # milliseconds of a round trip, of which each event of a session needs one
+
+
+def examine(database: Database) -> Iterator[Finding]:
+    """Yield the findings; the first fault that keeps the others from being looked for is the last one."""
+    try:
+        needed, there = database.schema()
+        connection = database.connect()
+    except StoreError as away:
+        yield Finding("database", "fault", away.message, away.fix)
+        return
+    with connection:
+        version = connection.info.server_version
+        yield Finding("database", "ok", f"{database.place}: PostgreSQL {_readable(version)}")
+        yield _latency(connection)
+        yield _clock(connection)
+        yield from _extensions(connection)
+        yield from _rights(connection)
+    try:
+        database.check()
+        yield Finding("schema", "ok", f"schema {there} of {needed}")
+        yield from _work(database)
+    except StoreError as wrong:
+        yield Finding("schema", "fault", wrong.message, wrong.fix)
+
+
+def _readable(version: int) -> str:
+    return f"{version // 10000}.{version % 10000}"
+
+
+def _latency(connection: Connection) -> Finding:
+    times: list[float] = []
+    for _ in range(10):
+        began = time.perf_counter()
+        connection.execute("SELECT 1")
+        times.append((time.perf_counter() - began) * 1000)
+    middle = sorted(times)[len(times) // 2]
+    if middle < SLOW:
+        return Finding("latency", "ok", f"{middle:.1f} ms for a round trip")
+    text = f"{middle:.0f} ms for a round trip; each event of a session needs one"
+    return Finding("latency", "warning", text, "run the workers near the database")
+
+
+def _clock(connection: Connection) -> Finding:
+    """Compare the clocks. Nothing depends on the difference but the times that are shown."""
+    before = time.time()
+    row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None
+    difference = (before + time.time()) / 2 - float(row[0])
+    if abs(difference) < SKEW:
+        return Finding("clock", "ok", f"{difference:+.2f} s from the database's")
+    text = f"this machine's clock is {difference:+.0f} s from the database's: times that are shown are wrong by that"
+    return Finding("clock", "warning", text, "set the clocks by NTP")
+
+
+def _extensions(connection: Connection) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT name, installed_version FROM pg_available_extensions WHERE name IN ('pg_trgm', 'vector')"
+    )
+    found = {str(name): installed for name, installed in rows}
+    for name, serves in (("pg_trgm", "parts of words"), ("vector", "meaning, by pgvector")):
+        if found.get(name):
+            yield Finding(name, "ok", f"version {found[name]}: memories are found by {serves}")
+        else:
+            how = f"CREATE EXTENSION {name}" if name in found else "not installed on the server"
+            yield Finding(name, "ok", f"absent, which nothing needs ({how})")
+
+
+def _rights(connection: Connection) -> Iterator[Finding]:
+    row = connection.execute(
+        "SELECT current_user, has_database_privilege(current_database(), 'CREATE'),"
+        " to_regnamespace('lmagent') IS NOT NULL, coalesce(has_schema_privilege(to_regnamespace('lmagent'), 'USAGE'),"
+        " false), coalesce((SELECT bool_and(has_table_privilege(oid, 'SELECT, INSERT, UPDATE, DELETE')) FROM pg_class"
+        " WHERE relnamespace = to_regnamespace('lmagent') AND relkind = 'r'), true), current_database()"
+    ).fetchone()
+    assert row is not None
+    user, creates, has_schema, uses, writes, name = row
+    if not has_schema and not creates:
+        fix = f'as the owner of the database: GRANT CREATE ON DATABASE "{name}" TO "{user}"'
+        yield Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
+    elif has_schema and not (uses and writes):
+        fix = (
+            f'as the owner of the schema: GRANT USAGE ON SCHEMA lmagent TO "{user}";'
+            f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}";'
+            f' GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
+        )
+        yield Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
+    else:
+        yield Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
+
+
+def _work(database: Database) -> Iterator[Finding]:
+    status = read_status(database)
+    workers = [one for one in status.processes if one.kind == "worker" and one.alive]
+    if workers:
+        yield Finding("workers", "ok", plural(len(workers), "worker"))
+    else:
+        fix = "in the folder of a workspace: lmagent worker"
+        yield Finding("workers", "warning", "no worker runs; jobs wait", fix)
+    for workspace in status.workspaces:
+        if workspace.fix:
+            count = workspace.waiting + workspace.due + workspace.running + workspace.resting
+            text = f"no worker mounts {workspace.name}; waiting: {plural(count, 'job')}"
+            yield Finding("workspace", "warning", text, workspace.fix)
+        elif workspace.resting:
+            text = f"{workspace.name}: {plural(workspace.resting, 'job')} failed too often: {workspace.failure}"
+            yield Finding("workspace", "warning", text, "lmagent cluster status")

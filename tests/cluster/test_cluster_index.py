@@ -1,0 +1,110 @@
+"""The index of the sessions over the tables: new events, replaced and deleted sessions, and events by place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster_kit import Cluster, cluster
+
+from lmagent.cluster.store import ClusterStore
+from lmagent.core.events import InputReceived
+from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(name="known")
+def _cluster() -> Iterator[Cluster]:
+    with cluster() as found:
+        yield found
+
+
+async def begin(store: ClusterStore, *texts: str, session: str = SESSION) -> None:
+    log = store.create(session)
+    await log.append(opening(session))
+    for text in texts:
+        await log.append(said(text))
+    log.close()
+
+
+def titles(store: ClusterStore, search: str = "") -> list[str]:
+    with store.index() as index:
+        index.refresh()
+        return [row.title for row in index.list(search=search)]
+
+
+async def test_events_are_read_once_and_new_ones_are_added(known: Cluster) -> None:
+    store = known.store()
+    await begin(store, "the heron")
+    assert titles(store) == ["the heron"]
+    log = store.open(SESSION)
+    await log.append(said("an egret"))
+    assert titles(store, "egret") == titles(store, "heron") == ["the heron"]
+    assert titles(store, "stork") == []
+    with store.index() as index:
+        index.refresh()
+        assert [row.status for row in index.list()] == ["running"]
+        assert [place.seq for place in index.numbered(0, 10)] == [1, 2, 3]
+    log.close()
+    with store.index() as index:
+        index.refresh()
+        assert [row.status for row in index.list()] == ["interrupted"]
+
+
+async def test_a_deleted_session_is_forgotten_and_one_in_its_place_is_read_anew(known: Cluster) -> None:
+    store = known.store()
+    await begin(store, "first")
+    assert titles(store) == ["first"]
+    store.delete(SESSION)
+    assert titles(store) == []
+    await begin(store, "second")
+    assert titles(store) == ["second"]
+    store.delete(SESSION)
+    await begin(store, "third", "with more events")  # without a look in between
+    assert titles(store) == ["third"]
+    assert titles(store, "second") == []
+
+
+async def test_events_are_found_by_place_and_deleted_ones_are_left_out(known: Cluster) -> None:
+    store = known.store()
+    await begin(store, "one")
+    await begin(store, "two", session=OTHER)
+    with store.index() as index:
+        index.refresh()
+        places = index.numbered(0, 10)
+        found = [event.message.text for _, event in index.events(places) if isinstance(event, InputReceived)]
+        assert sorted(found) == ["one", "two"]
+        store.delete(OTHER)
+        assert {place.session for place, _ in index.events(places)} == {SESSION}
+
+
+async def test_each_workspace_has_an_index_of_its_own_that_can_be_deleted(known: Cluster) -> None:
+    one, two = known.store("one"), known.store("two")
+    await begin(one, "mine")
+    assert (titles(one), titles(two)) == (["mine"], [])
+    files = list((known.data / "cluster").glob("*.db"))
+    assert len(files) == 2
+    for file in (known.data / "cluster").iterdir():
+        file.unlink()
+    assert titles(one) == ["mine"]
+
+
+async def test_a_tail_notices_events_a_deletion_and_a_new_session_in_the_place(known: Cluster) -> None:
+    store = known.store()
+    tail = known.store().tail(SESSION)
+    assert (tail.read(), tail.is_gone) == ([], True)
+    await begin(store, "one")
+    while not (found := tail.read() if tail.has_news else []):
+        await tail.wait(5)
+    assert [event.seq for event in found] == [1, 2]
+    assert not tail.is_gone
+    store.delete(SESSION)
+    while not tail.is_gone:
+        assert (tail.read() if tail.has_news else []) == []
+        await tail.wait(5)

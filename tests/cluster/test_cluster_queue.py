@@ -1,0 +1,293 @@
+"""The queue of a cluster: its port's suite, and two processes that serve one workspace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+
+import anyio
+import pytest
+from cluster_kit import Cluster
+from cluster_kit import cluster as opened
+from testkit.postgres import postgres
+
+from lmagent.app.clock import SystemClock
+from lmagent.cluster.database import Database
+from lmagent.cluster.queue import ClusterDispatcher
+from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.ports import Clock, Dispatcher, DispatchJob
+from lmagent.dispatch.embedded import ATTEMPTS
+from lmagent.testing.conformance import DispatcherConformance
+
+
+def dispatcher_of(cluster: Cluster, workspace: str = "work", **options) -> ClusterDispatcher:
+    """Return a dispatcher, as of a process of its own."""
+    return ClusterDispatcher(cluster.store(workspace), SystemClock(), **{"backoff": 0.01, **options})
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with opened() as made:
+        yield made
+
+
+class TestClusterDispatcher(DispatcherConformance):
+    @pytest.fixture(autouse=True)
+    def _cluster(self, cluster: Cluster) -> None:
+        self._made = cluster
+
+    def make(self) -> tuple[Dispatcher, Clock]:
+        return dispatcher_of(self._made), SystemClock()
+
+
+@asynccontextmanager
+async def served(dispatcher: ClusterDispatcher, ran: list[str], seconds: float = 0.0) -> AsyncGenerator[None]:
+    async def handler(job: DispatchJob) -> None:
+        ran.append(job.id)
+        await anyio.sleep(seconds)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dispatcher.serve, handler)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    with anyio.fail_after(seconds):
+        while not holds():  # noqa: ASYNC110 (other processes bring it about)
+            await anyio.sleep(0.01)
+
+
+def die(dispatcher: ClusterDispatcher, cluster: Cluster) -> None:
+    """Let a process count as dead, although its handlers run on."""
+    dispatcher.drain()
+    cluster.sql(f"UPDATE job SET process = -1 WHERE process = {dispatcher._presence.id}")
+
+
+def test_two_processes_share_the_jobs_and_run_each_once(cluster: Cluster) -> None:
+    async def main() -> None:
+        one, two = dispatcher_of(cluster, lanes=2), dispatcher_of(cluster, lanes=2)
+        first: list[str] = []
+        second: list[str] = []
+        async with served(one, first, 0.02), served(two, second, 0.02):
+            for number in range(40):
+                await one.submit(DispatchJob(f"web:{number}", f"lane{number % 7}"))
+            await until(lambda: len(first) + len(second) >= 40 and not (one.running or two.running))
+        assert sorted(first + second) == sorted(f"web:{number}" for number in range(40))
+        assert first
+        assert second
+
+    anyio.run(main)
+    assert cluster.sql("SELECT count(*) FROM procrastinate_jobs") == "0"
+
+
+def test_the_jobs_of_a_dead_process_run_elsewhere_within_the_lease(cluster: Cluster) -> None:
+    async def main() -> None:
+        dead, alive = dispatcher_of(cluster), dispatcher_of(cluster)
+        ran: list[str] = []
+        async with served(dead, ran, 60):
+            await dead.submit(DispatchJob("web:1", "lane"))
+            await until(lambda: ran == ["web:1"])
+            die(dead, cluster)
+            async with served(alive, ran):
+                await until(lambda: ran == ["web:1", "web:1"], 3)
+                await until(lambda: not alive.running)
+        assert cluster.sql("SELECT state, run FROM job") == "done|2"
+
+    anyio.run(main)
+
+
+def test_a_process_that_was_taken_for_dead_changes_nothing_of_the_next_delivery(cluster: Cluster) -> None:
+    async def main() -> None:
+        stopped, other = dispatcher_of(cluster), dispatcher_of(cluster)
+        ran: list[str] = []
+        async with served(stopped, ran, 0.5):
+            await stopped.submit(DispatchJob("web:1", "lane"))
+            await until(lambda: ran == ["web:1"])
+            die(stopped, cluster)
+            async with served(other, ran, 2):
+                await until(lambda: bool(other.running))
+                await until(lambda: not stopped.running)
+                assert cluster.sql("SELECT state FROM job") == "queued"
+                await until(lambda: not other.running)
+        assert cluster.sql("SELECT state, run FROM job") == "done|2"
+
+    anyio.run(main)
+
+
+def test_users_come_before_cron_and_the_inbox(cluster: Cluster) -> None:
+    async def main() -> None:
+        dispatcher = dispatcher_of(cluster, lanes=1)
+        for id in ("cron:night:1", "inbox:a", "web:1", "wait:2"):
+            await dispatcher.submit(DispatchJob(id, id))
+        ran: list[str] = []
+        async with served(dispatcher, ran):
+            await until(lambda: len(ran) == 4)
+        assert ran == ["web:1", "wait:2", "cron:night:1", "inbox:a"]
+
+    anyio.run(main)
+
+
+def test_a_repeat_of_a_finished_job_is_known_to_another_process_for_a_day(cluster: Cluster) -> None:
+    async def main() -> None:
+        ran: list[str] = []
+        dispatcher = dispatcher_of(cluster)
+        async with served(dispatcher, ran):
+            await dispatcher.submit(DispatchJob("web:1", "lane"))
+            await until(lambda: ran == ["web:1"] and not dispatcher.running)
+        await dispatcher_of(cluster).submit(DispatchJob("web:1", "lane"))
+        assert cluster.sql("SELECT state FROM job") == "done"
+        cluster.sql("UPDATE job SET changed = now() - interval '25 hours'")
+        late = dispatcher_of(cluster)
+        async with served(late, ran):
+            await until(lambda: cluster.sql("SELECT count(*) FROM job") == "0")
+            await late.submit(DispatchJob("web:1", "lane"))
+            await until(lambda: ran == ["web:1", "web:1"])
+
+    anyio.run(main)
+
+
+def test_a_job_that_is_due_runs_although_the_process_that_submitted_it_has_gone(cluster: Cluster) -> None:
+    async def main() -> None:
+        clock = SystemClock()
+        await dispatcher_of(cluster).submit(DispatchJob("wait:1", "lane", clock.now() + 0.5))
+        ran: list[str] = []
+        async with served(dispatcher_of(cluster), ran):
+            assert ran == []
+            await until(lambda: ran == ["wait:1"], 3)
+
+    anyio.run(main)
+
+
+def test_due_times_are_right_although_the_clock_of_the_machine_is_wrong(cluster: Cluster) -> None:
+    class WrongClock(SystemClock):
+        def now(self) -> float:
+            return super().now() - 600
+
+    async def main() -> None:
+        dispatcher = dispatcher_of(cluster)
+        dispatcher._clock = clock = WrongClock()
+        ran: list[str] = []
+        async with served(dispatcher, ran):
+            await dispatcher.submit(DispatchJob("wait:1", "lane", clock.now() + 0.3))
+            await until(lambda: ran == ["wait:1"], 3)
+
+    anyio.run(main)
+
+
+def test_a_job_that_failed_too_often_rests_with_its_reason_and_gets_another_chance(cluster: Cluster) -> None:
+    async def main() -> None:
+        rests: list[str] = []
+        dispatcher = dispatcher_of(cluster, given_up=lambda job, error: rests.append(f"{job.id}: {error}"))
+        tries: list[str] = []
+
+        async def handler(job: DispatchJob) -> None:
+            tries.append(job.id)
+            if len(tries) <= ATTEMPTS:
+                raise StoreError("the disk is full")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dispatcher.serve, handler)
+            await dispatcher.submit(DispatchJob("web:1", "lane"))
+            await until(lambda: bool(rests) and not dispatcher.running)
+            assert rests == ["web:1: the disk is full"]
+            assert cluster.sql("SELECT state, failure FROM job") == "due|the disk is full"
+            cluster.sql("UPDATE job SET run_at = now()")
+            await until(lambda: len(tries) == ATTEMPTS + 1)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+def test_a_draining_process_ends_its_jobs_and_another_takes_the_rest(cluster: Cluster) -> None:
+    async def main() -> None:
+        leaving, staying = dispatcher_of(cluster, lanes=1), dispatcher_of(cluster, lanes=1)
+        first: list[str] = []
+        second: list[str] = []
+        async with served(leaving, first, 0.3):
+            for number in range(3):
+                await leaving.submit(DispatchJob(f"web:{number}", f"lane{number}"))
+            await until(lambda: first == ["web:0"])
+            leaving.drain()
+            async with served(staying, second):
+                await until(lambda: second == ["web:1", "web:2"] and not leaving.running)
+        assert first == ["web:0"]
+        assert cluster.sql("SELECT DISTINCT state FROM job") == "done"
+
+    anyio.run(main)
+
+
+def test_jobs_go_only_to_the_processes_that_serve_their_workspace(cluster: Cluster) -> None:
+    async def main() -> None:
+        ran: list[str] = []
+        other, mine = dispatcher_of(cluster, "other"), dispatcher_of(cluster, "work")
+        await other.submit(DispatchJob("web:1", "lane"))
+        await mine.submit(DispatchJob("web:1", "lane"))
+        async with served(mine, ran):
+            await until(lambda: bool(ran) and not mine.running)
+            await anyio.sleep(0.1)
+        assert ran == ["web:1"]
+        assert cluster.sql("SELECT workspace FROM job WHERE state = 'queued'") == "other"
+
+    anyio.run(main)
+
+
+def test_a_job_that_was_begun_without_the_answer_arriving_is_begun_again(cluster: Cluster) -> None:
+    async def main() -> None:
+        dispatcher = dispatcher_of(cluster)
+        await dispatcher.submit(DispatchJob("web:1", "lane"))
+        cluster.sql(f"SELECT * FROM job_take('work', {dispatcher._presence.id})")
+        ran: list[str] = []
+        async with served(dispatcher, ran):
+            await until(lambda: ran == ["web:1"], 3)
+
+    anyio.run(main)
+
+
+def test_a_job_that_is_forgotten_while_a_worker_takes_it_is_passed_over(cluster: Cluster) -> None:
+    async def main() -> None:
+        dispatcher = dispatcher_of(cluster)
+        for number in (1, 2):
+            await dispatcher.submit(DispatchJob(f"web:{number}", "lane"))
+        cluster.sql("DELETE FROM job WHERE id = 'web:1'")
+        ran: list[str] = []
+        async with served(dispatcher, ran):
+            await until(lambda: ran == ["web:2"] and not dispatcher.running)
+        assert cluster.sql("SELECT count(*) FROM procrastinate_jobs") == "0"
+
+    anyio.run(main)
+
+
+def test_cut_connections_and_a_restart_of_the_database_lose_no_job() -> None:
+    async def main(made: Cluster, restart: Callable[[], None]) -> None:
+        said: list[str] = []
+        dispatcher = dispatcher_of(made, say=said.append)
+        ran: list[str] = []
+        async with served(dispatcher, ran, 0.05):
+            for number in range(20):
+                await dispatcher.submit(DispatchJob(f"web:{number}", f"lane{number % 4}"))
+            await until(lambda: len(ran) >= 4)
+            await anyio.to_thread.run_sync(restart)
+            await until(lambda: len(set(ran)) == 20 and not dispatcher.running, 30)
+            await dispatcher.submit(DispatchJob("web:20", "lane"))
+            await until(lambda: ran[-1] == "web:20")
+        assert len(ran) == 21, (ran, made.sql("SELECT id, run, state, changed FROM job ORDER BY run DESC LIMIT 3"))
+        assert len(said) % 2 == 0
+
+    with postgres() as server, ExitStack() as stack:
+        known = Database(server.url())
+        known.migrate()
+        known.close()
+        made = Cluster(server.url(), stack)
+
+        def restart() -> None:
+            server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            server.stop()
+            server.start()
+
+        anyio.run(main, made, restart)
+
+
+def test_a_name_of_a_workspace_that_is_too_long_for_a_queue_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(ConfigError, match="longer than 40 bytes"):
+        dispatcher_of(cluster, "w" * 41)

@@ -1,0 +1,68 @@
+"""A terminal in a folder with `cluster_url`: its sessions are in PostgreSQL, and none in the folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_kit import Cluster, cluster
+
+from lmagent.testing import ScriptedServer, say
+
+
+@pytest.fixture(name="known")
+def _cluster() -> Iterator[Cluster]:
+    with cluster() as found:
+        yield found
+
+
+class Terminal:
+    def __init__(self, known: Cluster, folder: Path, server: str) -> None:
+        self.folder = folder / "project"
+        self.folder.mkdir()
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(("LLM", "LM_", "XDG"))}
+        self._env |= {
+            "HOME": str(folder),
+            "LMAGENT_CLUSTER_URL": known.url,
+            "LLM_BASE_URL": server,
+            "LLM_MODEL": "tiny",
+        }
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmagent", *words],
+            cwd=self.folder,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def test_a_session_is_begun_listed_resumed_forked_exported_and_deleted(known: Cluster, tmp_path: Path) -> None:
+    with ScriptedServer(lambda _: say("Noted.")) as server:
+        terminal = Terminal(known, tmp_path, server.base_url)
+        terminal.run("remember the heron", "--sandbox", "off")
+        store = known.store()
+        (session,) = store.sessions()
+        assert not (terminal.folder / ".lmagent" / "sessions").exists()
+        assert session in terminal.run("sessions", "list")
+        assert session in terminal.run("sessions", "list", "--search", "heron")
+        terminal.run("--resume", session, "and the egret", "--sandbox", "off")
+        exported = terminal.run("sessions", "export", session)
+        assert "heron" in exported
+        assert "egret" in exported
+        assert "egret" in terminal.run("sessions", "show", "last")
+        terminal.run("sessions", "fork", session)
+        assert len(store.sessions()) == 2
+        terminal.run("sessions", "rm", session)
+        assert session not in store.sessions()
+        assert session not in terminal.run("sessions", "list")
+        assert known.sql("SELECT count(*) FROM process") == "0"  # each terminal has left the cluster
