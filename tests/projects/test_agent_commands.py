@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -218,8 +219,22 @@ def test_a_model_judges_the_answer_and_its_verdict_is_recorded(tmp_path: Path, e
     replayed = lmagent("test", "dice", env=env, cwd=tmp_path)
     assert (replayed.returncode, replayed.stdout.splitlines()[-1]) == (0, "1 test, 0 failed")
     cassette = tmp_path / "dice/tests/cassettes/dice.jsonl"
-    cassette.write_text(cassette.read_text().replace("It greets.", "It shouts.").replace("true", "false"))
+    *exchanges, verdict = map(json.loads, cassette.read_text().splitlines())
+    verdict["chunks"] = [chunk.replace("true", "false").replace("greets", "shouts") for chunk in verdict["chunks"]]
+    cassette.write_text("".join(json.dumps(line) + "\n" for line in (*exchanges, verdict)))
     assert "the judge: It shouts." in lmagent("test", "dice", env=env, cwd=tmp_path).stdout
+
+
+def test_a_recorded_verdict_holds_for_no_other_criteria(tmp_path: Path, env: dict[str, str]) -> None:
+    lmagent("init", "dice", "--type", "conversational", env=env, cwd=tmp_path)
+    test = tmp_path / "dice/tests/dice.yaml"
+    test.write_text("message: Say hello\nexpect:\n  judge: Does it greet the user?\n")
+    with ScriptedServer([say("Hello!"), say('{"pass": true, "reason": "It greets."}')]) as server:
+        recorded = lmagent("test", "dice", "--update", env={**env, "LLM_URL": server.base_url}, cwd=tmp_path)
+    assert recorded.returncode == lmagent("test", "dice", env=env, cwd=tmp_path).returncode == 0
+    test.write_text(test.read_text().replace("greet the user", "thank the user"))
+    stale = lmagent("test", "dice", env=env, cwd=tmp_path)
+    assert (stale.returncode, "about other criteria" in stale.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from lmagent.projects.tests import ProjectTest, RunOutcome, faults
 from lmagent.providers.cassette import ReplayTransport
 
 NOT_RECORDED = "it was not recorded yet: lmagent agent test --update"
+NOT_JUDGED = "the recorded verdict is about other criteria, or another answer: lmagent agent test --update"
 
 MAY_DIFFER = (DATE_NOTE, ENVIRONMENT_NOTE, r'"model":"[^"]*",?')
 """Parts of a request that may differ from the recorded one: another day, machine, or model."""
@@ -86,9 +87,11 @@ async def _seen(options: HostOptions, test: ProjectTest, workspace: Path, model:
             await session.send(Submit(message=user(message), by="test"))
             finished = await run_until_idle(session)
         assert finished is not None
-        judge, verdict = test.wanted.expect.judge, ""
+        judge, verdict = test.wanted.expect.judging, ""
         if judge is not None:
             verdict = await judged(host, judge, session.state.model, test.wanted.messages, finished.answer)
+            if host.replay is not None and any(one.exchange == host.replay.played for one in host.replay.deviations):
+                verdict = NOT_JUDGED  # a verdict is about the text that the judge read, and no other
         if host.replay is not None and any(
             one.exchange == 1 for one in host.replay.deviations
         ):  # later ones have results

@@ -51,7 +51,7 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True):
         files: patterns that files of the workspace contain.
         json_schema: a JSON schema that the answer follows, as JSON.
         status: how the turn ends.
-        judge: criteria that a model finds met by the last answer.
+        judge: criteria that a model finds met by the last answer; a text alone is the criteria.
     """
 
     calls: tuple[CallMade | str, ...] = ()
@@ -60,7 +60,11 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, str] = {}
     json_schema: dict[str, Any] | None = None
     status: str = "done"
-    judge: Judge | None = None
+    judge: Judge | Text | None = None
+
+    @property
+    def judging(self) -> Judge | None:
+        return Judge(self.judge) if isinstance(self.judge, str) else self.judge
 
 
 class TestYaml(Struct, frozen=True, forbid_unknown_fields=True):
