@@ -27,12 +27,10 @@ ARG PACKAGES="git"
 RUN if [ -n "${PACKAGES}" ]; then apt-get update && apt-get install -y --no-install-recommends ${PACKAGES} \
  && rm -rf /var/lib/apt/lists/*; fi
 COPY --from=build /opt/lmagent /opt/lmagent
-# The data folder takes any user, so that the container can run as the owner of the workspace. Namespaces cannot be made
-# in a container without privileges, so commands are confined by Landlock: docs/gateway.md says what that keeps.
+# The data folder takes any user, so that the container can run as the owner of the workspace.
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /app/data --shell /usr/sbin/nologin lmagent \
  && mkdir -p /app/data /workspace && chown lmagent:lmagent /app/data /workspace && chmod 1777 /app/data
 ENV PATH=/opt/lmagent/bin:$PATH PYTHONUNBUFFERED=1 HOME=/app/data AGENT_DATA_DIR=/app/data AGENT_HOST=0.0.0.0
-ENV SANDBOX=landlock
 USER lmagent
 WORKDIR /workspace
 VOLUME ["/workspace", "/app/data"]
@@ -45,7 +43,8 @@ FROM agent AS lms
 USER root
 RUN lmagent lms-shim install --dir /opt/lmagent/bin && install -d -m 1777 /output
 # `lms agent run F.tar.gz` has no words for what a container needs: the port must be published, and nobody can be asked.
-ENV LMAGENT_AGENT_BIND=0.0.0.0 LMAGENT_AGENT_YES=1
+# Namespaces cannot be made in a container without privileges, so tools are confined by Landlock: docs/gateway.md.
+ENV LMAGENT_AGENT_BIND=0.0.0.0 LMAGENT_AGENT_YES=1 SANDBOX=landlock
 USER lmagent
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
     CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from memory.search.search_kit import ConceptEmbedder
-from memory.search.test_search_contract import TALK
-from memory.search.test_search_contract import TestIndex as MemoryContract
+from testkit.memory_contract import TALK, MemoryContract
 from testkit.postgres import database, postgres
+from testkit.search_kit import ConceptEmbedder
 
 from lmagent.cluster.database import Database
 from lmagent.core.memory import MemoryItem

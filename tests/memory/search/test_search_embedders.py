@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from search_kit import ConceptEmbedder, opened, said
+from testkit.search_kit import ConceptEmbedder, opened, said
 
 from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.memory.search import embedding, vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search_kit import opened, said
+from testkit.search_kit import opened, said
 
 from lmagent.core.memory import Hit, MemoryItem
 from lmagent.memory import grouped

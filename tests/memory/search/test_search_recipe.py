@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_kit import ConceptEmbedder, opened, said
+from testkit.search_kit import ConceptEmbedder, opened, said
 
 from lmagent.memory import open_memory
 from lmagent.memory.search.query import asks, query_words, without_names

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from search_kit import ConceptEmbedder, opened, said
+from testkit.search_kit import ConceptEmbedder, opened, said
 
 from lmagent.core.errors import StoreError
 from lmagent.core.memory import MemoryItem

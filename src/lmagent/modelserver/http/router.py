@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lmagent import __version__
+from lmagent.core.decoding import convert
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.http import metrics as meter
@@ -212,7 +213,7 @@ def _options_in(body: dict[str, Any]) -> LoadOptions | None:
     """Return the settings that a request to load a model gives; None if it gives none."""
     given = {name: body[name] for name in LoadOptions.__struct_fields__ if name in body}
     try:
-        return msgspec.convert(given, LoadOptions) if given else None
+        return convert(given, LoadOptions) if given else None
     except msgspec.ValidationError as wrong:
         raise BadRequest(str(wrong), param=str(wrong).rpartition("$.")[2].rstrip("`")) from None
 
