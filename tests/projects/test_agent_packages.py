@@ -16,6 +16,7 @@ from lmagent.app.agentpackages import Packages, installed_packages
 from lmagent.app.confined import Confined
 from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError
+from lmagent.projects.archive import python_packages
 
 PYTHON = "import tinypkg\ndef word() -> str:\n    return tinypkg.WORD\n"
 NODE = "module.exports = { description: 'W.', execute() { require('tinypkg'); return require.resolve('tinypkg'); } };"
@@ -65,7 +66,9 @@ def test_locked_packages_are_installed_once_and_tools_import_them(agent: AgentFo
     asked = len(local.asked)
     assert installed(agent) == (packages, [])
     assert len(local.asked) == asked
-    agent.write("requirements.txt", (agent.folder / "requirements.txt").read_text() + "# new\n")
+    agent.write("requirements.txt", (agent.folder / "requirements.txt").read_text() + "# the same packages\n")
+    assert installed(agent) == (packages, [])
+    agent.write("requirements.txt", (agent.folder / "requirements.txt").read_text().replace("==", " == "))
     again, said = installed(agent)
     assert said == ["installing the packages of requirements.txt …"]
     assert again.libraries != packages.libraries
@@ -78,6 +81,12 @@ def test_locked_packages_are_installed_once_and_tools_import_them(agent: AgentFo
         ("requirements.txt", "sha256:", "sha256:00", "requirements.txt could not be installed"),
         ("requirements.txt", "tinypkg", "gonepkg", "gonepkg"),
         ("requirements.txt", "==1.0", ">=1.0", "does not say which version of tinypkg"),
+        (
+            "requirements.txt",
+            "tinypkg",
+            "--no-binary=:all:\ntinypkg",
+            "versions and hashes: --no-binary",
+        ),
         ("package-lock.json", '"integrity"', '"other"', "package-lock.json has no hash of node_modules/tinypkg"),
         ("package-lock.json", "sha512-", "sha512-0000", "package-lock.json could not be installed"),
         ("package-lock.json", "{", "", "cannot be read"),
@@ -98,3 +107,34 @@ def test_packages_that_are_not_locked_or_not_there_are_a_clear_error(
 def test_a_project_without_locks_installs_nothing(tmp_path: Path, local: Registries) -> None:
     assert installed(AgentFolder(tmp_path)) == (Packages(), [])
     assert local.asked == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "lines"),
+    [
+        ("a==1\nB_c[x,y] == 2.0.post1 # why\n# all\n\n", ["a==1", "B_c[x,y] == 2.0.post1"]),
+        ("a==1 \\\n    --hash=sha256:0f \\\r\n    --hash=sha256:1e\n    # via b\n", 2),
+        ("a==1 ; python_version < '4' and os_name == 'posix' --hash=sha256:0f\n", 1),
+        ("-r other.txt\n", "-r other.txt"),
+        ("--index-url http://elsewhere.test/simple\n", "--index-url"),
+        ("a==1 --global-option=x\n", "a==1 --global-option=x"),
+        ("a==1 ; python_version < '4' --no-binary=:all:\n", "--no-binary"),
+        ("a==1 \\\n--no-binary=:all:\n", "--no-binary"),
+        ("# coding: utf-7\n+AC0ALQ-no-binary==:all:\n", "+AC0ALQ"),
+        ("a @ http://elsewhere.test/a==1.whl\n", "a @ http"),
+        ("./a==1\n", "./a==1"),
+        ("a==1.*\n", "a==1.*"),
+        ("a===1\n", "a===1"),
+    ],
+)
+def test_a_python_lock_has_packages_with_versions_and_hashes_alone(lock: str, lines: list[str] | int | str) -> None:
+    if isinstance(lines, str):
+        with pytest.raises(ConfigError) as wrong:
+            python_packages(lock)
+        assert lines in wrong.value.message
+        return
+    found = python_packages(lock)
+    if isinstance(lines, int):
+        assert (len(found), found[0].count("--hash=")) == (1, lines)
+    else:
+        assert found == lines

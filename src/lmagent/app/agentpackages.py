@@ -21,7 +21,7 @@ from msgspec import Struct
 from lmagent.app.confined import Confined
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.sandbox import Exec, Stream
-from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK, check_locks
+from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK, check_locks, python_packages
 from lmagent.store.files import store_error
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import printable
@@ -58,7 +58,8 @@ async def installed_packages(folder: Path, data: Path, confined: Confined, say: 
     if PYTHON_LOCK in locks:
         own = () if confined.name == "docker" else ("--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}")
         argv = (*_PIP, "--only-binary=:all:", *own, "--target", "site", "-r", PYTHON_LOCK)
-        target = await _installed({PYTHON_LOCK: locks.pop(PYTHON_LOCK)}, argv, data, confined, say)
+        lines = "\n".join(python_packages(locks.pop(PYTHON_LOCK)))  # pip gets only the checked lines
+        target = await _installed({PYTHON_LOCK: lines}, argv, data, confined, say)
         libraries = (target / "site",)
     if NPM_LOCK in locks and not (folder / "node_modules").is_dir():
         target = await _installed(locks, _NPM, data, confined, say)

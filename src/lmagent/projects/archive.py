@@ -36,6 +36,12 @@ MANIFEST = "manifest.json"
 PYTHON_LOCK, NPM_LOCK = "requirements.txt", "package-lock.json"
 """The files of a project with the exact versions of the packages that its tools need."""
 
+_PYTHON_PACKAGE = re.compile(
+    r"[A-Z0-9][A-Z0-9._-]*(\[[A-Z0-9._, -]*\])?\s*==\s*[A-Z0-9.!+_-]+"  # the name, its extras, the version
+    r"(\s*;((?!\s-).)*)?(\s+--hash[= ][A-Z0-9]+:[A-F0-9]+)*",  # the environments that need it, and hashes
+    re.ASCII | re.IGNORECASE,
+)
+
 MOST_FILES = 2000
 LARGEST_FILE = 50_000_000
 LARGEST = 200_000_000
@@ -171,11 +177,7 @@ def _without_secrets(name: str, content: bytes, secrets: Mapping[bytes, str]) ->
 
 def check_locks(contents: Mapping[str, bytes]) -> None:
     """Check that the packages which the tools need are named exactly. Raise ConfigError."""
-    for line in contents.get(PYTHON_LOCK, b"").decode("utf-8", "replace").splitlines():
-        wanted = line.partition("#")[0].strip().rstrip("\\").strip()
-        if wanted and not wanted.startswith("-") and "==" not in wanted:
-            fix = "uv pip compile --generate-hashes requirements.txt -o requirements.txt"
-            raise ConfigError(f"{PYTHON_LOCK} does not say which version of {visible(wanted)[:80]}", fix=fix)
+    python_packages(contents.get(PYTHON_LOCK, b"").decode("utf-8", "replace"))
     about = _json("package.json", contents, dict[str, Any])
     lock = _json(NPM_LOCK, contents, _NpmLock)
     if about.get("dependencies") and NPM_LOCK not in contents:
@@ -186,6 +188,23 @@ def check_locks(contents: Mapping[str, bytes]) -> None:
     ]:
         what = f"{NPM_LOCK} has no hash of {visible(bare[0])[:80]}"
         raise ConfigError(what, fix="npm install --package-lock-only makes the lock anew")
+
+
+def python_packages(lock: str) -> list[str]:
+    """Return the lines of a Python lock, one for each package. Raise ConfigError for a line of another form.
+
+    Options of pip are refused: they could read other files, or let a package's own code run while it is installed.
+    """
+    found = list[str]()
+    for line in re.sub(r"\\\r?\n", " ", lock).splitlines():
+        wanted = re.sub(r"(^|\s)#.*", "", line).strip()
+        if wanted and not _PYTHON_PACKAGE.fullmatch(wanted):
+            has_more = wanted.startswith("-") or "==" in wanted
+            what = "has more than packages, versions and hashes:" if has_more else "does not say which version of"
+            fix = "uv pip compile --generate-hashes requirements.in -o requirements.txt"
+            raise ConfigError(f"{PYTHON_LOCK} {what} {visible(wanted)[:80]}", fix=fix)
+        found += [wanted] if wanted else []
+    return found
 
 
 class _NpmPackage(Struct):
