@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_workers_kit import Workers, workers
 from testkit.postgres import database, shared_server
-from worker_kit import Workers, workers
 
 TAKEOVER = 10.0  # seconds
 
@@ -80,7 +80,7 @@ def test_jobs_wait_for_a_worker_that_mounts_their_workspace(two: Workers) -> Non
     shown = two.lmagent("cluster", "status").stdout
     assert "no worker mounts elsewhere; its jobs wait\n  → lmagent worker --label elsewhere=PATH" in shown
     checked = two.lmagent("cluster", "doctor")
-    assert "no worker mounts elsewhere; 1 job wait" in checked.stdout
+    assert "no worker mounts elsewhere; waiting: 1 job" in checked.stdout
     assert checked.returncode == 0
     refused = two.lmagent("worker", "--label", f"elsewhere={two.workspace / 'missing'}")
     assert "the workspace elsewhere is not mounted" in refused.stderr

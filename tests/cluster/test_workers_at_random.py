@@ -11,7 +11,7 @@ import random
 import time
 
 import pytest
-from worker_kit import workers
+from cluster_workers_kit import workers
 
 pytestmark = [pytest.mark.crash, pytest.mark.long]
 
