@@ -28,7 +28,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "cluster")]
 
 from testkit.postgres import PostgresServer, postgres  # noqa: E402
-from worker_kit import STEPS, Workers  # noqa: E402  # pyright: ignore[reportMissingImports]
+from cluster_workers_kit import STEPS, Workers  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 WORKERS, LANES = 3, 8
 SERVER = """
