@@ -27,8 +27,8 @@ from typing import Any
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "cluster")]
 
-from testkit.postgres import PostgresServer, postgres  # noqa: E402
 from cluster_workers_kit import STEPS, Workers  # noqa: E402  # pyright: ignore[reportMissingImports]
+from testkit.postgres import PostgresServer, postgres  # noqa: E402
 
 WORKERS, LANES = 3, 8
 SERVER = """
