@@ -232,9 +232,9 @@ class Settings(Struct, frozen=True):
     web_port: int = setting(7860, "AGENT_PORT", flag="--port", bounds=(0, 65535), folder="trusted",
         help="Its port; 0 takes a free one.")
     web_pin: str = setting("", "AGENT_PIN", kind="secret", folder="trusted",
-        help="PIN that a browser logs in with. Unset: six digits, new at each start.")
+        help="PIN that a browser logs in with. Unset: six digits, new at each start; with cluster_url, the cluster's.")
     web_token: str = setting("", "AGENT_TOKEN", kind="secret", folder="trusted",
-        help="Bearer token that programs send. Unset: a token that is made once, and kept.")
+        help="Bearer token that programs send. Unset: made once, and kept; with cluster_url, the cluster's.")
     web_cert: str = setting("", "AGENT_CERT", flag="--cert", folder="trusted",
         help="Certificate chain for TLS, a PEM file.")
     web_key: str = setting("", "AGENT_KEY", flag="--key", folder="trusted",
