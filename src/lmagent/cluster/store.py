@@ -136,20 +136,26 @@ class ClusterStore:
         Raises SessionNotFound, SessionBusy or StoreError.
         """
         _require_id(aside)
+        number = self._known(session)
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self._locked(connection, session)
-                begin_anew(connection, number, (self.workspace, session, aside), opening, self._clock)
+                if self._find(connection, aside) == number:
+                    return  # an attempt whose answer was lost
+                names = (self.workspace, session, aside)
+                begin_anew(connection, self._locked(connection, session), names, opening, self._clock)
 
         self.database.run(work)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
+        number = self._known(session)
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self._locked(connection, session)
+                if self._find(connection, session) != number:
+                    return  # deleted by an attempt whose answer was lost, or by another process
+                self._locked(connection, session)
                 connection.execute("DELETE FROM session WHERE number = %s", (number,))
                 connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"0 {session} {self.workspace}"))
 
