@@ -124,6 +124,9 @@ class Settings(Struct, frozen=True):
         help="PostgreSQL that keeps the sessions and the queue of many workers: `postgresql://user:password@host/db`.")
     cluster_workspace: str = setting("", "LMAGENT_CLUSTER_WORKSPACE", folder="elsewhere",
         help="The name of the workspace in the cluster. Empty: its folder's name.")
+    cluster_objects: str = setting("", "LMAGENT_CLUSTER_OBJECTS", folder="elsewhere",
+        help="S3-compatible storage for a cluster's large results: `s3://bucket/prefix`, with keys and endpoint in the "
+             "`AWS_` variables. Empty: all are in the database.")
     cluster_retention_days: int = setting(0, "LMAGENT_CLUSTER_RETENTION_DAYS", bounds=(0, 36500), folder="elsewhere",
         help="Days after which a cluster deletes a session that is idle and not pinned. 0 keeps all.")
 
