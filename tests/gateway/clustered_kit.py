@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ class Clustered(Running):
 
     def __init__(self, folder: Path, model: ScriptedServer, options: Sequence[str], env: dict[str, str]) -> None:
         super().__init__(folder, model, options, env)
-        self._database = database()  # it ends with the test process
-        self.url_of_database = self._database.__enter__()
+        place = ExitStack()
+        self.url_of_database = place.enter_context(database())
+        atexit.register(place.close)  # before the server's end
         self.env |= {"LMAGENT_CLUSTER_URL": self.url_of_database, "LMAGENT_CLUSTER_WORKSPACE": NAME}
         self.workers: list[subprocess.Popen[bytes]] = []
         self.worker_log = folder / "workers.log"
@@ -57,8 +60,38 @@ class Clustered(Running):
 
     def sql(self, query: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url_of_database, options="-c search_path=lmagent", autocommit=True) as connection:
-            return connection.execute(query.encode()).fetchall()
+            done = connection.execute(query.encode())
+            return done.fetchall() if done.description is not None else []
 
     def logs(self) -> list[dict[str, Any]]:
         rows = self.sql("SELECT line FROM session JOIN event ON event.session = number ORDER BY id, event.seq")
         return [json.loads(bytes(line)) for (line,) in rows]
+
+    @contextmanager
+    def another_gateway(self, folder: Path) -> Iterator[Running]:
+        """Start another gateway of the cluster, on a machine without the workspace and with no folder in common."""
+        folder.mkdir()
+        env = {name: self.env[name] for name in ("LMAGENT_CLUSTER_URL", "LMAGENT_CLUSTER_WORKSPACE")}
+        other = Running(folder, self.model, (), env)
+        other.start()
+        try:
+            yield other
+        finally:
+            if other.process is not None and other.process.poll() is None:
+                other.stop()
+
+
+@contextmanager
+def cluster(folder: Path, script: Any = (), *, workers: int = 1, **env: str) -> Iterator[Clustered]:
+    """A gateway and its workers, with a scripted model; `env`: variables of all processes."""
+    with ScriptedServer(list(script) if isinstance(script, tuple) else script) as model:
+        running = Clustered(folder, model, (), env)
+        running.count = workers
+        running.start()
+        try:
+            yield running
+        except BaseException:
+            print("".join(running.said), running.worker_log.read_text()[-4000:])  # beside the failure
+            raise
+        finally:
+            running.stop()

@@ -280,6 +280,11 @@ class Requests:
             raise
         return end
 
+    async def worker_of(self, session: str) -> int:
+        """Return the number of the living worker that has a session open; 0 for none."""
+        rows = await self._run("SELECT coalesce(session_worker(%s, %s), 0)", self.workspace, session)
+        return int(rows[0][0])
+
     async def leave(self, end: RequestEnd) -> None:
         """Forget a request. A worker that still works on it learns that the client has gone."""
         self._ends.pop(end.id, None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.to_thread
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lmagent.app.host import Host
@@ -41,7 +42,7 @@ class ForwardingGateway(Gateway):
         store.presence.kind = "gateway"
         self.requests = Requests(store.member, store.workspace)
         self.forwarder = Forwarder(self.requests)
-        self.broadcast.live = ForwardedText(self.requests, store).bring
+        self.broadcast.live = ForwardedText(self.requests).bring
 
     @property
     def place(self) -> str:
@@ -86,7 +87,7 @@ class Forwarder:
                     receive = _again(await call.request.body(), receive)
                     session = await route.session_of(call)
                 await self.forward(self.head_of(scope, call.caller, session, call.key), receive, sender)
-            except LmagentError as error:
+            except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
                 if begun:
                     raise
                 await (route.tell or told)(error)(scope, call.request.receive, send)
@@ -168,16 +169,15 @@ def _of_one_machine(route: Route) -> Refusal:
 class ForwardedText:
     """Brings watchers the text that a worker is receiving from the model, and what its sub-agents do."""
 
-    def __init__(self, requests: Requests, store: ClusterStore) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._store = store
 
     async def bring(self, stream: SessionStream) -> None:
         """Bring a session's text while it is watched. Whenever a worker has it open, that worker is asked for it."""
         while stream.watchers and not stream.is_over:
             recorded = stream.recorded
             try:
-                if await anyio.to_thread.run_sync(self._store.is_running, stream.session):
+                if await self._requests.worker_of(stream.session):
                     await self._from_worker(stream)
             except (WorkerMissing, StoreError):
                 pass  # the worker has closed the session, or died

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import anyio
-from anyio import to_thread
 from msgspec.structs import replace
 from starlette.types import Message
 
@@ -125,7 +124,7 @@ class MountedWorkspace(Gateway):
                 return gone
 
         async def send(message: Message) -> None:
-            if message.get("status") == BUSY and await to_thread.run_sync(self._is_elsewhere, head.session):
+            if message.get("status") == BUSY and await self._is_elsewhere(head.session):
                 raise SessionBusy("another worker has opened the session")
             await end.send(message)
 
@@ -143,9 +142,9 @@ class MountedWorkspace(Gateway):
             with anyio.CancelScope(shield=True):
                 await self._requests.finish(end)
 
-    def _is_elsewhere(self, session: str) -> bool:
-        """Whether another process has a session open: nothing was done here then."""
-        return bool(session) and session not in self.host.sessions and self.host.store.is_running(session)
+    async def _is_elsewhere(self, session: str) -> bool:
+        """Whether another worker has a session open: nothing was done here then."""
+        return session not in self.host.sessions and await self._requests.worker_of(session) > 0
 
     async def _tell_live(self, session: str, end: RequestEnd) -> None:
         """Send what happens in a session and is not recorded, until it is closed here or its watchers have gone."""

@@ -29,8 +29,11 @@ CREATE UNLOGGED TABLE piece (
 CREATE FUNCTION living(_process bigint) RETURNS boolean LANGUAGE sql STABLE AS
 $$ SELECT EXISTS (SELECT FROM process WHERE id = _process AND is_alive(beat)) $$;
 
-CREATE FUNCTION session_owner(_workspace text, _session text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT owner FROM session WHERE workspace = _workspace AND id = _session AND living(owner)
+-- The living worker that has a session open. One that a terminal has open is for any worker, which answers that it is in
+-- use.
+CREATE FUNCTION session_worker(_workspace text, _session text) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT process.id FROM session JOIN process ON process.id = owner
+        WHERE session.workspace = _workspace AND session.id = _session AND kind = 'worker' AND is_alive(beat)
 $$;
 
 -- Add a request, and wake the process that has its session open; all workers of the workspace, if none has.
@@ -41,7 +44,7 @@ BEGIN
     INSERT INTO request (id, workspace, session, only_open, head, gateway)
         VALUES (_id, _workspace, _session, _only_open, _head, _gateway) ON CONFLICT DO NOTHING;
     INSERT INTO piece VALUES (_id, true, 1, _first) ON CONFLICT DO NOTHING;
-    PERFORM pg_notify(coalesce('lmagent_process_' || session_owner(_workspace, _session), 'lmagent_request'), _id);
+    PERFORM pg_notify(coalesce('lmagent_process_' || session_worker(_workspace, _session), 'lmagent_request'), _id);
 END $$;
 
 -- Take the next request, with its first piece, whose session this process has open; if it takes `_others`, the next one that no other worker
@@ -57,7 +60,7 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended('request ' || _workspace, 0));
     END IF;
     FOR known IN SELECT * FROM request WHERE workspace = _workspace AND worker IS NULL ORDER BY number LOOP
-        owner := session_owner(_workspace, known.session);
+        owner := session_worker(_workspace, known.session);
         CONTINUE WHEN owner IS DISTINCT FROM _process AND (owner IS NOT NULL OR known.only_open OR NOT _others);
         CONTINUE WHEN owner IS NULL AND known.session <> '' AND EXISTS (
             SELECT FROM request AS other WHERE other.workspace = _workspace AND other.session = known.session
@@ -78,7 +81,7 @@ DECLARE
 BEGIN
     UPDATE request SET worker = NULL WHERE id = _id AND state = 'open' RETURNING * INTO known;
     PERFORM pg_notify(
-        coalesce('lmagent_process_' || session_owner(known.workspace, known.session), 'lmagent_request'), _id);
+        coalesce('lmagent_process_' || session_worker(known.workspace, known.session), 'lmagent_request'), _id);
 END $$;
 
 -- Add pieces of one end, the first of them with this number; wake the other end. Return how many it has not read yet;
