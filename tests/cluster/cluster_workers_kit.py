@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,17 @@ def stamping(seconds: float) -> Callable[[Received], Reply]:
 class Workers:
     """Worker processes for one workspace."""
 
-    def __init__(self, folder: Path, server: PostgresServer, model: ScriptedServer, *, count: int, lanes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: PostgresServer,
+        model: ScriptedServer,
+        *,
+        count: int,
+        lanes: int,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
         self.server = server
         self.url = server.url()
         self.workspace = folder / "workspace"
@@ -62,6 +72,7 @@ class Workers:
         self.env |= {"HOME": str(folder), "AGENT_DATA_DIR": str(folder / "data"), "LMAGENT_CLUSTER_URL": self.url}
         self.env |= {"LLM_URL": model.base_url, "LLM_MODEL": "scripted", "LLM_RETRY_DELAY": "0", "SANDBOX": "off"}
         self.env |= {"PERMISSION_MODE": "auto", "SCHEDULER_POLL_INTERVAL": "0.5", "ENABLE_MEMORY": "false"}
+        self.env |= more or {}
         self.log = folder / "workers.log"
         self._arguments = ["--label", f"{WORKSPACE}={self.workspace}", "--lanes", str(lanes), "--grace", "5"]
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -210,10 +221,17 @@ def _assert_session(events: list[dict[str, Any]], place: dict[str, int]) -> int:
 
 @contextmanager
 def workers(
-    folder: Path, *, count: int = 3, lanes: int = 4, seconds: float = 0.05, options: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    count: int = 3,
+    lanes: int = 4,
+    seconds: float = 0.05,
+    options: tuple[str, ...] = (),
+    more: Mapping[str, str] | None = None,
 ) -> Generator[Workers]:
+    """Start workers; `more` variables of their environment, `options` of the database."""
     with postgres(*options) as server, ScriptedServer(stamping(seconds), slots=64) as model:
-        made = Workers(folder, server, model, count=count, lanes=lanes)
+        made = Workers(folder, server, model, count=count, lanes=lanes, more=more)
         try:
             made.until_joined()
             yield made

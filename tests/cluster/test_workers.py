@@ -16,6 +16,8 @@ import pytest
 from cluster_workers_kit import Workers, workers
 from testkit.postgres import database, shared_server
 
+from lmagent.sandbox.scratch import scratch_root
+
 TAKEOVER = 10.0  # seconds
 
 
@@ -85,6 +87,31 @@ def test_jobs_wait_for_a_worker_that_mounts_their_workspace(two: Workers) -> Non
     refused = two.lmagent("worker", "--label", f"elsewhere={two.workspace / 'missing'}")
     assert "the workspace elsewhere is not mounted" in refused.stderr
     assert refused.returncode == 1
+
+
+def test_old_sessions_go_with_their_files_and_one_worker_deletes_them(tmp_path: Path) -> None:
+    with workers(tmp_path, count=1, more={"LMAGENT_CLUSTER_RETENTION_DAYS": "30"}) as made:
+        made.submit(3)
+        made.until_all_ended()
+        first, second, _ = (id for (id,) in made.sql("SELECT id FROM session ORDER BY id"))
+        agents = [made.workspace / ".lmagent" / "agents" / id for id in (first, second)]
+        scratch = [scratch_root(made.folder / "data", made.workspace) / id for id in (first, second)]
+        for folder in (*agents, *scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        made.sql(f"UPDATE session SET changed = changed - interval '31 days' WHERE id = '{first}' RETURNING 1")
+        upkeep = "SELECT id FROM job WHERE id LIKE 'upkeep %'"
+        assert len(made.sql(upkeep)) == 1
+        made.sql("UPDATE job SET id = 'upkeep 2020010100' WHERE id LIKE 'upkeep %' RETURNING 1")  # the next hour
+        made.start(2)
+        made.until(lambda: len(made.sql("SELECT 1 FROM session")) == 2, "the old session stays")
+        made.until(lambda: not (agents[0].exists() or scratch[0].exists()), "its files stay")
+        assert agents[1].exists()
+        assert scratch[1].exists()
+        made.until_joined()
+        assert len(made.sql(upkeep)) == 2
+        report = "deleted 1 session that nothing was written in for 30 days"
+        made.until(lambda: report in made.log.read_text(), "the deletion is not reported")
+        assert made.log.read_text().count(report) == 1
 
 
 # --- no cluster -------------------------------------------------------------------------------------------------------

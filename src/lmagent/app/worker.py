@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lmagent.app.host import Host
 from lmagent.app.options import HostOptions
+from lmagent.app.retention import retain
 from lmagent.app.runner import Runner
 from lmagent.app.wiring import open_host
 from lmagent.cluster.member import Member, member_at
@@ -112,6 +113,7 @@ class ClusterWorker:
         async with anyio.create_task_group() as tasks:
             for workspace in self.mounted:
                 tasks.start_soon(workspace.run)
+                tasks.start_soon(retain, workspace.host, workspace.runner.say)
             tasks.start_soon(self._watch_presence)
             await self._drains.wait()
             self._say("takes no more jobs; running turns may end")

@@ -16,8 +16,8 @@ from lmagent.core.errors import StoreError
 BEAT = 2.0
 """Seconds between two heartbeats. The lease, 6 s, is in the function `is_alive` of the schema."""
 
-FORGOTTEN = "1 day"
-"""Age of the heartbeat after which the row of a dead process is deleted."""
+FORGET_DEAD = "DELETE FROM process WHERE beat < clock_timestamp() - interval '1 day'"
+"""Deletes the rows of processes that have been dead for a day."""
 
 _JOIN = "INSERT INTO process (kind, name, version, workspaces) VALUES (%s, %s, %s, %s) RETURNING id"
 _RELEASE = "UPDATE session SET owner = NULL WHERE number = %s AND epoch = %s AND owner = %s"
@@ -91,8 +91,7 @@ class Presence:
                 )
 
     def _join(self, connection: Connection) -> int:
-        gone = f"DELETE FROM process WHERE beat < clock_timestamp() - interval '{FORGOTTEN}'"
-        connection.execute(gone.encode())
+        connection.execute(FORGET_DEAD)
         row = connection.execute(_JOIN, (self.kind, self.name, __version__, self.workspaces)).fetchone()
         assert row is not None
         return int(row[0])
