@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
@@ -262,6 +262,25 @@ class ClusterStore:
         row = self._row("SELECT mark FROM cluster", ())
         mark = sha256(f"{row} {self.workspace}".encode()).hexdigest()[:24]
         return self._settings.agent_data_dir / "cluster" / f"{mark}.db"
+
+    def holding(self, has_it: Callable[[bytes], bool]) -> list[str]:
+        """Return the sessions with a line or a blob for which `has_it`, the newest first. It reads all of them.
+
+        Raises StoreError if the database cannot be used, or a blob is damaged.
+        """
+        query = "SELECT id, number FROM session WHERE workspace = %s ORDER BY id DESC"
+        rows = self.database.run(lambda connection: connection.execute(query, (self.workspace,)).fetchall())
+
+        def contents(number: int) -> Iterator[bytes]:
+            yield from (line.raw for line in read_lines(self.database, number))
+            yield from self._blobs.all(number)
+
+        return [str(id) for id, number in rows if any(map(has_it, contents(int(number))))]
+
+    def delete_index(self) -> None:
+        """Delete this machine's index of the sessions, which still has texts of deleted ones; it is filled anew."""
+        for file in self._index.parent.glob(f"{self._index.name}*"):
+            file.unlink(missing_ok=True)
 
     def get_blob(self, session: str, sha256: str) -> bytes:
         """Return a blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
