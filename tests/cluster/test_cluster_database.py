@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import pytest
@@ -9,6 +10,9 @@ from testkit.postgres import database, postgres, shared_server
 
 from lmagent.cluster.database import Database, migrations
 from lmagent.core.errors import ConfigError, StoreError
+
+PROCRASTINATE = "c70ec4b400a60ad9592787653aae5ae77ae41bf801d56b5bd2712751a07f2009"
+"""SHA-256 of `schema.sql` of Procrastinate 3.10."""
 
 
 def answer(known: Database) -> int:
@@ -22,6 +26,15 @@ def test_no_two_steps_have_the_same_number() -> None:
     numbers = [int(path.name[:3]) for path in files]
     assert len(numbers) == len(set(numbers))
     assert {*numbers, 4} == set(migrations())  # step 4 is the schema of Procrastinate
+
+
+def test_the_schema_of_procrastinate_is_the_one_that_step_4_was_written_for() -> None:
+    found = hashlib.sha256(migrations()[4].read_bytes()).hexdigest()
+    assert found == PROCRASTINATE, (
+        "Procrastinate's schema has changed: databases made by step 4 now differ from earlier ones. "
+        "Write the further step that src/lmagent/cluster/migrations/__init__.py describes, "
+        f"and then set PROCRASTINATE to {found!r}"
+    )
 
 
 def test_migrating_makes_the_tables_and_migrating_again_changes_nothing() -> None:

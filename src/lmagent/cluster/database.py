@@ -199,7 +199,7 @@ def connection_options() -> dict[str, Any]:
 def migrations() -> dict[int, Path]:
     """Return the SQL files that make the schema, by number, in order.
 
-    Step 4 is the schema of Procrastinate, whose minor version is fixed. A later minor version gets a further step.
+    Step 4 is the schema of Procrastinate, whose minor version is fixed; see the package of the migrations.
     """
     folder = Path(import_module(_MIGRATIONS).__path__[0])
     found = {int(match[1]): file for file in folder.iterdir() if (match := _STEP.fullmatch(file.name))}
