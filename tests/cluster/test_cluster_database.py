@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 
 import pytest
 from testkit.postgres import database, postgres, shared_server
 
+from lmagent.app.clock import SystemClock
+from lmagent.cluster.clock import ClusterClock
 from lmagent.cluster.database import Database, migrations
 from lmagent.core.errors import ConfigError, StoreError
 
@@ -99,6 +102,25 @@ def test_a_user_without_rights_is_told_which_right_is_missing() -> None:
             known.migrate()
         assert "GRANT CREATE ON DATABASE" in refused.value.fix
         server.psql("DROP ROLE weak", name)
+
+
+def test_the_clock_of_a_cluster_has_the_time_of_the_database_and_is_not_moved_by_slow_answers() -> None:
+    class Clock(SystemClock):
+        def now(self) -> float:
+            return 1000.0
+
+    known = Database("postgresql://127.0.0.1:1/work")
+    clock = ClusterClock(known, Clock())
+    now = time.time()
+    known.compare_clocks(now, now + 0.5)
+    assert clock.now() == 1000.0
+    known.compare_clocks(now, now + 300)
+    assert clock.now() == pytest.approx(1300, abs=1)
+    known.compare_clocks(now - 2, now)
+    assert clock.now() == pytest.approx(1300, abs=1)
+    now = time.time()
+    known.compare_clocks(now, now)
+    assert clock.now() == pytest.approx(1000, abs=1)
 
 
 def test_work_survives_a_restart_of_the_database() -> None:

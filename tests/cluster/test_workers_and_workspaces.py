@@ -1,4 +1,4 @@
-"""Workers with several workspaces, and with cron jobs."""
+"""Workers with several workspaces, with cron jobs, and on machines whose clocks differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from cluster_workers_kit import STEPS, WORKSPACE, Workers, workers
 
 from lmagent.schedule.ledger import Ledger
+
+MINUTES = 300.0  # seconds by which clocks differ
 
 
 def stamps(workspace: Path) -> list[str]:
@@ -87,3 +89,33 @@ def test_three_workers_claim_each_time_of_a_cron_job_once(tmp_path: Path) -> Non
         assert set(claimed) == set(found)
         assert Counter(stamps(made.workspace)) == {f"tick-{step}": len(found) for step in range(STEPS)}
         assert len(made.sql("SELECT 1 FROM session")) == len(found)
+
+
+def test_clocks_that_differ_by_minutes_let_nothing_run_early_or_twice(tmp_path: Path) -> None:
+    with workers(tmp_path, count=1, seconds=0.5) as made:
+        write_cron(made, id="tick", schedule="every 3s", prompt="stamp tick")
+        made.start(1, shift=MINUTES)
+        made.start(1, shift=-MINUTES)
+        made.until_joined()
+        made.submit(6)
+        made.submit(3, task="WAIT: +6s: a moment")
+        made.until(lambda: len(made.sql("SELECT 1 FROM session WHERE owner IS NOT NULL")) >= 4, "no session begins")
+        made.until(lambda: list(runs(made, "tick").values()).count("done") >= 4, "the job does not run")
+        write_cron(made, id="tick", schedule="every 1d", prompt="stamp tick")
+        made.until(lambda: set(runs(made, "tick").values()) == {"done"}, "a run does not end")
+        found = runs(made, "tick")
+        made.submitted += len(found) + 3  # a session that waits ends two turns
+        made.until_all_ended()
+        ((now,),) = made.sql("SELECT extract(epoch FROM clock_timestamp())::float8")
+        assert now - MINUTES / 2 < min(found) <= max(found) <= now
+        tasks = [stamp for stamp in stamps(made.workspace) if not stamp.startswith("tick")]
+        assert tasks == all_of(0, 1, 2, 3, 4, 5)
+        epochs = dict(made.sql("SELECT id, max(event.epoch) FROM session JOIN event ON session = number GROUP BY id"))
+        for id, events in made.logs().items():
+            ends = [event for event in events if event["type"] == "turn.finished"]
+            inputs = [event for event in events if event["type"] == "input.received"]
+            if ends[0]["outcome"] == "waiting":
+                assert -1 < inputs[1]["ts"] - ends[0]["until"] < 10
+                assert 4 < inputs[1]["ts"] - ends[0]["ts"] < 20
+            else:
+                assert epochs[id] == 1  # no other worker took it over

@@ -39,6 +39,8 @@ PATIENCE = 30.0  # seconds for which a lost database is waited for, as long as a
 FIRST = 3.0  # the same before the first success: the address or the password may be wrong
 PAUSE = 0.2  # seconds between two attempts
 CONNECTIONS = 8  # of a process, at most
+SURE = 0.5  # seconds within which the database's answer tells its time
+STEP = 1.0  # seconds by which the clocks differ before this matters
 
 _MIGRATIONS = "lmagent.cluster.migrations"
 _LOCK = 0x1A6E57  # key of the advisory lock under which the schema is changed
@@ -71,6 +73,8 @@ class Database:
             max_idle=60,
         )
         self._is_checked = False
+        self.ahead = 0.0
+        """Seconds by which the database's clock is ahead of this machine's; 0 below `STEP`."""
 
     def run(self, work: Callable[[Connection], T], *, patience: float = PATIENCE) -> T:
         """Return the result of `work`. Each of its statements commits by itself, unless it opens a transaction.
@@ -123,7 +127,17 @@ class Database:
             if version < OLDEST:
                 text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
                 raise StoreError(text, fix="give the address of a newer server in cluster_url")
+            asked = time.time()
+            row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+            self.compare_clocks(asked, float(row[0]) if row else asked)
             return max(migrations()), _version(connection)
+
+    def compare_clocks(self, asked: float, answer: float) -> None:
+        """Note the database's time, for which this process has just `asked`, both in Unix seconds."""
+        now = time.time()
+        ahead = answer - (asked + now) / 2
+        if now - asked < SURE and abs(ahead - self.ahead) >= STEP:
+            self.ahead = ahead
 
     def connect(self, *, patience: float = FIRST) -> Connection:
         """Return a connection outside the pool, which commits each statement."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -20,6 +21,7 @@ FORGET_DEAD = "DELETE FROM process WHERE beat < clock_timestamp() - interval '1 
 """Deletes the rows of processes that have been dead for a day."""
 
 _JOIN = "INSERT INTO process (kind, name, version, workspaces) VALUES (%s, %s, %s, %s) RETURNING id"
+_BEAT = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining, extract(epoch FROM beat)::float8"
 _RELEASE = "UPDATE session SET owner = NULL WHERE number = %s AND epoch = %s AND owner = %s"
 
 
@@ -111,12 +113,13 @@ class Presence:
             connection.close()
 
     def _beat(self, connection: Connection) -> None:
-        beat = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining"
-        row = connection.execute(beat, (self._id,)).fetchone()
+        asked = time.time()
+        row = connection.execute(_BEAT, (self._id,)).fetchone()
         if row is None:  # this process was stopped for so long that its row was deleted, and its sessions are free
             self._id = self._join(connection)
         else:
             self.is_draining = bool(row[0])
+            self.database.compare_clocks(asked, float(row[1]))
         while self._left:
             connection.execute(_RELEASE, self._left[-1])
             self._left.pop()

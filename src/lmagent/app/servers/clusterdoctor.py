@@ -56,14 +56,14 @@ def _latency(connection: Connection) -> Finding:
 
 
 def _clock(connection: Connection) -> Finding:
-    """Compare the clocks. Nothing depends on the difference but the times that are shown."""
+    """Compare the clocks. Processes with sessions take the database's time; programs beside them do not."""
     before = time.time()
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None
     difference = (before + time.time()) / 2 - float(row[0])
     if abs(difference) < SKEW:
         return Finding("clock", "ok", f"{difference:+.2f} s from the database's")
-    text = f"this machine's clock is {difference:+.0f} s from the database's: times that are shown are wrong by that"
+    text = f"this machine's clock is {difference:+.0f} s from the database's, whose time sessions and cron jobs have"
     return Finding("clock", "warning", text, "set the clocks by NTP")
 
 
