@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from testkit.postgres import database, postgres, shared_server
+from testkit.postgres import database, postgres, shared_server, stranger
 
 from lmagent.app.clock import SystemClock
 from lmagent.cluster.clock import ClusterClock
@@ -93,15 +93,10 @@ def test_a_url_that_is_none_is_an_error_of_the_settings() -> None:
 
 
 def test_a_user_without_rights_is_told_which_right_is_missing() -> None:
-    with database(schema=False) as url:
-        server, name = shared_server(), url.rpartition("/")[2]
-        server.psql("DROP ROLE IF EXISTS weak")
-        server.psql("CREATE ROLE weak LOGIN")
-        known = Database(url.replace("lmagent@", "weak@"))
-        with pytest.raises(StoreError, match="weak lacks rights") as refused:
-            known.migrate()
+    with database(schema=False) as url, stranger(url) as weak:
+        with pytest.raises(StoreError, match="stranger lacks rights") as refused:
+            Database(weak).migrate()
         assert "GRANT CREATE ON DATABASE" in refused.value.fix
-        server.psql("DROP ROLE weak", name)
 
 
 def test_the_clock_of_a_cluster_has_the_time_of_the_database_and_is_not_moved_by_slow_answers() -> None:

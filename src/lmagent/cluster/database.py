@@ -123,14 +123,21 @@ class Database:
     def schema(self, *, patience: float = FIRST) -> tuple[int, int]:
         """Return the schema that this version needs, and the database's; 0 for none. Raise StoreError or psycopg's."""
         with self.connect(patience=patience) as connection:
-            version = connection.info.server_version
-            if version < OLDEST:
-                text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
-                raise StoreError(text, fix="give the address of a newer server in cluster_url")
+            self.require_version(connection)
             asked = time.time()
             row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
             self.compare_clocks(asked, float(row[0]) if row else asked)
-            return max(migrations()), _version(connection)
+            try:
+                return max(migrations()), _version(connection)
+            except errors.InsufficientPrivilege as refused:
+                raise self._refused(refused) from refused
+
+    def require_version(self, connection: Connection) -> None:
+        """Raise StoreError if the server is too old."""
+        version = connection.info.server_version
+        if version < OLDEST:
+            text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
+            raise StoreError(text, fix="give the address of a newer server in cluster_url")
 
     def compare_clocks(self, asked: float, answer: float) -> None:
         """Note the database's time, for which this process has just `asked`, both in Unix seconds."""
@@ -153,11 +160,12 @@ class Database:
     def migrate(self) -> list[int]:
         """Bring the schema up to date; return the numbers of the steps taken. Several processes may do it at once.
 
-        Raises StoreError: the user may not do it.
+        Raises StoreError: the server is too old, or the user may not do it.
         """
         taken: list[int] = []
         try:
             with self.connect() as connection, connection.transaction():
+                self.require_version(connection)
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
                 for number, file in migrations().items():
@@ -184,10 +192,10 @@ class Database:
         reason = (refused.diag.message_primary or str(refused)).strip()
         if isinstance(refused, errors.InsufficientPrivilege):
             user = conninfo.conninfo_to_dict(self.url).get("user", "the user of cluster_url")
-            return StoreError(
-                f"{user} lacks rights in the database {self.place}: {reason}",
-                fix=f"as its owner: GRANT CREATE ON DATABASE … TO {user}; then lmagent cluster init",
-            )
+            fix = f"as its owner: GRANT CREATE ON DATABASE … TO {user}; then lmagent cluster init"
+            if "for database" not in reason:
+                fix = "see the GRANT that is missing: lmagent cluster doctor"
+            return StoreError(f"{user} lacks rights in the database {self.place}: {reason}", fix=fix)
         if isinstance(refused, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
             return StoreError(f"the database {self.place} has an older schema: {reason}", fix="lmagent cluster init")
         if isinstance(refused, errors.ReadOnlySqlTransaction):
@@ -225,7 +233,7 @@ def migrations() -> dict[int, Path]:
 def _version(connection: Connection) -> int:
     try:
         with connection.transaction():
-            row = connection.execute("SELECT max(number) FROM migration").fetchone()
+            row = connection.execute(f"SELECT max(number) FROM {SCHEMA}.migration".encode()).fetchone()
     except errors.UndefinedTable:
         return 0
     return int(row[0] or 0) if row else 0

@@ -18,8 +18,8 @@ SLOW = 20.0  # milliseconds of a round trip, of which each event of a session ne
 def examine(database: Database) -> Iterator[Finding]:
     """Yield the findings; the first fault that keeps the others from being looked for is the last one."""
     try:
-        needed, there = database.schema()
         connection = database.connect()
+        database.require_version(connection)
     except StoreError as away:
         yield Finding("database", "fault", away.message, away.fix)
         return
@@ -29,9 +29,13 @@ def examine(database: Database) -> Iterator[Finding]:
         yield _latency(connection)
         yield _clock(connection)
         yield from _extensions(connection)
-        yield from _rights(connection)
+        rights = _rights(connection)
+        yield rights
+    if rights.state == "fault":
+        return
     try:
         database.check()
+        needed, there = database.schema()
         yield Finding("schema", "ok", f"schema {there} of {needed}")
         yield from _work(database)
     except StoreError as wrong:
@@ -80,7 +84,7 @@ def _extensions(connection: Connection) -> Iterator[Finding]:
             yield Finding(name, "ok", f"absent, which nothing needs ({how})")
 
 
-def _rights(connection: Connection) -> Iterator[Finding]:
+def _rights(connection: Connection) -> Finding:
     row = connection.execute(
         "SELECT current_user, has_database_privilege(current_database(), 'CREATE'),"
         " to_regnamespace('lmagent') IS NOT NULL, coalesce(has_schema_privilege(to_regnamespace('lmagent'), 'USAGE'),"
@@ -91,16 +95,15 @@ def _rights(connection: Connection) -> Iterator[Finding]:
     user, creates, has_schema, uses, writes, name = row
     if not has_schema and not creates:
         fix = f'as the owner of the database: GRANT CREATE ON DATABASE "{name}" TO "{user}"'
-        yield Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
-    elif has_schema and not (uses and writes):
+        return Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
+    if has_schema and not (uses and writes):
         fix = (
             f'as the owner of the schema: GRANT USAGE ON SCHEMA lmagent TO "{user}";'
             f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}";'
             f' GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
         )
-        yield Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
-    else:
-        yield Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
+        return Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
+    return Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
 
 
 def _work(database: Database) -> Iterator[Finding]:
