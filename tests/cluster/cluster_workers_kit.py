@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,16 @@ AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
 def stamping(seconds: float) -> Callable[[Received], Reply]:
-    """Return a model that takes `STEPS` steps for a task; each appends its own line to a file."""
+    """Return a model that takes `STEPS` steps for a task; each appends its own line to a file.
+
+    A message with "WAIT: …" is answered by that; when the session was woken, it is done.
+    """
 
     def answer(received: Received) -> Reply:
         messages = received.fields["messages"]
+        waits = re.search(r"WAIT: .*", str(messages[-1]["content"]))
+        if waits is not None and "You waited" not in waits[0]:
+            return say(waits[0])
         names = [found for message in messages if (found := re.search(r"stamp (\w+)", str(message["content"])))]
         done = sum(message["role"] == "tool" for message in messages)
         if done >= STEPS or not names:
@@ -46,10 +52,24 @@ def stamping(seconds: float) -> Callable[[Received], Reply]:
     return answer
 
 
-class Workers:
-    """Worker processes for one workspace."""
+SHIFTED = "import time; real = time.time; time.time = lambda: real() + ({}); from lmagent.cli.main import main; main()"
+"""A program whose machine has another time."""
 
-    def __init__(self, folder: Path, server: PostgresServer, model: ScriptedServer, *, count: int, lanes: int) -> None:
+
+class Workers:
+    """Worker processes for one workspace, unless `start` gets others."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: PostgresServer,
+        model: ScriptedServer,
+        *,
+        count: int,
+        lanes: int,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
         self.server = server
         self.url = server.url()
         self.workspace = folder / "workspace"
@@ -62,17 +82,29 @@ class Workers:
         self.env |= {"HOME": str(folder), "AGENT_DATA_DIR": str(folder / "data"), "LMAGENT_CLUSTER_URL": self.url}
         self.env |= {"LLM_URL": model.base_url, "LLM_MODEL": "scripted", "LLM_RETRY_DELAY": "0", "SANDBOX": "off"}
         self.env |= {"PERMISSION_MODE": "auto", "SCHEDULER_POLL_INTERVAL": "0.5", "ENABLE_MEMORY": "false"}
+        self.env |= more or {}
         self.log = folder / "workers.log"
-        self._arguments = ["--label", f"{WORKSPACE}={self.workspace}", "--lanes", str(lanes), "--grace", "5"]
+        self._arguments = ["--lanes", str(lanes), "--grace", "5"]
         self.processes: list[subprocess.Popen[bytes]] = []
         self.submitted = 0
         self.start(count)
 
-    def start(self, count: int) -> None:
-        self.processes += [self._started() for _ in range(count)]
+    def start(self, count: int, labels: Mapping[str, Path] | None = None, *, shift: float = 0.0) -> None:
+        """Start workers for the workspaces; their clocks are `shift` seconds ahead of this machine's."""
+        self.processes += [self._started(labels, shift) for _ in range(count)]
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "lmagent", "worker", *self._arguments]
+    def folder_of(self, workspace: str) -> Path:
+        """Return the new folder of a further workspace."""
+        path = self.folder / workspace
+        path.mkdir()
+        trust(self.folder / "data", path)
+        return path
+
+    def _started(self, labels: Mapping[str, Path] | None = None, shift: float = 0.0) -> subprocess.Popen[bytes]:
+        program = ["-c", SHIFTED.format(shift)] if shift else ["-m", "lmagent"]
+        named = (labels or {WORKSPACE: self.workspace}).items()
+        mounts = [word for name, path in named for word in ("--label", f"{name}={path}")]
+        command = [sys.executable, *program, "worker", *mounts, *self._arguments]
         with self.log.open("ab") as log:
             return subprocess.Popen(command, env=self.env, cwd=self.workspace, stdout=log, stderr=log)
 
@@ -80,9 +112,10 @@ class Workers:
         command = [sys.executable, "-m", "lmagent", *arguments]
         return subprocess.run(command, env=self.env, cwd=self.workspace, capture_output=True, text=True, check=False)
 
-    def submit(self, count: int) -> None:
+    def submit(self, count: int, workspace: Path | None = None, task: str = "") -> None:
         for _ in range(count):
-            Inbox(self.workspace / ".lmagent").submit(f"stamp s{self.submitted}", time.time())
+            text = task or f"stamp s{self.submitted}"
+            Inbox((workspace or self.workspace) / ".lmagent").submit(text, time.time())
             self.submitted += 1
 
     def sql(self, query: str) -> list[tuple[Any, ...]]:
@@ -210,10 +243,17 @@ def _assert_session(events: list[dict[str, Any]], place: dict[str, int]) -> int:
 
 @contextmanager
 def workers(
-    folder: Path, *, count: int = 3, lanes: int = 4, seconds: float = 0.05, options: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    count: int = 3,
+    lanes: int = 4,
+    seconds: float = 0.05,
+    options: tuple[str, ...] = (),
+    more: Mapping[str, str] | None = None,
 ) -> Generator[Workers]:
+    """Start workers; `more` variables of their environment, `options` of the database."""
     with postgres(*options) as server, ScriptedServer(stamping(seconds), slots=64) as model:
-        made = Workers(folder, server, model, count=count, lanes=lanes)
+        made = Workers(folder, server, model, count=count, lanes=lanes, more=more)
         try:
             made.until_joined()
             yield made

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 
 import pytest
-from testkit.postgres import database, postgres, shared_server
+from testkit.postgres import database, postgres, shared_server, stranger
 
+from lmagent.app.clock import SystemClock
+from lmagent.cluster.clock import ClusterClock
 from lmagent.cluster.database import Database, migrations
 from lmagent.core.errors import ConfigError, StoreError
+
+PROCRASTINATE = "c70ec4b400a60ad9592787653aae5ae77ae41bf801d56b5bd2712751a07f2009"
+"""SHA-256 of `schema.sql` of Procrastinate 3.10."""
 
 
 def answer(known: Database) -> int:
@@ -22,6 +29,15 @@ def test_no_two_steps_have_the_same_number() -> None:
     numbers = [int(path.name[:3]) for path in files]
     assert len(numbers) == len(set(numbers))
     assert {*numbers, 4} == set(migrations())  # step 4 is the schema of Procrastinate
+
+
+def test_the_schema_of_procrastinate_is_the_one_that_step_4_was_written_for() -> None:
+    found = hashlib.sha256(migrations()[4].read_bytes()).hexdigest()
+    assert found == PROCRASTINATE, (
+        "Procrastinate's schema has changed: databases made by step 4 now differ from earlier ones. "
+        "Write the further step that src/lmagent/cluster/migrations/__init__.py describes, "
+        f"and then set PROCRASTINATE to {found!r}"
+    )
 
 
 def test_migrating_makes_the_tables_and_migrating_again_changes_nothing() -> None:
@@ -77,15 +93,29 @@ def test_a_url_that_is_none_is_an_error_of_the_settings() -> None:
 
 
 def test_a_user_without_rights_is_told_which_right_is_missing() -> None:
-    with database(schema=False) as url:
-        server, name = shared_server(), url.rpartition("/")[2]
-        server.psql("DROP ROLE IF EXISTS weak")
-        server.psql("CREATE ROLE weak LOGIN")
-        known = Database(url.replace("lmagent@", "weak@"))
-        with pytest.raises(StoreError, match="weak lacks rights") as refused:
-            known.migrate()
+    with database(schema=False) as url, stranger(url) as weak:
+        with pytest.raises(StoreError, match="stranger lacks rights") as refused:
+            Database(weak).migrate()
         assert "GRANT CREATE ON DATABASE" in refused.value.fix
-        server.psql("DROP ROLE weak", name)
+
+
+def test_the_clock_of_a_cluster_has_the_time_of_the_database_and_is_not_moved_by_slow_answers() -> None:
+    class Clock(SystemClock):
+        def now(self) -> float:
+            return 1000.0
+
+    known = Database("postgresql://127.0.0.1:1/work")
+    clock = ClusterClock(known, Clock())
+    now = time.time()
+    known.compare_clocks(now, now + 0.5)
+    assert clock.now() == 1000.0
+    known.compare_clocks(now, now + 300)
+    assert clock.now() == pytest.approx(1300, abs=1)
+    known.compare_clocks(now - 2, now)
+    assert clock.now() == pytest.approx(1300, abs=1)
+    now = time.time()
+    known.compare_clocks(now, now)
+    assert clock.now() == pytest.approx(1000, abs=1)
 
 
 def test_work_survives_a_restart_of_the_database() -> None:

@@ -9,6 +9,9 @@ from cluster_kit import Cluster, cluster
 
 from lmagent.cluster.store import ClusterStore
 from lmagent.core.events import InputReceived
+from lmagent.core.ids import InputOrigin
+from lmagent.core.messages import user
+from lmagent.schedule.turns import unattended
 from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
 
 pytestmark = pytest.mark.anyio
@@ -108,3 +111,17 @@ async def test_a_tail_notices_events_a_deletion_and_a_new_session_in_the_place(k
     while not tail.is_gone:
         assert (tail.read() if tail.has_news else []) == []
         await tail.wait(5)
+
+
+async def test_left_work_is_free_only_once_the_process_that_has_its_session_is_dead(known: Cluster) -> None:
+    owner, other = known.store(beat=1000), known.store()
+    log = owner.create(SESSION)
+    await log.append(opening())
+    await log.append(InputReceived(message=user("work"), delivery="submit", origin=InputOrigin("web", "1")))
+    for store in (owner, other):
+        assert [row.session for row in unattended(store)] == [SESSION]
+        assert unattended(store, free=True) == []
+    known.age()
+    assert [row.session for row in unattended(other, free=True)] == [SESSION]
+    log.close()
+    assert [row.session for row in unattended(other, free=True)] == [SESSION]

@@ -365,3 +365,16 @@ def cut_after_commits(database: Database) -> None:
         return run(broken, **options)
 
     database.run = cut
+
+
+async def test_sessions_that_hold_a_text_are_found_in_their_events_and_blobs(known: Cluster) -> None:
+    store = known.store()
+    for name in ("a", "b", "c"):
+        log = store.create(name)
+        await log.append(opening(name))
+        await log.append(said("the heron" if name == "a" else "nothing"))
+        if name == "b":
+            await log.put_blob(b"x" * 1000 + b"the heron")
+        log.close()
+    assert store.holding(lambda content: b"heron" in content) == ["b", "a"]
+    assert known.store("elsewhere").holding(lambda content: b"heron" in content) == []

@@ -33,7 +33,12 @@ class Terminal:
         }
 
     def run(self, *words: str) -> str:
-        done = subprocess.run(
+        done = self.called(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def called(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, "-m", "lmagent", *words],
             cwd=self.folder,
             env=self._env,
@@ -42,8 +47,6 @@ class Terminal:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
 
 def test_a_session_is_begun_listed_resumed_forked_exported_and_deleted(known: Cluster, tmp_path: Path) -> None:
@@ -66,3 +69,30 @@ def test_a_session_is_begun_listed_resumed_forked_exported_and_deleted(known: Cl
         assert session not in store.sessions()
         assert session not in terminal.run("sessions", "list")
         assert known.sql("SELECT count(*) FROM process") == "0"  # each terminal has left the cluster
+
+
+def test_a_purge_changes_nothing_before_the_sessions_that_have_the_text_are_deleted(
+    known: Cluster, tmp_path: Path
+) -> None:
+    secret = "Operation Kingfisher begins in Narvik"
+    with ScriptedServer(lambda _: say("Noted.")) as server:
+        terminal = Terminal(known, tmp_path, server.base_url)
+        terminal.run(f"Note: {secret}.", "--sandbox", "off")
+        terminal.run("Note: nothing.", "--sandbox", "off")
+        harmless, secretive = known.store().latest(), known.store().sessions()[0]
+        terminal.run("memory", "add", f"{secret}.")
+        assert "Kingfisher" in terminal.run("memory", "search", "kingfisher")
+        assert secretive in terminal.run("sessions", "list", "--search", "kingfisher")
+        refused = terminal.called("memory", "purge", "--yes", secret)
+        assert refused.returncode == 1
+        assert "the text is in 1 session of the cluster's database" in refused.stderr
+        assert f"→ lmagent sessions rm {secretive}; then purge it again" in refused.stderr
+        assert "Kingfisher" in terminal.run("memory", "list")
+        terminal.run("sessions", "rm", secretive)
+        terminal.run("memory", "purge", "--yes", secret)
+        assert terminal.run("memory", "list") == ""
+        assert known.store().sessions() == [harmless]
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and b"Kingfisher" in path.read_bytes()]
+    assert left == []
+    assert known.sql("SELECT count(*) FROM memory_item WHERE text LIKE '%Kingfisher%'") == "0"
+    assert known.sql("SELECT count(*) FROM event WHERE convert_from(line, 'UTF8') LIKE '%Kingfisher%'") == "0"

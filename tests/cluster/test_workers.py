@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 from cluster_workers_kit import Workers, workers
-from testkit.postgres import database, shared_server
+from old_postgres_kit import old_postgres
+from testkit.postgres import database, shared_server, stranger
+
+from lmagent.sandbox.scratch import scratch_root
 
 TAKEOVER = 10.0  # seconds
 
@@ -87,6 +90,31 @@ def test_jobs_wait_for_a_worker_that_mounts_their_workspace(two: Workers) -> Non
     assert refused.returncode == 1
 
 
+def test_old_sessions_go_with_their_files_and_one_worker_deletes_them(tmp_path: Path) -> None:
+    with workers(tmp_path, count=1, more={"LMAGENT_CLUSTER_RETENTION_DAYS": "30"}) as made:
+        made.submit(3)
+        made.until_all_ended()
+        first, second, _ = (id for (id,) in made.sql("SELECT id FROM session ORDER BY id"))
+        agents = [made.workspace / ".lmagent" / "agents" / id for id in (first, second)]
+        scratch = [scratch_root(made.folder / "data", made.workspace) / id for id in (first, second)]
+        for folder in (*agents, *scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        made.sql(f"UPDATE session SET changed = changed - interval '31 days' WHERE id = '{first}' RETURNING 1")
+        upkeep = "SELECT id FROM job WHERE id LIKE 'upkeep %'"
+        assert len(made.sql(upkeep)) == 1
+        made.sql("UPDATE job SET id = 'upkeep 2020010100' WHERE id LIKE 'upkeep %' RETURNING 1")  # the next hour
+        made.start(2)
+        made.until(lambda: len(made.sql("SELECT 1 FROM session")) == 2, "the old session stays")
+        made.until(lambda: not (agents[0].exists() or scratch[0].exists()), "its files stay")
+        assert agents[1].exists()
+        assert scratch[1].exists()
+        made.until_joined()
+        assert len(made.sql(upkeep)) == 2
+        report = "deleted 1 session that nothing was written in for 30 days"
+        made.until(lambda: report in made.log.read_text(), "the deletion is not reported")
+        assert made.log.read_text().count(report) == 1
+
+
 # --- no cluster -------------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +123,11 @@ def run(tmp_path: Path, url: str, *arguments: str) -> Any:
     env |= {"HOME": str(tmp_path), **({"LMAGENT_CLUSTER_URL": url} if url else {})}
     command = [sys.executable, "-m", "lmagent", *arguments]
     return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def make_older(url: str) -> None:
+    statement = "DELETE FROM lmagent.migration WHERE number = (SELECT max(number) FROM lmagent.migration)"
+    shared_server().psql(statement, url.rpartition("/")[2])
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("cluster", "init"), ("cluster", "doctor")])
@@ -132,22 +165,46 @@ def test_init_makes_the_tables_that_worker_and_status_ask_for(tmp_path: Path) ->
 
 
 def test_the_doctor_names_missing_rights_and_an_older_schema(tmp_path: Path) -> None:
-    server = shared_server()
     with database() as url:
-        name = url.rpartition("/")[2]
-        server.psql("DROP ROLE IF EXISTS reader")
-        server.psql("CREATE ROLE reader LOGIN")
-        try:
-            found = run(tmp_path, url.replace("lmagent@", "reader@"), "cluster", "doctor")
-            assert found.returncode == 1
-            assert "reader may not use the tables of lmagent" in found.stdout
-            assert "GRANT USAGE ON SCHEMA lmagent" in found.stdout
-        finally:
-            server.psql("DROP ROLE reader", name)
-        server.psql("DELETE FROM lmagent.migration WHERE number = (SELECT max(number) FROM lmagent.migration)", name)
+        with stranger(url) as weak:
+            found = run(tmp_path, weak, "cluster", "doctor")
+        assert found.returncode == 1
+        assert "stranger may not use the tables of lmagent" in found.stdout
+        assert "GRANT USAGE ON SCHEMA lmagent" in found.stdout
+        make_older(url)
         found = run(tmp_path, url, "cluster", "doctor")
         assert "and this version needs" in found.stdout
         assert "→ lmagent cluster init" in found.stdout
+
+
+def test_a_server_that_is_too_old_is_refused_by_each_command(tmp_path: Path) -> None:
+    with database(schema=False) as url, old_postgres(url) as old:
+        for arguments in (("worker",), ("cluster", "init"), ("cluster", "status"), ("sessions", "list")):
+            refused = run(tmp_path, old, *arguments)
+            assert refused.returncode == 1
+            assert "is PostgreSQL 12; lmagent needs 13 or newer" in refused.stderr
+            assert "→ give the address of a newer server in cluster_url" in refused.stderr
+        checked = run(tmp_path, old, "cluster", "doctor")
+        assert checked.returncode == 1
+        assert "PostgreSQL 12" in checked.stdout
+        name = url.rpartition("/")[2]
+        assert shared_server().psql("SELECT count(*) FROM pg_namespace WHERE nspname = 'lmagent'", name) == "0"
+
+
+def test_a_worker_and_a_terminal_name_the_command_for_an_older_schema_and_for_missing_rights(tmp_path: Path) -> None:
+    with database() as url:
+        with stranger(url) as weak:
+            for arguments in (("worker",), ("sessions", "list")):
+                refused = run(tmp_path, weak, *arguments)
+                assert refused.returncode == 1
+                assert "stranger lacks rights in the database" in refused.stderr
+                assert "→ see the GRANT that is missing: lmagent cluster doctor" in refused.stderr
+        make_older(url)
+        for arguments in (("worker",), ("sessions", "list"), ("cluster", "status")):
+            refused = run(tmp_path, url, *arguments)
+            assert refused.returncode == 1
+            assert "and this version needs" in refused.stderr
+            assert "→ lmagent cluster init" in refused.stderr
 
 
 def test_a_drain_of_an_unknown_worker_is_an_error(tmp_path: Path) -> None:

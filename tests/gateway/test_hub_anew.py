@@ -130,7 +130,7 @@ async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once
             assert [row.session for row in rows] == [session]
             looked = anyio.Event()
 
-            def stale(root):
+            def stale(_store, free=False):
                 anyio.from_thread.run_sync(looked.set)
                 return rows
 

@@ -16,6 +16,7 @@ from lmagent.core import events as ev
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
 from lmagent.core.work import Parent
+from lmagent.schedule.turns import unattended
 from lmagent.store.index import Unattended
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import stamp
@@ -299,6 +300,17 @@ def test_a_session_that_waits_is_listed_until_it_goes_on(tmp_path: Path) -> None
     write_all(log, [ev.TurnStarted(turn=3)])
     log.close()
     assert _unattended(store) == []
+
+
+def test_left_work_is_free_only_while_no_process_has_its_session_open(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
+    a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
+    log = store.open(SESSION)
+    assert [row.session for row in unattended(store)] == [SESSION]
+    assert unattended(store, free=True) == []
+    log.close()
+    assert [row.session for row in unattended(store, free=True)] == [SESSION]
 
 
 def test_a_copy_and_a_sub_agent_do_not_wait_by_themselves(tmp_path: Path) -> None:

@@ -142,6 +142,18 @@ def database(*, schema: bool = True) -> Iterator[str]:
         server.psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@contextmanager
+def stranger(url: str) -> Iterator[str]:
+    """Yield the URL of the same database for the user `stranger`, who has no rights in it."""
+    server, name = shared_server(), url.rpartition("/")[2]
+    server.psql("DROP ROLE IF EXISTS stranger")
+    server.psql("CREATE ROLE stranger LOGIN")
+    try:
+        yield url.replace(f"{USER}@", "stranger@")
+    finally:
+        server.psql("DROP ROLE stranger", name)
+
+
 @cache
 def _template() -> str:
     """Return the name of a database with lmagent's tables: a copy of it is made faster than the tables are."""

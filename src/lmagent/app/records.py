@@ -147,11 +147,15 @@ class WorkspaceRecords(Struct, frozen=True):
                 raise SessionBusy(f"session {member} is in use; nothing was deleted", fix="stop it, and delete it then")
         for member in family:
             self.store.delete(member)
-            forget_scratch(self.data, self.workspace, member)
-            folder = self.workspace / ".lmagent" / "agents" / member
-            if folder.is_dir() and not any(one.is_symlink() for one in (folder, folder.parent, folder.parent.parent)):
-                shutil.rmtree(folder, ignore_errors=True)
+            self.forget_files(member)
         return session
+
+    def forget_files(self, session: str) -> None:
+        """Delete the files of a session that was deleted: its scratch folder, and its own as a sub-agent."""
+        forget_scratch(self.data, self.workspace, session)
+        folder = self.workspace / ".lmagent" / "agents" / session
+        if folder.is_dir() and not any(one.is_symlink() for one in (folder, folder.parent, folder.parent.parent)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def family(self, session: str, met: Collection[str] = ()) -> list[str]:
         """Return the ids of a session's sub-agents, then its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -82,7 +83,7 @@ class Upkeep:
     async def _look(self) -> None:
         """Continue inputs that a dead process accepted, and open sessions that are about to wake."""
         self._forget_refused()
-        for row in await self._unattended():
+        for row in await self._unattended(free=True):
             if row.session in self._host.sessions or not _from_a_user(row):
                 continue
             key = (row.session, row.ended if row.until else str(row.origin))
@@ -90,9 +91,9 @@ class Upkeep:
             if due and key not in self._continued and await self._continue(row.session):
                 self._continued.add(key)
 
-    async def _unattended(self) -> list[Unattended]:
+    async def _unattended(self, *, free: bool = False) -> list[Unattended]:
         try:
-            return await anyio.to_thread.run_sync(unattended, self._host.store)
+            return await anyio.to_thread.run_sync(partial(unattended, self._host.store, free=free))
         except LmagentError as trouble:
             self._runner.say(str(trouble))
             return []

@@ -29,7 +29,7 @@ from lmagent.app.prompt import (
 )
 from lmagent.app.registry import TAKEN, Registry, load_plugins
 from lmagent.app.subagents import children
-from lmagent.cluster import open_store
+from lmagent.cluster import open_store, shared_clock
 from lmagent.config.files import read_small
 from lmagent.config.loader import Loaded
 from lmagent.config.paths import config_file, home_dir
@@ -150,7 +150,7 @@ def open_registry(loaded: Loaded) -> Registry:
 
 def registry_of(workspace: Path, settings: Settings, project: Path | None = None) -> Registry:
     """Return an empty registry. `project` is the folder of the agent, which it must not change."""
-    clock = SystemClock()
+    clock = shared_clock(settings, SystemClock())
     store = open_store(workspace, settings, clock)
     projects = (project,) if project is not None and project.is_relative_to(workspace) else ()
     confined = Confined(workspace, settings, tuple(folder.relative_to(workspace) for folder in projects))

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import to_builtins
 
 from lmagent.app.clock import SystemClock
 from lmagent.cli import shared
+from lmagent.cluster import open_store
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
 from lmagent.core.plurals import plural
@@ -26,6 +27,7 @@ from lmagent.tools.sanitize import printable
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
+    from lmagent.cluster.store import ClusterStore
 
 Function = Callable[..., Any]
 
@@ -184,6 +186,8 @@ def undo(workspace: Path | None, scope: Scope | None) -> int:
 def purge(workspace: Path | None, text: tuple[str, ...], yes: bool) -> None:
     """Remove a memory, or any text, for good: from files, index and the logs of sessions, without a way back.
 
+    Sessions in the database of a cluster that have the text must be deleted before, and are named.
+
     TEXT is a memory's id or the text itself.
     """
     memories, words = _memories(workspace), " ".join(text)
@@ -193,9 +197,19 @@ def purge(workspace: Path | None, text: tuple[str, ...], yes: bool) -> None:
         if not sys.stdin.isatty():
             raise ConfigError("a purge cannot be undone", fix="add --yes to do it without a question")
         click.confirm(printable(f"Remove every copy of {words!r}?"), abort=True)
-    click.echo(f"removed it from {plural(remove(memories, words), 'file')}")
-    if shared.loaded_settings(workspace).settings.cluster_url:
-        shared.say("lmagent: sessions in the cluster's database may still have it: lmagent sessions list --search, rm")
+    store = _cluster_store(workspace)
+    count = remove(memories, words, store.holding) if store is not None else remove(memories, words)
+    click.echo(f"removed it from {plural(count, 'file')}")
+    if store is not None:
+        store.delete_index()
+
+
+def _cluster_store(workspace: Path | None) -> ClusterStore | None:
+    """Return the sessions in the cluster's database; None without a cluster."""
+    loaded = shared.loaded_settings(workspace)
+    if not loaded.settings.cluster_url:
+        return None
+    return cast("ClusterStore", open_store(open_workspace(loaded.workspace).path, loaded.settings, SystemClock()))
 
 
 @memory.command("export")

@@ -49,7 +49,6 @@ def _labels(context: click.Context, option: click.Parameter, value: tuple[str, .
 )
 @click.option(
     "--lanes",
-    "scheduler_lanes",
     type=click.IntRange(min=1),
     metavar="N",
     help="Jobs that run at the same time in each workspace.",

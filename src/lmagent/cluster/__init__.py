@@ -30,6 +30,19 @@ def open_store(workspace: Path, settings: Settings, clock: Clock) -> SessionStor
     return ClusterStore(workspace_name(workspace, settings), member_at(settings.cluster_url), clock, settings)
 
 
+def shared_clock(settings: Settings, clock: Clock) -> Clock:
+    """Return the clock that a workspace's processes share: with `cluster_url` the database's, else this machine's.
+
+    Raises ConfigError: `cluster_url` is wrong, or its libraries are missing.
+    """
+    if not settings.cluster_url:
+        return clock
+    from lmagent.cluster.clock import ClusterClock
+    from lmagent.cluster.member import member_at
+
+    return ClusterClock(member_at(settings.cluster_url).database, clock)
+
+
 def workspace_name(workspace: Path, settings: Settings) -> str:
     """Return the name of a workspace in the cluster."""
     return settings.cluster_workspace or workspace.name

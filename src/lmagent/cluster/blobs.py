@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -95,6 +96,12 @@ class ClusterBlobs:
         except OSError as error:
             raise store_error(error, "a large result could not be kept", path) from error
         return sha256
+
+    def all(self, session: int) -> Iterator[bytes]:
+        """Yield the contents of a session's blobs. Raise StoreError if one is damaged."""
+        query = "SELECT sha256 FROM blob WHERE session = %s"
+        rows = self._database.run(lambda connection: connection.execute(query, (session,)).fetchall())
+        return (self.get(session, str(sha256)) for (sha256,) in rows)
 
     def get(self, session: int, handle: str) -> bytes:
         """Return the content of a blob, by its hash or a unique prefix of at least 8 hexadecimal digits.

@@ -40,6 +40,8 @@ PATIENCE = 30.0  # seconds for which a lost database is waited for, as long as a
 FIRST = 3.0  # the same before the first success: the address or the password may be wrong
 PAUSE = 0.2  # seconds between two attempts
 CONNECTIONS = 8  # of a process, at most
+SURE = 0.5  # seconds within which the database's answer tells its time
+STEP = 1.0  # seconds by which the clocks differ before this matters
 
 _MIGRATIONS = "lmagent.cluster.migrations"
 _LOCK = 0x1A6E57  # key of the advisory lock under which the schema is changed
@@ -72,6 +74,8 @@ class Database:
             max_idle=60,
         )
         self._is_checked = False
+        self.ahead = 0.0
+        """Seconds by which the database's clock is ahead of this machine's; 0 below `STEP`."""
 
     def run(self, work: Callable[[Connection], T], *, patience: float = PATIENCE) -> T:
         """Return the result of `work`. Each of its statements commits by itself, unless it opens a transaction.
@@ -120,11 +124,28 @@ class Database:
     def schema(self, *, patience: float = FIRST) -> tuple[int, int]:
         """Return the schema that this version needs, and the database's; 0 for none. Raise StoreError or psycopg's."""
         with self.connect(patience=patience) as connection:
-            version = connection.info.server_version
-            if version < OLDEST:
-                text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
-                raise StoreError(text, fix="give the address of a newer server in cluster_url")
-            return max(migrations()), _version(connection)
+            self.require_version(connection)
+            asked = time.time()
+            row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+            self.compare_clocks(asked, float(row[0]) if row else asked)
+            try:
+                return max(migrations()), _version(connection)
+            except errors.InsufficientPrivilege as refused:
+                raise self._refused(refused) from refused
+
+    def require_version(self, connection: Connection) -> None:
+        """Raise StoreError if the server is too old."""
+        version = connection.info.server_version
+        if version < OLDEST:
+            text = f"the database {self.place} is PostgreSQL {version // 10000}; lmagent needs 13 or newer"
+            raise StoreError(text, fix="give the address of a newer server in cluster_url")
+
+    def compare_clocks(self, asked: float, answer: float) -> None:
+        """Note the database's time, for which this process has just `asked`, both in Unix seconds."""
+        now = time.time()
+        ahead = answer - (asked + now) / 2
+        if now - asked < SURE and abs(ahead - self.ahead) >= STEP:
+            self.ahead = ahead
 
     def connect(self, *, patience: float = FIRST) -> Connection:
         """Return a connection outside the pool, which commits each statement."""
@@ -157,11 +178,12 @@ class Database:
     def migrate(self) -> list[int]:
         """Bring the schema up to date; return the numbers of the steps taken. Several processes may do it at once.
 
-        Raises StoreError: the user may not do it.
+        Raises StoreError: the server is too old, or the user may not do it.
         """
         taken: list[int] = []
         try:
             with self.connect() as connection, connection.transaction():
+                self.require_version(connection)
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
                 for number, file in migrations().items():
@@ -188,10 +210,10 @@ class Database:
         reason = (refused.diag.message_primary or str(refused)).strip()
         if isinstance(refused, errors.InsufficientPrivilege):
             user = conninfo.conninfo_to_dict(self.url).get("user", "the user of cluster_url")
-            return StoreError(
-                f"{user} lacks rights in the database {self.place}: {reason}",
-                fix=f"as its owner: GRANT CREATE ON DATABASE … TO {user}; then lmagent cluster init",
-            )
+            fix = f"as its owner: GRANT CREATE ON DATABASE … TO {user}; then lmagent cluster init"
+            if "for database" not in reason:
+                fix = "see the GRANT that is missing: lmagent cluster doctor"
+            return StoreError(f"{user} lacks rights in the database {self.place}: {reason}", fix=fix)
         if isinstance(refused, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
             return StoreError(f"the database {self.place} has an older schema: {reason}", fix="lmagent cluster init")
         if isinstance(refused, errors.ReadOnlySqlTransaction):
@@ -217,7 +239,7 @@ def connection_options() -> dict[str, Any]:
 def migrations() -> dict[int, Path]:
     """Return the SQL files that make the schema, by number, in order.
 
-    Step 4 is the schema of Procrastinate, whose minor version is fixed. A later minor version gets a further step.
+    Step 4 is the schema of Procrastinate, whose minor version is fixed; see the package of the migrations.
     """
     folder = Path(import_module(_MIGRATIONS).__path__[0])
     found = {int(match[1]): file for file in folder.iterdir() if (match := _STEP.fullmatch(file.name))}
@@ -229,7 +251,7 @@ def migrations() -> dict[int, Path]:
 def _version(connection: Connection) -> int:
     try:
         with connection.transaction():
-            row = connection.execute("SELECT max(number) FROM migration").fetchone()
+            row = connection.execute(f"SELECT max(number) FROM {SCHEMA}.migration".encode()).fetchone()
     except errors.UndefinedTable:
         return 0
     return int(row[0] or 0) if row else 0

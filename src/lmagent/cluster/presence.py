@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -14,10 +15,11 @@ from lmagent.core.errors import StoreError
 BEAT = 2.0
 """Seconds between two heartbeats. The lease, 6 s, is in the function `is_alive` of the schema."""
 
-FORGOTTEN = "1 day"
-"""Age of the heartbeat after which the row of a dead process is deleted."""
+FORGET_DEAD = "DELETE FROM process WHERE beat < clock_timestamp() - interval '1 day'"
+"""Deletes the rows of processes that have been dead for a day."""
 
 _JOIN = "INSERT INTO process (kind, name, version, workspaces) VALUES (%s, %s, %s, %s) RETURNING id"
+_BEAT = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining, extract(epoch FROM beat)::float8"
 _RELEASE = "UPDATE session SET owner = NULL WHERE number = %s AND epoch = %s AND owner = %s"
 
 
@@ -94,19 +96,19 @@ class Presence:
                 )
 
     def _join(self, connection: Connection) -> int:
-        gone = f"DELETE FROM process WHERE beat < clock_timestamp() - interval '{FORGOTTEN}'"
-        connection.execute(gone.encode())
+        connection.execute(FORGET_DEAD)
         row = connection.execute(_JOIN, (self.kind, self.name, __version__, self.workspaces)).fetchone()
         assert row is not None
         return int(row[0])
 
     def _beat(self, connection: Connection) -> None:
-        beat = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining"
-        row = connection.execute(beat, (self._id,)).fetchone()
+        asked = time.time()
+        row = connection.execute(_BEAT, (self._id,)).fetchone()
         if row is None:  # this process was stopped for so long that its row was deleted, and its sessions are free
             self._id = self._join(connection)
         else:
             self.is_draining = bool(row[0])
+            self.database.compare_clocks(asked, float(row[1]))
         while self._left:
             connection.execute(_RELEASE, self._left[-1])
             self._left.pop()

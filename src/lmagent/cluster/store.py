@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
@@ -15,6 +15,7 @@ from lmagent.cluster.forking import begin_anew, fork_session
 from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.log import ClusterLog
 from lmagent.cluster.member import Member
+from lmagent.cluster.presence import FORGET_DEAD
 from lmagent.cluster.reading import read_lines
 from lmagent.cluster.source import ClusterSource
 from lmagent.cluster.tail import LOOK, ClusterTail, News
@@ -36,6 +37,20 @@ if TYPE_CHECKING:
 __all__ = ["ClusterLog", "ClusterStore"]
 
 _TAKE = "UPDATE session SET epoch = epoch + 1, owner = %s WHERE number = %s RETURNING epoch"
+_BEFORE = "changed <= clock_timestamp() - %s * interval '1 day'"
+_OLD = f"SELECT id FROM session WHERE workspace = %s AND {_BEFORE}".encode()
+_DELETE = f"DELETE FROM session WHERE number = %s AND (%s = 0 OR {_BEFORE}) RETURNING number".encode()
+_FORGET = (
+    "DELETE FROM memory_item WHERE workspace = %s AND session = %s",
+    "DELETE FROM memory_source WHERE workspace = %s AND name = %s",
+)
+
+# A job that is done from its beginning: nothing runs it, and its row is deleted after a day.
+_HOUR = (
+    "INSERT INTO job (workspace, id, lane, run_at, state) VALUES (%s, "
+    "'upkeep ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDDHH24'), '', clock_timestamp(), 'done') "
+    "ON CONFLICT DO NOTHING RETURNING id"
+)
 
 
 class ClusterStore:
@@ -149,51 +164,74 @@ class ClusterStore:
         self.database.run(work)
 
     def delete(self, session: str) -> None:
-        """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError.
+        """Delete a session with its blobs and its texts in the memory's index; `prune` deletes its objects.
 
-        `prune` deletes the objects that no other session has.
+        Raises SessionNotFound, SessionBusy or StoreError.
         """
+        self._delete(session, 0)
+
+    def _delete(self, session: str, days: int) -> bool:
+        """Delete a session; with `days`, only if it was not written for so long. Return whether it was deleted."""
+
         number = self._known(session)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> bool:
             with connection.transaction():
                 if self._find(connection, session) != number:
-                    return  # deleted by an attempt whose answer was lost, or by another process
+                    return True  # deleted by an attempt whose answer was lost, or by another process
                 self._locked(connection, session)
-                connection.execute("DELETE FROM session WHERE number = %s", (number,))
+                if connection.execute(_DELETE, (number, days, days)).fetchone() is None:
+                    return False
+                for query in _FORGET:
+                    connection.execute(query, (self.workspace, session))
                 connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"0 {session} {self.workspace}"))
+                return True
 
-        self.database.run(work)
+        return self.database.run(work)
 
-    def prune(self) -> list[str]:
-        """Delete the sessions that the retention ends, and the objects that no session has; return the sessions' ids.
+    # --- retention ------------------------------------------------------------------------------------------------
 
-        Sub-agents' sessions end with their parent's. Kept are pinned sessions, and those that are open, interrupted or
-        wait for something.
+    def begins_upkeep(self) -> bool:
+        """Whether this process is the first of the cluster that asks in this hour, and so does the workspace's upkeep.
+
+        It also deletes the rows of dead processes. Raises StoreError if the database cannot be used.
+        """
+
+        def work(connection: Connection) -> bool:
+            connection.execute(FORGET_DEAD)
+            return connection.execute(_HOUR, (self.workspace,)).fetchone() is not None
+
+        return self.database.run(work)
+
+    def prune(self, most: int = 2**31) -> list[str]:
+        """Delete at most so many sessions that the retention ends; return their ids.
+
+        Kept are pinned sessions, and those that are open, interrupted or wait for something. A sub-agent's session is
+        kept as long as its parent's, and longer only if it is itself pinned or waits. If these are all, the objects are
+        deleted too that no session has.
 
         Raises StoreError if the database or the object storage cannot be used.
         """
         days = self._settings.cluster_retention_days
-        deleted = self._delete_ended(days) if days else []
-        self._blobs.prune()
+        deleted = self._delete_ended(days, most) if days else []
+        if len(deleted) < most:
+            self._blobs.prune()
         return deleted
 
-    def _delete_ended(self, days: int) -> list[str]:
-        query = "SELECT id FROM session WHERE workspace = %s AND changed < clock_timestamp() - %s * interval '1 day'"
-        rows = self.database.run(lambda known: known.execute(query, (self.workspace, days)).fetchall())
-        old = {str(id) for (id,) in rows}
+    def _delete_ended(self, days: int, most: int) -> list[str]:
+        rows = self.database.run(lambda known: known.execute(_OLD, (self.workspace, days)).fetchall())
         with self.index() as index:
             index.refresh()
             known = {row.id: row for row in index.list(2**31, children=True)}
-        ended = {id for id in old & known.keys() if _has_ended(known[id])}
+        ended = {str(id) for (id,) in rows if str(id) in known and _has_ended(known[str(id)])}
         deleted: list[str] = []
-        for id in sorted(ended):
-            row = known[id]
-            if row.child and row.parent in known and row.parent not in ended:
-                continue
-            with suppress(SessionBusy, SessionNotFound):  # opened or deleted meanwhile
-                self.delete(id)
-                deleted.append(id)
+        while free := sorted(id for id in ended if not known[id].child or known[id].parent not in known):
+            ended.difference_update(free)
+            for id in free[: most - len(deleted)]:
+                with suppress(SessionBusy, SessionNotFound):  # opened or deleted meanwhile
+                    if self._delete(id, days):
+                        deleted.append(id)
+                        del known[id]  # so that its sub-agents' sessions are free
         return deleted
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -237,6 +275,25 @@ class ClusterStore:
         row = self._row("SELECT mark FROM cluster", ())
         mark = sha256(f"{row} {self.workspace}".encode()).hexdigest()[:24]
         return self._settings.agent_data_dir / "cluster" / f"{mark}.db"
+
+    def holding(self, has_it: Callable[[bytes], bool]) -> list[str]:
+        """Return the sessions with a line or a blob for which `has_it`, the newest first. It reads all of them.
+
+        Raises StoreError if the database cannot be used, or a blob is damaged.
+        """
+        query = "SELECT id, number FROM session WHERE workspace = %s ORDER BY id DESC"
+        rows = self.database.run(lambda connection: connection.execute(query, (self.workspace,)).fetchall())
+
+        def contents(number: int) -> Iterator[bytes]:
+            yield from (line.raw for line in read_lines(self.database, number))
+            yield from self._blobs.all(number)
+
+        return [str(id) for id, number in rows if any(map(has_it, contents(int(number))))]
+
+    def delete_index(self) -> None:
+        """Delete this machine's index of the sessions, which still has texts of deleted ones; it is filled anew."""
+        for file in self._index.parent.glob(f"{self._index.name}*"):
+            file.unlink(missing_ok=True)
 
     def get_blob(self, session: str, sha256: str) -> bytes:
         """Return a blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
@@ -330,7 +387,9 @@ def _storage(address: str) -> ObjectStorage | None:
 
 
 def _has_ended(row: SessionRow) -> bool:
-    return not (row.pinned or row.waiting_for or row.status in ("running", "interrupted"))
+    """Whether nothing needs a session; no process resumes a sub-agent that was interrupted."""
+    is_left = row.status == "interrupted" and not row.child
+    return not (row.pinned or row.waiting_for or row.status == "running" or is_left)
 
 
 def _require_id(session: str) -> None:

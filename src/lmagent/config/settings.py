@@ -179,7 +179,7 @@ class Settings(Struct, frozen=True):
     scheduler_poll_interval: float = setting(0.5, "SCHEDULER_POLL_INTERVAL",
         flag="--scheduler-interval", bounds=(0.1, 3600),
         help="Seconds between two looks at the inbox and at others' sessions; waits and cron jobs are on time anyway.")
-    scheduler_lanes: int = setting(8, "LMAGENT_SCHEDULER_LANES", bounds=(1, 256),
+    scheduler_lanes: int = setting(8, "LMAGENT_SCHEDULER_LANES", flag="--lanes", bounds=(1, 256),
         help="Sessions that a scheduler runs at once.")
     scheduler_in_chat: bool = setting(True, "LMAGENT_SCHEDULER_IN_CHAT",
         help="A chat in a trusted folder also does the work that is due there: waits, the inbox, cron jobs.")

@@ -14,6 +14,7 @@ from starlette.types import Message
 
 from lmagent.app.host import Host
 from lmagent.app.options import HostOptions
+from lmagent.app.retention import retain
 from lmagent.app.wiring import open_host
 from lmagent.cluster.member import Member, member_at
 from lmagent.cluster.queue import ClusterDispatcher
@@ -211,6 +212,7 @@ class ClusterWorker:
         async with anyio.create_task_group() as tasks:
             for workspace in self.mounted:
                 tasks.start_soon(workspace.run)
+                tasks.start_soon(retain, workspace.host, workspace.say)
             tasks.start_soon(self._watch_presence)
             await self._drains.wait()
             self._say("takes no more jobs; running turns may end")

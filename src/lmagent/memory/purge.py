@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import decode
+from lmagent.core.plurals import plural
 from lmagent.memory.entries import EntryChange, entry_id
 from lmagent.memory.folder import FORGOTTEN, JOURNAL, REFUSED, DoneMark, MemoryFolder
 from lmagent.memory.memory import INDEX, Memories, MemoryScope
@@ -26,6 +27,7 @@ from lmagent.store.lock import hold
 from lmagent.store.log import LOCK
 
 SHORTEST = 4  # characters: a shorter text would be masked in half of all words
+LISTED = 20  # sessions that an error names
 HEAD = 40  # characters of the beginning that are masked too where a summary or a hit was cut after them
 
 PIECES = re.compile(r"\S+")
@@ -34,30 +36,39 @@ _BLANKS = rb"(?:\s|\\+[nrt])+"
 _CUT = re.compile(rb"\\*[\"']|\s*\xe2\x80\xa6|\\+u2026")  # what follows on a text that was cut
 
 
-def purge(memories: Memories, text: str) -> int:
+def purge(
+    memories: Memories, text: str, elsewhere: Callable[[Callable[[bytes], bool]], list[str]] = lambda _: []
+) -> int:
     """Remove a text from everything that lmagent keeps of the workspace and the user; return how many files had it.
 
     Sessions with the text are locked meanwhile.
 
+    Args:
+        elsewhere: returns the sessions that are not in files and hold a text; such sessions must be deleted before.
+
     Raises:
-        ConfigError: the text is too short.
+        ConfigError: the text is too short, or a session that is not in files has it.
         SessionBusy: a session that has the text is open.
         StoreError: a file cannot be changed.
     """
     if len("".join(PIECES.findall(text))) < SHORTEST:
         raise ConfigError(f"{text!r} is too short to be purged", fix="name the whole memory")
     pattern = TextPattern(text)
+    if sessions := elsewhere(pattern.is_in):
+        there = f"the text is in {plural(len(sessions), 'session')} of the cluster's database"
+        fix = f"lmagent sessions rm {' '.join(sessions[:LISTED])}{' …' * (len(sessions) > LISTED)}; then purge it again"
+        raise ConfigError(f"{there}, where it cannot be masked; nothing was changed", fix=fix)
     for memory in memories.scopes.values():
         memory.folder.check_links()
     roots = [memory.folder.root for memory in memories.scopes.values()]
     home = memories.scopes["workspace"].folder.root.parent
-    sessions = home / "sessions"
+    logs = home / "sessions"
     found = list(_holding((home, *roots), pattern))
     if any(path.suffix == ".jsonl" and _breaks(path, pattern) for path in found):
         raise ConfigError(f"{text!r} is a part of how logs are written", fix="name more of the text")
     with ExitStack() as locks:
-        for session in sorted({path.relative_to(sessions).parts[0] for path in found if path.is_relative_to(sessions)}):
-            locks.callback(hold(sessions / session / LOCK, session).release)
+        for session in sorted({path.relative_to(logs).parts[0] for path in found if path.is_relative_to(logs)}):
+            locks.callback(hold(logs / session / LOCK, session).release)
         # The memory itself goes last: after a crash its id still names it.
         first = [path for path in found if not any(path.is_relative_to(root) for root in roots)]
         for path in first:

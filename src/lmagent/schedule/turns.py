@@ -45,11 +45,12 @@ def input_of(store: SessionStore, session: str, origin: InputOrigin) -> ev.Input
     return next((event for event in events if isinstance(event, ev.InputReceived) and event.origin == origin), None)
 
 
-def unattended(store: SessionStore) -> list[Unattended]:
-    """Return the sessions that have work although no process may have them open."""
+def unattended(store: SessionStore, *, free: bool = False) -> list[Unattended]:
+    """Return the sessions with work that may be left; if `free`, only those that no living process has open."""
     with store.index() as index:
         index.refresh()
-        return index.unattended()
+        rows = index.unattended()
+        return [row for row in rows if not index.source.is_held(row.session)] if free else rows
 
 
 async def wake(session: Session, clock: Clock) -> bool:

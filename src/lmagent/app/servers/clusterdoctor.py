@@ -26,8 +26,8 @@ def examine(database: Database, objects: str = "") -> Iterator[Finding]:
     if objects:
         yield _objects(objects)
     try:
-        needed, there = database.schema()
         connection = database.connect()
+        database.require_version(connection)
     except StoreError as away:
         yield Finding("database", "fault", away.message, away.fix)
         return
@@ -37,9 +37,13 @@ def examine(database: Database, objects: str = "") -> Iterator[Finding]:
         yield _latency(connection)
         yield _clock(connection)
         yield from _extensions(connection)
-        yield from _rights(connection)
+        rights = _rights(connection)
+        yield rights
+    if rights.state == "fault":
+        return
     try:
         database.check()
+        needed, there = database.schema()
         yield Finding("schema", "ok", f"schema {there} of {needed}")
         yield from _work(database)
     except StoreError as wrong:
@@ -84,14 +88,14 @@ def _latency(connection: Connection) -> Finding:
 
 
 def _clock(connection: Connection) -> Finding:
-    """Compare the clocks. Nothing depends on the difference but the times that are shown."""
+    """Compare the clocks. Processes with sessions take the database's time; programs beside them do not."""
     before = time.time()
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None
     difference = (before + time.time()) / 2 - float(row[0])
     if abs(difference) < SKEW:
         return Finding("clock", "ok", f"{difference:+.2f} s from the database's")
-    text = f"this machine's clock is {difference:+.0f} s from the database's: times that are shown are wrong by that"
+    text = f"this machine's clock is {difference:+.0f} s from the database's, whose time sessions and cron jobs have"
     return Finding("clock", "warning", text, "set the clocks by NTP")
 
 
@@ -108,7 +112,7 @@ def _extensions(connection: Connection) -> Iterator[Finding]:
             yield Finding(name, "ok", f"absent, which nothing needs ({how})")
 
 
-def _rights(connection: Connection) -> Iterator[Finding]:
+def _rights(connection: Connection) -> Finding:
     row = connection.execute(
         "SELECT current_user, has_database_privilege(current_database(), 'CREATE'),"
         " to_regnamespace('lmagent') IS NOT NULL, coalesce(has_schema_privilege(to_regnamespace('lmagent'), 'USAGE'),"
@@ -119,16 +123,15 @@ def _rights(connection: Connection) -> Iterator[Finding]:
     user, creates, has_schema, uses, writes, name = row
     if not has_schema and not creates:
         fix = f'as the owner of the database: GRANT CREATE ON DATABASE "{name}" TO "{user}"'
-        yield Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
-    elif has_schema and not (uses and writes):
+        return Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
+    if has_schema and not (uses and writes):
         fix = (
             f'as the owner of the schema: GRANT USAGE ON SCHEMA lmagent TO "{user}";'
             f' GRANT ALL ON ALL TABLES IN SCHEMA lmagent TO "{user}";'
             f' GRANT ALL ON ALL SEQUENCES IN SCHEMA lmagent TO "{user}"'
         )
-        yield Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
-    else:
-        yield Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
+        return Finding("rights", "fault", f"{user} may not use the tables of lmagent", fix)
+    return Finding("rights", "ok", f"{user} may {'use' if has_schema else 'make'} the tables")
 
 
 def _work(database: Database) -> Iterator[Finding]:
