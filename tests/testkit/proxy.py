@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback whose connections a test can cut."""
+"""A TCP proxy whose connections a test can cut."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 
 
 class CutProxy:
-    """Forwards to a port of loopback until it is closed."""
+    """Forwards from a free port of `address` to a port of loopback until it is closed."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self._to = port
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server((address, 0))
         self.port = int(self._server.getsockname()[1])
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
