@@ -87,7 +87,6 @@ def _port(argument: str | None, option: int | None) -> int | None:
 def serve_host(options: HostOptions, own: dict[str, Any]) -> None:
     """Serve a host until a signal ends it. `own`: bind, lan, names and no_browser, as the options of `web`."""
     from lmagent.gateway.api.models import restore
-    from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import TABLE, GatewayApp
     from lmagent.gateway.http.serving import serve
 
@@ -97,7 +96,7 @@ def serve_host(options: HostOptions, own: dict[str, Any]) -> None:
         try:
             front = _front(host.settings, own)
             with listen(front.bind, host.settings.web_port) as listener:
-                gateway = Gateway(host, say=say)
+                gateway = _gateway(host)
                 app = GatewayApp(gateway, front.access, front.rules, say=say, routes=(*TABLE, *_mcp_routes(gateway)))
                 gc.freeze()
                 gc.enable()
@@ -110,9 +109,25 @@ def serve_host(options: HostOptions, own: dict[str, Any]) -> None:
     anyio.run(main)
 
 
+def _gateway(host: Host) -> Gateway:
+    """Return the gateway: with a cluster, one that leaves the work to the workers."""
+    if host.settings.cluster_url:
+        from lmagent.gateway.forwarding import ForwardingGateway  # loads the libraries of the extra
+
+        return ForwardingGateway(host, say=say)
+    from lmagent.gateway.gateway import Gateway
+
+    return Gateway(host, say=say)
+
+
 def _mcp_routes(gateway: Gateway) -> tuple[Route, ...]:
     if not gateway.host.settings.mcp_serve:
         return ()
+    if gateway.forwarder is not None:
+        text = "a gateway of a cluster does not serve MCP: a program's connection belongs to one worker"
+        raise ConfigError(
+            text, fix="leave --mcp-serve out; on a worker's machine, programs can start lmagent mcp serve"
+        )
     from lmagent.cli.mcpweb import routes_of  # few users serve MCP
 
     return routes_of(gateway.runner)

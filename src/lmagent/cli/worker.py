@@ -22,7 +22,7 @@ from lmagent.core.plurals import plural
 
 if TYPE_CHECKING:
     from lmagent.app.options import HostOptions
-    from lmagent.app.worker import ClusterWorker
+    from lmagent.gateway.worker import ClusterWorker
 
 
 def _labels(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Path]:
@@ -82,7 +82,7 @@ def worker(workspace: Path | None, labels: dict[str, Path], grace: float, **opti
 
 
 async def _work(url: str, labels: dict[str, Path], options: HostOptions, grace: float) -> int:
-    from lmagent.app.worker import ClusterWorker
+    from lmagent.gateway.worker import ClusterWorker
 
     known = await ClusterWorker.open(url, labels, options, _log)
     try:

@@ -261,6 +261,14 @@ class ClusterStore:
         row = self._row("SELECT count(*) FROM session WHERE workspace = %s", (self.workspace,))
         return int(str(row[0])) if row else 0
 
+    def count_open(self) -> int:
+        """Count the sessions that a living process has open for writing."""
+        query = (
+            "SELECT count(*) FROM session JOIN process ON process.id = owner WHERE workspace = %s AND is_alive(beat)"
+        )
+        row = self._row(query, (self.workspace,))
+        return int(str(row[0])) if row else 0
+
     def latest(self) -> str | None:
         row = self._row("SELECT id FROM session WHERE workspace = %s ORDER BY changed DESC LIMIT 1", (self.workspace,))
         return str(row[0]) if row else None

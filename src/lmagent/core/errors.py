@@ -54,6 +54,10 @@ class SessionTaken(StoreError):
     """Another process has taken the session over; this one writes it no more."""
 
 
+class WorkerMissing(LmagentError):
+    """No worker of the cluster answers: none has the workspace, or the one that had the request has died."""
+
+
 class SessionDamaged(StoreError):
     """Something else is in the place of a session's folder, log or lock, or its log cannot be read."""
 

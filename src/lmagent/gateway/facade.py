@@ -103,6 +103,25 @@ async def _asked_for(gateway: Gateway, name: str) -> tuple[str, str]:
 # --- one completion ---------------------------------------------------------------------------------------------------
 
 
+async def _session_of(call: Call) -> str:
+    """Return the session that a completion is for, if it is known."""
+    wanted = _wanted(call)
+    if wanted.session:
+        return wanted.session
+    body, messages = await _read(call)
+    key = call.access.key_of(call.caller)
+    found = await _continued(call.gateway, key, body.model, messages)
+    if found is None and wanted.is_retry:
+        mark = await to_thread.run_sync(mark_of, key, body.model, messages)
+        found = await _repeated(call.gateway, mark, "")
+    return found.session if found is not None else ""
+
+
+async def _read(call: Call) -> tuple[Completion, Sequence[Said]]:
+    data = await call.request.body()
+    return await to_thread.run_sync(read_completion, data) if len(data) > MAX_TEXT else read_completion(data)
+
+
 @ROUTES.post(
     "/v1/chat/completions",
     "One turn of an agent, as OpenAI's chat completion",
@@ -110,13 +129,13 @@ async def _asked_for(gateway: Gateway, name: str) -> tuple[str, str]:
     answer=dict[str, Any],
     raw=True,
     limit=MAX_REQUEST,
+    session_of=_session_of,
     tell=told,
 )
 async def complete(call: Call) -> Response:
     """Run one turn, as a chat completion."""
     must_be_json(call.request)
-    data = await call.request.body()
-    body, messages = await to_thread.run_sync(read_completion, data) if len(data) > MAX_TEXT else read_completion(data)
+    body, messages = await _read(call)
     wanted = _wanted(call)
     async with call.gateway.accepting:
         session, input = await _accepted(call, body.model, messages, wanted)
@@ -164,7 +183,8 @@ async def _accepted(
     gateway, key = call.gateway, call.access.key_of(call.caller)
     mark = await to_thread.run_sync(mark_of, key, name, messages, bool(wanted.session))
     if wanted.is_retry and (sent := await _repeated(gateway, mark, wanted.session)) is not None:
-        return sent
+        (await gateway.runner.open(sent.session)).work()  # an earlier process may have been killed during it
+        return sent.session, sent.input
     agent, model = await _asked_for(gateway, name)
     asked, before = await _checked(gateway, last_of(messages)), await _checked(gateway, begun_with(messages))
     known = await (named(gateway, wanted.session) if wanted.session else _resumed(gateway, key, name, messages))
@@ -206,8 +226,8 @@ class _Exchange(Struct):
     end: ev.TurnFinished | None = None
 
 
-async def _repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
-    """Return the input of the same request, if its answer is due; None if that is uncertain.
+async def _repeated(gateway: Gateway, mark: str, session: str) -> _Exchange | None:
+    """Return the last exchange of the same request, if its answer is due; None if that is uncertain.
 
     The request may never have arrived before, so an input whose answer was delivered is not meant.
     """
@@ -216,15 +236,23 @@ async def _repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.
         is_new = last.end is None or last.end.ts >= STARTED
         return is_new and last.input.id not in gateway.answered and session in ("", last.session)
 
-    found = await _only(gateway, mark, is_due)
-    if found is None:
-        return None
-    (await gateway.runner.open(found.session)).work()  # an earlier process may have been killed during it
-    return found.session, found.input
+    return await _only(gateway, mark, is_due)
 
 
 async def _resumed(gateway: Gateway, key: bytes, model: str, messages: Sequence[Said]) -> OpenSession | None:
     """Return the idle session of this conversation up to its last message; None if that is uncertain."""
+    if (found := await _continued(gateway, key, model, messages)) is None:
+        return None
+    try:
+        known = await gateway.runner.open(found.session)
+    except (SessionNotFound, SessionBusy):
+        return None
+    state, mark = known.session.state, found.input.origin.key
+    return known if state.origin.key == mark and not (state.turn_open or state.inputs) else None
+
+
+async def _continued(gateway: Gateway, key: bytes, model: str, messages: Sequence[Said]) -> _Exchange | None:
+    """Return the last exchange of this conversation; None if that is uncertain."""
     if [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
         return None
     answer = messages[-2].text.strip()
@@ -234,15 +262,7 @@ async def _resumed(gateway: Gateway, key: bytes, model: str, messages: Sequence[
         # A streamed answer begins with the texts of the earlier steps.
         return last.end is not None and answer.endswith(answer_of(last.end).strip())
 
-    found = await _only(gateway, mark, is_answered)
-    if found is None:
-        return None
-    try:
-        known = await gateway.runner.open(found.session)
-    except (SessionNotFound, SessionBusy):
-        return None
-    state = known.session.state
-    return known if state.origin.key.startswith(mark) and not (state.turn_open or state.inputs) else None
+    return await _only(gateway, mark, is_answered)
 
 
 async def _only(gateway: Gateway, mark: str, fits: Callable[[_Exchange], bool]) -> _Exchange | None:

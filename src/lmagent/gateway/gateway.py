@@ -7,10 +7,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.runner import Runner
@@ -24,7 +26,19 @@ from lmagent.schedule.scheduler import Scheduler
 from lmagent.store.index import SessionIndex
 from lmagent.store.port import SessionStore, SessionTail
 
+if TYPE_CHECKING:
+    from lmagent.gateway.forwarding import Forwarder
+
 SURFACE = "web"  # the gateway's name in the log
+
+
+class Load(Struct, frozen=True):
+    """Sessions, those that are open for writing, running turns, and approvals that wait for the user."""
+
+    sessions: int
+    open: int
+    running: int
+    approvals: int
 
 
 class Gateway:
@@ -37,6 +51,8 @@ class Gateway:
         self.runner = Runner(host, say, surface=SURFACE, attended=True)
         self.broadcast = Broadcast(self.runner)
         self.uploads = host.settings.agent_data_dir / "web" / "uploads"  # the images that wait for a message
+        if host.settings.cluster_url:  # another worker may get the message
+            self.uploads = host.workspace / ".lmagent" / "uploads"
         self.views = Views(host.store)
         self.downloads = Downloads(host)
         self.logins = McpLogins(host.settings.agent_data_dir)
@@ -44,6 +60,7 @@ class Gateway:
         self.counters: Counter[str] = Counter()  # of the metrics
         self.accepting = anyio.Lock()  # held while a chat completion finds its session and is recorded
         self.answered: deque[str] = deque(maxlen=4096)  # inputs of completions whose answer was delivered or unwanted
+        self.forwarder: Forwarder | None = None  # of a cluster's gateway, which runs no sessions itself
         self.runner.deleted = self._deleted
 
     async def run(self) -> None:
@@ -53,10 +70,28 @@ class Gateway:
                 tasks.start_soon(self.broadcast.run)
                 tasks.start_soon(self.downloads.run)
                 tasks.start_soon(self.logins.run)
-                await self.runner.run(self._schedule)
+                await self.work()
                 await anyio.sleep_forever()
         finally:
             self.broadcast.end_all()
+
+    @property
+    def place(self) -> str:
+        """Return the workspace, as clients see it."""
+        return str(self.host.workspace)
+
+    async def load(self) -> Load:
+        """Return the work of this process.
+
+        Without a thread: while many sessions stream, a thread waits five milliseconds for each call of the system.
+        """
+        here = list(self.host.sessions.values())
+        running = sum(session.running for session in here)
+        return Load(self.host.store.count(), len(here), running, sum(len(one.state.approvals) for one in here))
+
+    async def work(self) -> None:
+        """Run the sessions until cancelled."""
+        await self.runner.run(self.schedule)
 
     async def end(self) -> None:
         await self.runner.end()
@@ -75,7 +110,8 @@ class Gateway:
             return here.state.seq
         return await anyio.to_thread.run_sync(self.host.store.last_seq, session)
 
-    async def _schedule(self) -> None:
+    async def schedule(self) -> None:
+        """Run the jobs until cancelled."""
         try:
             with ungrouped():
                 await Scheduler(self.runner, startup=True).run()

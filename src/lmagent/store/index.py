@@ -167,6 +167,16 @@ class SessionIndex:
         """Read the events at these places from the logs; deleted ones are left out."""
         return self.source.events(places)
 
+    def at_work(self) -> tuple[int, int]:
+        """Return how many turns run in living processes, and how many approvals they wait for. Refresh before."""
+        rows = self._run(lambda: self._db.execute("SELECT id, asks FROM session WHERE turn_open").fetchall())
+        asks = [int(asks) for session, asks in rows if self.source.is_held(session)]
+        return len(asks), sum(asks)
+
+    def askers(self) -> dict[str, list[str]]:
+        """Return the sub-agents that wait for an approval, by each session above them. Refresh before."""
+        return self._run(self._askers)
+
     def refresh(self) -> None:
         """Read the new events of the logs, and forget deleted sessions.
 
@@ -283,6 +293,20 @@ class SessionIndex:
             found = {str(session) for (session,) in cursor}
             fitting = found if fitting is None else fitting & found
         return fitting or set()
+
+    def _askers(self) -> dict[str, list[str]]:
+        parents = dict(self._db.execute("SELECT id, parent FROM session WHERE child").fetchall())
+        asking = self._db.execute("SELECT id FROM session WHERE child AND turn_open AND asks > 0").fetchall()
+        found: dict[str, list[str]] = {}
+        for (session,) in asking:
+            if not self.source.is_held(session):
+                continue
+            above, met = parents.get(session), {session}
+            while above and above not in met:
+                met.add(above)
+                found.setdefault(above, []).append(session)
+                above = parents.get(above)
+        return found
 
     def _unattended(self) -> list[Unattended]:
         query = (

@@ -47,6 +47,7 @@ class AllEventsQuery(Struct, frozen=True):
     "/api/sessions/{session}/events",
     "What happens in a session: recorded events with their seq as id, live ones without",
     media="text/event-stream",
+    place="gateway",
 )
 async def stream_session(call: Call, query: SessionEventsQuery) -> Response:
     """Stream a session's events, after an event or from its beginning."""
@@ -65,7 +66,12 @@ async def check_place(gateway: Gateway, session: str, after: int) -> None:
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)
 
 
-@ROUTES.get("/api/events", "Recorded events of all sessions, each with a cursor as id", media="text/event-stream")
+@ROUTES.get(
+    "/api/events",
+    "Recorded events of all sessions, each with a cursor as id",
+    media="text/event-stream",
+    place="gateway",
+)
 async def stream_all(call: Call, query: AllEventsQuery) -> Response:
     """Stream the recorded events of all sessions, after a cursor or from now on."""
     after = call.request.headers.get("last-event-id", "") or query.after
@@ -240,4 +246,4 @@ def _message(id: str, piece: Sequence[Frame]) -> str:
     return (head + b",".join(frame.data for frame in piece) + b"]}").decode()
 
 
-SOCKETS = (Socket("/api/socket", tell),)
+SOCKETS = (Socket("/api/socket", tell, place="gateway"),)

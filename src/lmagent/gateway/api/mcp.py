@@ -238,7 +238,7 @@ def _contents(parts: Iterable[Part]) -> Iterable[McpContent]:
             text -= min(text, len(part.text))
 
 
-@ROUTES.post("/api/mcp/restart", "Start an MCP server anew")
+@ROUTES.post("/api/mcp/restart", "Start an MCP server anew", place="machine")
 async def restart_mcp(call: Call, body: ServerQuery) -> McpServerRow:
     servers, state = await to_thread.run_sync(_found, call, body.server)
     if state.status in ("untrusted", "disabled"):
@@ -247,7 +247,7 @@ async def restart_mcp(call: Call, body: ServerQuery) -> McpServerRow:
     return _row(call, *await to_thread.run_sync(_found, call, body.server))
 
 
-@ROUTES.post("/api/mcp/login", "Begin a login to an MCP server")
+@ROUTES.post("/api/mcp/login", "Begin a login to an MCP server", place="machine")
 async def log_in_mcp(call: Call, body: ServerQuery) -> McpLogin:
     """Begin a login, or return the one that runs. `GET /api/mcp` shows how it continues; then the server restarts."""
     servers, _ = await to_thread.run_sync(_found, call, body.server)
@@ -257,14 +257,16 @@ async def log_in_mcp(call: Call, body: ServerQuery) -> McpLogin:
     return call.gateway.logins.start(servers, spec, is_here=is_here)
 
 
-@ROUTES.post("/api/mcp/login/address", "Give a login to an MCP server the address at which the browser ended")
+@ROUTES.post(
+    "/api/mcp/login/address", "Give a login to an MCP server the address at which the browser ended", place="machine"
+)
 async def end_mcp_login(call: Call, body: McpLoginAddress) -> McpLogin:
     if (known := call.gateway.logins.give(body.server, body.address)) is None:
         raise Refusal(409, "no_login", f"no login to {body.server} waits", fix="begin it again")
     return known
 
 
-@ROUTES.delete("/api/mcp/login", "Give up a login to an MCP server")
+@ROUTES.delete("/api/mcp/login", "Give up a login to an MCP server", place="machine")
 async def stop_mcp_login(call: Call, query: ServerQuery) -> McpServerRow:
     servers, state = await to_thread.run_sync(_found, call, query.server)
     call.gateway.logins.stop(query.server)

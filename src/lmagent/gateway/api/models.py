@@ -121,7 +121,7 @@ async def search_models(call: Call, query: SearchQuery) -> FoundModels:
     return FoundModels(tuple(row for row in rows if all(word in row.id.lower() for word in words)), query.q)
 
 
-@ROUTES.post("/api/models/select", "Use another model, also of another server")
+@ROUTES.post("/api/models/select", "Use another model, also of another server", place="machine")
 async def select_model(call: Call, body: Select) -> Selected:
     """Switch the model, now and after a restart; existing sessions process their conversations once more for it."""
     host = call.gateway.host
@@ -214,13 +214,13 @@ class OwnServerAddress(Struct, frozen=True):
     url: str
 
 
-@ROUTES.post("/api/models/load", "Load a model into memory")
+@ROUTES.post("/api/models/load", "Load a model into memory", place="machine")
 async def load_model(call: Call, body: ModelNamed) -> Resident:
     await _change(call.gateway.host, "load", body.model_id)
     return Resident(True, body.model_id, True)
 
 
-@ROUTES.post("/api/models/unload", "Take a model out of memory")
+@ROUTES.post("/api/models/unload", "Take a model out of memory", place="machine")
 async def unload_model(call: Call, body: ModelNamed) -> Resident:
     """Unload a model; refused while a session here uses it."""
     host, model = call.gateway.host, body.model_id
@@ -255,7 +255,7 @@ async def list_downloads(call: Call) -> DownloadList:
     return DownloadList(tuple(await to_thread.run_sync(call.gateway.downloads.rows)))
 
 
-@ROUTES.post("/api/models/downloads", "Download a model, or resume that", status=202)
+@ROUTES.post("/api/models/downloads", "Download a model, or resume that", status=202, place="machine")
 async def start_download(call: Call, body: Wanted) -> Download:
     """Start or resume a download, which continues after the answer."""
     provider = provider_of(body.provider)
@@ -265,7 +265,7 @@ async def start_download(call: Call, body: Wanted) -> Download:
         return call.gateway.downloads.start(body.name.strip(), body.into, provider)
 
 
-@ROUTES.post("/api/models/downloads/{id}/stop", "Stop a download and keep its parts")
+@ROUTES.post("/api/models/downloads/{id}/stop", "Stop a download and keep its parts", place="machine")
 async def stop_download(call: Call) -> Download:
     """Stop a download; its parts are kept, so that it can be resumed."""
     row = call.gateway.downloads.stop(call.path["id"])
@@ -274,7 +274,7 @@ async def stop_download(call: Call) -> Download:
     return row
 
 
-@ROUTES.delete("/api/models/downloads/{id}", "Forget a download and delete its parts")
+@ROUTES.delete("/api/models/downloads/{id}", "Forget a download and delete its parts", place="machine")
 async def remove_download(call: Call) -> Done:
     if not await to_thread.run_sync(call.gateway.downloads.forget, call.path["id"]):
         fix = "stop it first; GET /api/models/downloads lists them"
@@ -282,7 +282,7 @@ async def remove_download(call: Call) -> Done:
     return Done()
 
 
-@ROUTES.post("/api/models/server", "Start lmagent's own model server")
+@ROUTES.post("/api/models/server", "Start lmagent's own model server", place="machine")
 async def start_server(call: Call) -> OwnServerAddress:
     """Start lmagent's own model server in the background, as `lmagent server start` does, unless it runs."""
     settings = call.gateway.host.settings

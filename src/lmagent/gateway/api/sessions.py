@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -14,7 +15,6 @@ from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import PermissionMode
 from lmagent.core.model import SessionOptions
 from lmagent.core.titles import title_of
-from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.store.branches import Fork, forks_of
@@ -75,18 +75,20 @@ class ExportQuery(Struct, frozen=True):
     format: Literal["md", "html", "jsonl"] = "md"
 
 
-@ROUTES.get("/api/sessions", "Sessions, newest first")
+@ROUTES.get("/api/sessions", "Sessions, newest first", place="gateway")
 def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     from lmagent.app.records import session_rows  # opens the index
 
     after = _read_cursor(query.after) if query.after else None
     store, kind = call.gateway.host.store, (query.limit + 1, query.search)
     rows, next = session_rows(store, *kind, children=query.children, after=after, shelf=query.shelf), ""
+    with store.index() as index:
+        askers = index.askers()
     places = [at for at, row in enumerate(rows) if not row.child]
     if len(places) > query.limit:
         last = rows[places[query.limit - 1]]
         rows, next = rows[: places[query.limit]], f"{last.pinned:d},{last.updated!r},{last.id}"
-    return SessionList(tuple(_row(call.gateway, row) for row in rows), next)
+    return SessionList(tuple(_row(row, askers) for row in rows), next)
 
 
 def _read_cursor(text: str) -> ListPlace:
@@ -112,14 +114,14 @@ async def begin_session(call: Call, body: NewSession) -> dict[str, str]:
     return {"session": known.id}
 
 
-@ROUTES.get("/api/sessions/{session}", "One session")
+@ROUTES.get("/api/sessions/{session}", "One session", place="gateway")
 def show_session(call: Call) -> Row:
     session = call.session()
     with call.gateway.index() as index:
-        row = index.row(session)
+        row, askers = index.row(session), index.askers()
     if row is None:
         raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
-    return _row(call.gateway, row)
+    return _row(row, askers)
 
 
 @ROUTES.delete("/api/sessions/{session}", "Delete a session")
@@ -129,20 +131,20 @@ async def delete_session(call: Call) -> dict[str, str]:
     return {"deleted": call.path["session"]}
 
 
-@ROUTES.get("/api/sessions/{session}/tree", "The sub-agents of a session")
+@ROUTES.get("/api/sessions/{session}/tree", "The sub-agents of a session", place="gateway")
 def show_tree(call: Call) -> Nodes:
     """Return the session's sub-agents, at any depth."""
     return Nodes(tuple(Tree(call.gateway.host.store, call.session()).nodes()))
 
 
-@ROUTES.get("/api/sessions/{session}/branches", "Where a session and its copies part")
+@ROUTES.get("/api/sessions/{session}/branches", "Where a session and its copies part", place="gateway")
 def show_branches(call: Call) -> Branches:
     session = call.session()
     with call.gateway.index() as index:
         return Branches(tuple(forks_of(session, index.branches())))
 
 
-@ROUTES.get("/api/sessions/{session}/export", "A session as a file", media=", ".join(MEDIA.values()))
+@ROUTES.get("/api/sessions/{session}/export", "A session as a file", media=", ".join(MEDIA.values()), place="gateway")
 def export(call: Call, query: ExportQuery) -> Response:
     from lmagent.app.records import export_session  # rarely used, slow to import
 
@@ -155,10 +157,9 @@ def export(call: Call, query: ExportQuery) -> Response:
     return Response(text, media_type=MEDIA[form], headers=headers)
 
 
-def _row(gateway: Gateway, row: SessionRow) -> Row:
+def _row(row: SessionRow, askers: Mapping[str, object]) -> Row:
     """Mark a session that waits for a sub-agent's approval: the parent's log does not say so."""
     facts = asdict(row)
-    here = gateway.host.sessions.get(row.id)
-    if here is not None and here.descendant(lambda child: bool(child.state.approvals)) is not None:
+    if row.id in askers:
         facts["waiting_for"] = "approval"
     return Row(**facts, session_id=row.id)

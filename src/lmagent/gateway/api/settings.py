@@ -45,7 +45,7 @@ def list_settings(call: Call) -> SettingList:
     return SettingList(rows, str(loaded.config_file), loaded.warnings)
 
 
-@ROUTES.post("/api/settings", "Change a setting of the user")
+@ROUTES.post("/api/settings", "Change a setting of the user", place="machine")
 def change(call: Call, body: SettingChange) -> Changed:
     """Change a setting; it is on disk before the answer, which says when it takes effect."""
     return change_setting(call.gateway.host, body.name, body.value)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from lmagent import __version__
 from lmagent.core.tool import Effect
-from lmagent.gateway.gateway import Gateway
+from lmagent.gateway.gateway import Gateway, Load
 from lmagent.gateway.http.route import Call, Routes
 from lmagent.providers.concealed import shown
 from lmagent.store.spent import UsageSums
@@ -42,15 +42,12 @@ class Status(Struct, frozen=True):
     tools: int
 
 
-@ROUTES.get("/api/status", "How the gateway is")
+@ROUTES.get("/api/status", "How the gateway is", place="gateway")
 async def show_status(call: Call) -> Status:
-    """Return the state, without querying the model server or reading logs.
-
-    Without a thread too: while many sessions stream, a thread waits five milliseconds for each call of the system.
-    """
+    """Return the state, without querying the model server or reading logs."""
     host = call.gateway.host
     agent = host.parts(host.named).agent
-    here = list(host.sessions.values())
+    load = await call.gateway.load()
     return Status(
         status="running",
         agent=agent.name,
@@ -58,11 +55,11 @@ async def show_status(call: Call) -> Status:
         model=agent.model,
         endpoint=shown(host.settings.endpoint),
         mode=host.mode_of(host.named),
-        workspace=str(host.workspace),
+        workspace=call.gateway.place,
         uptime=round(time.monotonic() - STARTED, 3),
-        sessions=host.store.count(),
-        open=len(here),
-        running=sum(session.running for session in here),
+        sessions=load.sessions,
+        open=load.open,
+        running=load.running,
         tools=sum(1 for _ in host.toolbox),
     )
 
@@ -106,7 +103,7 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 PAUSE = 0.01  # seconds slept to measure the event loop's lag
 
 
-@ROUTES.get("/metrics", "Metrics for Prometheus", media="text/plain")
+@ROUTES.get("/metrics", "Metrics for Prometheus", media="text/plain", place="gateway")
 async def show_metrics(call: Call) -> Response:
     lag, counters = await _lag(), call.gateway.counters
     spent = await to_thread.run_sync(_spent, call.gateway)
@@ -121,7 +118,7 @@ async def show_metrics(call: Call) -> Response:
         *_family("tokens_total", "counter", "Tokens, since the first record.", tokens),
         *_family("steps_total", "counter", "Model calls, since the first record.", steps),
         *_family("event_loop_lag_seconds", "gauge", "How late the event loop is.", round(lag, 6)),
-        *_gauges(call.gateway),
+        *_gauges(call.gateway, await call.gateway.load()),
     ]
     return Response("\n".join([*lines, ""]), media_type=MEDIA)
 
@@ -138,16 +135,13 @@ def _rising(counters: Counter[str], name: str, value: int) -> int:
     return value + counters[f"{name} gone"]
 
 
-def _gauges(gateway: Gateway) -> Iterable[str]:
-    sessions = list(gateway.host.sessions.values())
+def _gauges(gateway: Gateway, load: Load) -> Iterable[str]:
     streams = [*gateway.broadcast.streams.values(), gateway.broadcast.feed.stream]
-    running = sum(session.running for session in sessions)
     watchers = sum(len(stream.watchers) for stream in streams)
-    waiting = sum(len(session.state.approvals) for session in sessions)
-    yield from _family("sessions_open", "gauge", "Sessions that are open for writing.", len(sessions))
-    yield from _family("turns_running", "gauge", "Turns that run.", running)
+    yield from _family("sessions_open", "gauge", "Sessions that are open for writing.", load.open)
+    yield from _family("turns_running", "gauge", "Turns that run.", load.running)
     yield from _family("watchers", "gauge", "Streams of events that are read.", watchers)
-    yield from _family("approvals_waiting", "gauge", "Approvals that wait for the user.", waiting)
+    yield from _family("approvals_waiting", "gauge", "Approvals that wait for the user.", load.approvals)
 
 
 def _family(name: str, kind: str, help: str, value: float | dict[str, int]) -> list[str]:

@@ -82,7 +82,7 @@ class UsageReport(Struct, frozen=True):
     by_session: tuple[SessionUsage, ...]
 
 
-@ROUTES.get("/api/usage", "Tokens by day, model and session")
+@ROUTES.get("/api/usage", "Tokens by day, model and session", place="gateway")
 def show_usage(call: Call, query: UsageQuery) -> UsageReport:
     """Return the usage in a range of days, without deleted sessions."""
     since = first_day(query.range, call.gateway.host.clock.now())
@@ -150,7 +150,7 @@ class ActivityList(Struct, frozen=True):
     activity: tuple[ActivityRow, ...]
 
 
-@ROUTES.get("/api/activity", "What happened last")
+@ROUTES.get("/api/activity", "What happened last", place="gateway")
 def show_activity(call: Call, query: ActivityQuery) -> ActivityList:
     with call.gateway.index() as index:
         rows = index.activity(query.limit, query.session)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
+import anyio.to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
@@ -26,11 +27,11 @@ from lmagent.core.view import (
     View,
 )
 from lmagent.core.work import Plan, TaskState
-from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.undo import changes_in, difference
 from lmagent.gateway.api.files import SANDBOX, judged
 from lmagent.gateway.compat.http import state_of
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, refusing
 from lmagent.gateway.http.route import Call, Routes
 
@@ -112,20 +113,20 @@ class Changes(Struct, frozen=True):
     redo: bool = False
 
 
-@ROUTES.get("/api/sessions/{session}/view", "The display of a session, with its last blocks")
+@ROUTES.get("/api/sessions/{session}/view", "The display of a session, with its last blocks", place="gateway")
 async def show_view(call: Call, query: ViewQuery) -> Page:
     gateway, session = call.gateway, call.session()
     seq, view, blocks = await gateway.views.look(session)
     first = max(0, len(blocks) - query.last)
     facts: dict[str, Any] = asdict(view)
-    facts["approvals"] = (*view.approvals, *_asked_below(gateway.host.sessions.get(session)))
+    facts["approvals"] = (*view.approvals, *(await _asked_below(gateway, session) if view.state != "idle" else ()))
     if facts["approvals"]:
         facts["state"] = "waiting"
     facts["blocks"] = _shown(blocks[first:])
     return Page(seq, ShownView(**facts), first, len(blocks))
 
 
-@ROUTES.get("/api/sessions/{session}/blocks", "Earlier blocks of the display")
+@ROUTES.get("/api/sessions/{session}/blocks", "Earlier blocks of the display", place="gateway")
 async def show_blocks(call: Call, query: BlocksQuery) -> Blocks:
     gateway, session = call.gateway, call.session()
     _, _, blocks = await gateway.views.look(session)
@@ -144,18 +145,21 @@ def _shown(blocks: Sequence[Block]) -> tuple[ShownBlock, ...]:
     return tuple(map(cut, blocks))
 
 
-def _asked_below(session: Session | None) -> Iterator[Pending]:
-    """Yield the open approvals of running sub-agents, which are not in their parent's log."""
-    for child in session.children.values() if session is not None else ():
-        for asked in child.state.approvals.values():
-            yield Pending(asked.id, asked.call_id, asked.tool, asked.summary, asked.preview, asked.reason, asked.grant)
-        yield from _asked_below(child)
+async def _asked_below(gateway: Gateway, session: str) -> list[Pending]:
+    """Return the open approvals of running sub-agents, which are not in their parent's log."""
+
+    def askers() -> list[str]:
+        with gateway.index() as index:
+            return index.askers().get(session, [])
+
+    views = [await gateway.views.look(child) for child in await anyio.to_thread.run_sync(askers)]
+    return [asked for _, view, _ in views for asked in view.approvals]
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-@ROUTES.get("/api/sessions/{session}/calls/{call_id:path}", "A call with all of its result")
+@ROUTES.get("/api/sessions/{session}/calls/{call_id:path}", "A call with all of its result", place="gateway")
 def show_call(call: Call) -> WholeCall:
     found, call_id = None, call.path["call_id"]
     for event in call.gateway.host.store.read(call.session()):
@@ -179,7 +183,10 @@ def show_call(call: Call) -> WholeCall:
 
 
 @ROUTES.get(
-    "/api/sessions/{session}/artifacts/{sha}", "A part of an output that was too long for the model", media="text/plain"
+    "/api/sessions/{session}/artifacts/{sha}",
+    "A part of an output that was too long for the model",
+    media="text/plain",
+    place="gateway",
 )
 def show_artifact(call: Call, query: ArtifactQuery) -> Response:
     """Send a part of an output that was too long for the model."""
@@ -193,7 +200,12 @@ def show_artifact(call: Call, query: ArtifactQuery) -> Response:
     return Response(piece, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-@ROUTES.get("/api/sessions/{session}/images/{input}/{number}", "An image of an input, the first is 0", media="image/*")
+@ROUTES.get(
+    "/api/sessions/{session}/images/{input}/{number}",
+    "An image of an input, the first is 0",
+    media="image/*",
+    place="gateway",
+)
 def show_image(call: Call) -> Response:
     number = call.path["number"]
     for event in call.gateway.host.store.read(call.session()):
@@ -233,7 +245,7 @@ class Work(Struct, frozen=True):
     plan: Plan | None
 
 
-@ROUTES.get("/api/sessions/{session}/work", "Where long work stands")
+@ROUTES.get("/api/sessions/{session}/work", "Where long work stands", place="gateway")
 async def show_work(call: Call) -> Work:
     session = call.session()
     work = (await state_of(call.gateway, session)).work

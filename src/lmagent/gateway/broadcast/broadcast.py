@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -20,7 +21,11 @@ from lmagent.store.port import EventPlace, SessionStore
 
 
 class Broadcast:
-    """The streams of the sessions that are open here or watched, and the feed of all sessions together."""
+    """The streams of the sessions that are open here or watched, and the feed of all sessions together.
+
+    Attributes:
+        live: brings a watched session's text from the process that has it open.
+    """
 
     def __init__(self, runner: Runner) -> None:
         self.streams: dict[str, SessionStream] = {}
@@ -29,6 +34,7 @@ class Broadcast:
         self._store = runner.host.store
         self._flusher = Flusher()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self.live: Callable[[SessionStream], Coroutine[Any, Any, None]] | None = None
         runner.host.opened = self._session_opened
         runner.host.released = self._session_released
         runner.is_watched = self.is_watched
@@ -96,8 +102,10 @@ class Broadcast:
                 self._forget(session)
 
     def _follow(self, stream: SessionStream) -> None:
-        if self._tasks is not None:
+        if self._tasks is not None and not stream.is_followed:
             self._tasks.start_soon(stream.follow)
+            if self.live is not None:
+                self._tasks.start_soon(self.live, stream)
 
     def _forget(self, session: str) -> None:
         stream = self.streams.get(session)

@@ -238,6 +238,8 @@ class SessionStream(Stream):
         super().__init__(last)
         self.session = session
         self.is_followed = False
+        self.recorded = anyio.Event()  # set by the next recorded event
+        self._early: list[tuple[int, ev.Event]] = []
         self._store = store
         self._flusher = flusher
         self._mark: LogMark = NOWHERE
@@ -278,7 +280,7 @@ class SessionStream(Stream):
                 if self.is_heard:
                     break  # the session itself is ahead of the log
                 for event in found:
-                    self.push(framed(event, self.session))
+                    self.take(event)
                 self._remember(tail)
                 pause = POLL if found else min(SLOWEST, pause * 1.2)
                 if not found and tail.is_gone:
@@ -299,6 +301,7 @@ class SessionStream(Stream):
                 self.flush()
                 self._forget_said(event)
                 self._push(event)
+                self._note_recorded()
         elif (key := _key(event)) is not None:
             self._keep(key, event)
         else:
@@ -307,6 +310,23 @@ class SessionStream(Stream):
                 self._forget_text()
                 self._said["retry", ""] = JoinedText(event, [])
             self._push(event)
+
+    def take_live(self, after: int, event: ev.Event) -> None:
+        """Take an event that another process has not recorded; it came there after the recorded event `after`.
+
+        It waits until that has been read from the log. If later ones have been read already, it is out of date.
+        """
+        if after == self.last:
+            self.take(event)
+        elif after > self.last:
+            self._early.append((after, event))
+
+    def _note_recorded(self) -> None:
+        recorded, self.recorded = self.recorded, anyio.Event()
+        recorded.set()
+        early, self._early = self._early, []
+        for after, event in early:
+            self.take_live(after, event)
 
     def _push(self, event: ev.Event) -> None:
         if self.watchers:

@@ -329,7 +329,7 @@ async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: S
 # --- history and tasks ------------------------------------------------------------------------------------------------
 
 
-@ROUTES.get("/api/sessions/{session}/history", "The messages of a session")
+@ROUTES.get("/api/sessions/{session}/history", "The messages of a session", place="gateway")
 def show_history(call: Call, query: HistoryQuery) -> History:
     """Return the whole conversation with tool results, messages from before a compaction included."""
     session = call.path["session"]
@@ -365,7 +365,7 @@ def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryM
     return HistoryMessage(event.message.role, message.text, said.ts, tool_calls=told)
 
 
-@ROUTES.get("/api/sessions/{session}/tasks", "Tasks of a session")
+@ROUTES.get("/api/sessions/{session}/tasks", "Tasks of a session", place="gateway")
 async def show_tasks(call: Call) -> TaskList:
     """Return the session's tasks: of deep work, of a plan, and the model's own list."""
     session = call.path["session"]

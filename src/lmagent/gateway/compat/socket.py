@@ -343,4 +343,4 @@ def _chosen(work: WorkState) -> Mode | None:
     return mode if mode == "deep_work" or work.mode == "bounded" else None
 
 
-SOCKETS = (Socket("/ws/activity", show_activity), Socket("/ws/{session}", converse))
+SOCKETS = (Socket("/ws/activity", show_activity, place="gateway"), Socket("/ws/{session}", converse))

@@ -250,7 +250,7 @@ class Me(Struct, frozen=True):
     title: str
 
 
-@ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000)
+@ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000, place="gateway")
 async def _login(call: Call, body: Login) -> Response:
     request, answer = call.request, json(Done())
     address = request.client.host if request.client is not None else ""
@@ -259,14 +259,21 @@ async def _login(call: Call, body: Login) -> Response:
     return answer
 
 
-@ROUTES.post("/api/logout", "Log the browser out", answer=Done)
+@ROUTES.post("/api/logout", "Log the browser out", answer=Done, place="gateway")
 async def _logout(call: Call) -> Response:
     answer = json(Done())
     answer.headers["set-cookie"] = call.access.logout(call.request.cookies)
     return answer
 
 
-@ROUTES.get("/open/{ticket}", "Log a browser in by a link that works once", status=303, media="text/html", is_open=True)
+@ROUTES.get(
+    "/open/{ticket}",
+    "Log a browser in by a link that works once",
+    status=303,
+    media="text/html",
+    is_open=True,
+    place="gateway",
+)
 async def _open(call: Call) -> Response:
     if call.request.method == "HEAD":  # a link preview must not use the link up
         return Response(media_type="text/html")
@@ -283,19 +290,19 @@ async def _open(call: Call) -> Response:
     return answer
 
 
-@ROUTES.get("/healthz", "Say that the gateway answers", media="text/plain", is_open=True)
+@ROUTES.get("/healthz", "Say that the gateway answers", media="text/plain", is_open=True, place="gateway")
 async def _health(_: Call) -> Response:
     return PlainTextResponse("ok")  # open to anyone, so it says nothing else
 
 
-@ROUTES.get("/api/me", "Say who asks, and what serves")
+@ROUTES.get("/api/me", "Say who asks, and what serves", place="gateway")
 async def _me(call: Call) -> Me:
     host = call.gateway.host
     agent, named = host.parts(host.named).agent, host.named
     return Me(
         caller=call.caller,
         version=__version__,
-        workspace=str(host.workspace),
+        workspace=call.gateway.place,
         model=agent.model,
         mode=host.mode_of(named),
         endpoint=host.settings.endpoint,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
@@ -51,7 +52,9 @@ from lmagent.gateway.http.route import (
 )
 
 if TYPE_CHECKING:
+    from lmagent.cluster.requests import RequestHead
     from lmagent.gateway.gateway import Gateway
+    from lmagent.gateway.http.access import Caller
 
 MODULES = (
     *(static, access, openapi, agents, sessions, commands, events, views, files, uploads),
@@ -92,6 +95,30 @@ class GatewayApp:
         self._sockets = [(compile_path(line.path)[0], line) for line in sockets]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(lambda: self._guard.visitor(scope), scope, receive, send)
+
+    async def answer(self, head: RequestHead, receive: Receive, send: Send) -> None:
+        """Answer a request that a gateway of the cluster has let in and forwarded."""
+        scope: Scope = {
+            "type": head.kind,
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "scheme": "http" if head.kind == "http" else "ws",
+            "method": head.method,
+            "path": head.path,
+            "raw_path": head.path.encode(),
+            "query_string": head.query,
+            "root_path": "",
+            "headers": list(head.headers),
+            "client": head.client,
+            "server": None,
+            "subprotocols": [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        visitor = Visitor(cast("Caller", head.caller), Headers(scope=scope))
+        await self._guarded(lambda: visitor, scope, receive, send)
+
+    async def _guarded(self, visit: Callable[[], Visitor], scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
 
         async def sender(message: Message) -> None:
@@ -105,7 +132,7 @@ class GatewayApp:
             await send(message)
 
         try:
-            visitor = self._guard.visitor(scope)
+            visitor = visit()
             answer = self._talk if scope["type"] == "websocket" else self._answer
             await answer(visitor, scope, receive, sender)
         except Exception as error:
@@ -125,8 +152,13 @@ class GatewayApp:
             response = (route.tell or told)(refusal)
         else:
             length = visitor.headers.get("content-length", "")
-            request = Request(scope, limited(route.limit, length, receive, self._patience))
-            response = await carry_out(route, Call(self._gateway, request, parts, visitor.caller, self._access))
+            receive = limited(route.limit, length, receive, self._patience)
+            call = Call(self._gateway, Request(scope, receive), parts, visitor.caller, self._access)
+            forwarder = self._gateway.forwarder
+            if forwarder is not None and route.place != "gateway":
+                response = forwarder.response(route, call)
+            else:
+                response = await carry_out(route, call)
         await response(scope, receive, send)
 
     def _find(self, path: str, method: str) -> tuple[Route, dict[str, str]]:
@@ -149,6 +181,10 @@ class GatewayApp:
             if found := pattern.fullmatch(scope["path"]):
                 visitor.admit("GET", is_open=False)
                 check_parts(parts := found.groupdict())
-                await line.handler(Talk(self._gateway, WebSocket(scope, receive, send), parts, self._access, visitor))
+                if (forwarder := self._gateway.forwarder) is not None and line.place != "gateway":
+                    await forwarder.forward(visitor.caller, parts.get("session", ""), scope, receive, send)
+                else:
+                    socket = WebSocket(scope, receive, send)
+                    await line.handler(Talk(self._gateway, socket, parts, self._access, visitor))
                 return
         raise Refusal(404, "not_found", f"there is no socket at {scope['path'][:200]!r}")

@@ -22,6 +22,7 @@ from lmagent.core.errors import (
     SessionNotFound,
     ShuttingDown,
     ToolError,
+    WorkerMissing,
 )
 
 
@@ -65,6 +66,7 @@ _STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
     (SessionBusy, 409, "busy"),
     (SessionDamaged, 409, "damaged"),
     (ShuttingDown, 503, "leaving"),
+    (WorkerMissing, 503, "no_worker"),
     (PolicyDenied, 403, "denied"),
     (ModelNotFound, 404, "model_not_found"),
     (ContextOverflow, 413, "context_overflow"),

@@ -107,6 +107,6 @@ def _whole() -> bytes:
     return msgspec.json.encode(describe(TABLE))
 
 
-@ROUTES.get("/openapi.json", "This description", answer=dict[str, Any], is_open=True)
+@ROUTES.get("/openapi.json", "This description", answer=dict[str, Any], is_open=True, place="gateway")
 async def _openapi(call: Call) -> Any:
     return Response(_whole(), media_type="application/json")

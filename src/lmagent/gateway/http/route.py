@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 MAX_BODY = 1_000_000  # bytes of a body, uploads excepted
 
 Method = Literal["GET", "POST", "DELETE"]
+# The process that answers a route in a cluster: the gateway, from the database; or a worker, to which the gateway
+# forwards it. A route that changes one machine is refused there.
+Place = Literal["worker", "gateway", "machine"]
+
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
@@ -64,6 +68,7 @@ class Socket(Struct, frozen=True):
 
     path: str
     handler: Callable[[Talk], Awaitable[None]]
+    place: Place = "worker"
 
 
 class Route(Struct, frozen=True):
@@ -83,6 +88,9 @@ class Route(Struct, frozen=True):
     raw: bool = False  # the handler reads the body itself, within limits of its own
     is_open: bool = False  # needs no credentials
     limit: int = MAX_BODY  # bytes of the body
+    place: Place = "worker"  # the process that answers it in a cluster
+    # finds the session that a request without one in its path is for; empty for none
+    session_of: Callable[[Call], Awaitable[str]] | None = None
     tell: Callable[[Exception], Response] | None = None  # makes the error response of a route with its own error format
 
 

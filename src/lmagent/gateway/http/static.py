@@ -90,12 +90,12 @@ def _answered(call: Call, file: File) -> Response:
     return Response(content, media_type=file.media, headers=fields)
 
 
-@ROUTES.get("/", "The page", media="text/html", is_open=True)
+@ROUTES.get("/", "The page", media="text/html", is_open=True, place="gateway")
 async def _page(call: Call) -> Response:
     return answer(call, "index.html")
 
 
-@ROUTES.get("/static/{path:path}", "A file of the page", media="*/*", is_open=True)
+@ROUTES.get("/static/{path:path}", "A file of the page", media="*/*", is_open=True, place="gateway")
 def _file(call: Call) -> Response:
     name = call.path["path"]
     found = answer(call, name)  # compressing a large file takes its time
@@ -104,7 +104,7 @@ def _file(call: Call) -> Response:
     return found
 
 
-@ROUTES.get("/diagram", "The frame that draws a diagram", media="text/html", is_open=True)
+@ROUTES.get("/diagram", "The frame that draws a diagram", media="text/html", is_open=True, place="gateway")
 def _diagram(call: Call) -> Response:
     """Return the frame that draws a diagram: its scripts run in it, but cannot reach the page or the gateway.
 
@@ -128,7 +128,7 @@ def _drawing() -> tuple[File, str]:
     return file, " ".join(f"'sha256-{sum}'" for sum in sums)
 
 
-@ROUTES.get("/favicon.ico", "The page's icon", media="image/svg+xml", is_open=True)
+@ROUTES.get("/favicon.ico", "The page's icon", media="image/svg+xml", is_open=True, place="gateway")
 async def _icon(call: Call) -> Response:
     return answer(call, "icon.svg")
 

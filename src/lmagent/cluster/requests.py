@@ -1,0 +1,336 @@
+"""Requests that gateways forward to workers, through the tables `request` and `piece`.
+
+The gateway's end and the worker's end exchange ASGI messages, as a server and an application do. Notifications wake
+them; once a second they look anyway, so that a lost notification costs a second, and a dead process is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, MutableMapping
+from contextlib import suppress
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+from msgspec import Struct
+from msgspec.msgpack import encode
+
+from lmagent.cluster.database import Connection
+from lmagent.cluster.member import Member
+from lmagent.cluster.threads import in_thread
+from lmagent.core.decoding import decode_msgpack
+from lmagent.core.errors import LmagentError, StoreError, WorkerMissing
+from lmagent.core.ids import new_id
+
+__all__ = ["Message", "RequestEnd", "RequestHead", "Requests"]
+
+Message = MutableMapping[str, Any]
+"""An ASGI message (asgi.readthedocs.io, HTTP and WebSocket)."""
+
+POLL = 1.0
+"""Seconds between two looks without a notification."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+JOIN = 0.02
+"""Seconds within which messages are written together."""
+
+LARGE = 256_000
+"""Bytes of messages that are written at once."""
+
+UNREAD = 32
+"""Pieces that may wait for the gateway; the worker's end waits until it has read some."""
+
+PATIENCE = 15.0
+"""Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
+
+_ANYONE = "lmagent_request"
+
+_LOOK = """
+SELECT known.id, request.state, request.worker IS NOT NULL,
+    living(CASE WHEN %(down)s THEN request.gateway ELSE request.worker END), piece.number, piece.body
+FROM unnest(%(ids)s::text[], %(seen)s::integer[]) AS known (id, seen) LEFT JOIN request USING (id)
+    LEFT JOIN piece ON piece.request = known.id AND piece.down = %(down)s AND piece.number > known.seen
+ORDER BY known.id, piece.number
+"""
+
+_READ = """
+DELETE FROM piece USING unnest(%(ids)s::text[], %(seen)s::integer[]) AS known (id, seen)
+WHERE piece.request = known.id AND NOT piece.down AND piece.number <= known.seen
+"""
+
+_ABANDONED = """
+DELETE FROM request WHERE workspace = %s AND NOT living(gateway) AND (worker IS NULL OR NOT living(worker))
+"""
+
+
+class RequestHead(Struct, frozen=True):
+    """A request without its body, and its sender, as the gateway knows it.
+
+    Attributes:
+        kind: `live` is not from a client: the answer is the text that is being written in a session.
+        session: id of the session that it is for; empty for none.
+    """
+
+    kind: Literal["http", "websocket", "live"]
+    session: str = ""
+    caller: str = ""
+    method: str = "GET"
+    path: str = "/"
+    query: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    client: tuple[str, int] | None = None
+
+
+class RequestEnd:
+    """One end of a request."""
+
+    def __init__(self, requests: Requests, id: str, sent: int = 0) -> None:
+        self.id = id
+        self.seen = 0  # number of the last piece that was read
+        self.begun = time.monotonic()
+        self._requests = requests
+        self._inbox: deque[Message] = deque()
+        self._failure: LmagentError | None = None
+        self._news = anyio.Event()
+        self._unwritten: list[Message] = []
+        self._size = 0
+        self._sent = sent  # number of the last piece that was written
+        self._writing = anyio.Lock()
+        self._is_gone = False
+
+    async def receive(self) -> Message:
+        """Return the other end's next message. Raise WorkerMissing if that end is gone."""
+        while not self._inbox:
+            if self._failure is not None:
+                raise self._failure
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._inbox.popleft()
+
+    async def send(self, message: Message) -> None:
+        """Send a message, together with others that follow within `JOIN` seconds."""
+        self._unwritten.append(message)
+        self._size += len(message.get("body") or b"")
+        if self._size >= LARGE:
+            await self.flush()
+        elif len(self._unwritten) == 1:
+            self._requests.start(self._flush_soon)
+
+    async def _flush_soon(self) -> None:
+        await anyio.sleep(JOIN)
+        with suppress(StoreError):  # the next look notices that the other end is lost
+            await self.flush()
+
+    async def flush(self, *, ends: bool = False) -> None:
+        """Write the messages that wait; `ends`: there will be no more. Raise StoreError if the database is away."""
+        async with self._writing:
+            messages, self._unwritten, self._size = self._unwritten, [], 0
+            if not (messages or ends) or self._is_gone:
+                return
+            body = [encode(messages)] if messages else []
+            unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
+            self._sent += len(body)
+            while unread is not None and unread > UNREAD and not ends:
+                await anyio.sleep(JOIN)
+                unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
+            self._is_gone = unread is None
+
+    def take(self, number: int, body: bytes) -> None:
+        """Take a piece of the other end."""
+        self.seen = number
+        self.put(*decode_msgpack(body, list[dict[str, Any]]))
+
+    def put(self, *messages: Message) -> None:
+        self._inbox.extend(messages)
+        self._news.set()
+
+    def fail(self, failure: LmagentError) -> None:
+        """Let `receive` raise, after the messages that have arrived."""
+        self._failure = self._failure or failure
+        self._news.set()
+
+
+class Requests:
+    """The ends of requests in this process, which is a gateway or, if it `answers`, a worker."""
+
+    def __init__(self, member: Member, workspace: str, *, answers: bool = False) -> None:
+        self.workspace = workspace
+        self._member = member
+        self._answers = answers
+        self._ends: dict[str, RequestEnd] = {}
+        self._woken: set[str] = set()
+        self._news = anyio.Event()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        self._unwatch: list[Callable[[], None]] = []
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self, taking: Work | None = None) -> None:
+        """Bring messages until cancelled; a worker's `taking` is called when there may be requests to take."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                looked = float("-inf")
+                while True:
+                    self._news = anyio.Event()
+                    every = time.monotonic() - looked >= POLL
+                    looked = time.monotonic() if every else looked
+                    woken, self._woken = self._woken, set()
+                    with suppress(StoreError):  # the database is away: requests wait, or time out
+                        await self._join()
+                        await self._look(list(self._ends.values()) if every else self._known(woken))
+                        if taking is not None and (every or not woken <= self._ends.keys()):
+                            await taking()
+                    with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
+                        await self._news.wait()
+        finally:
+            self._leave()
+
+    def start(self, work: Work) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(work)
+
+    async def _join(self) -> None:
+        """Listen to the channel of this process, whose number changes if it was taken for dead."""
+        process = await in_thread(lambda: self._member.presence.id)
+        if process != self._process:
+            self._leave()
+            channels = (f"lmagent_process_{process}", *((_ANYONE,) if self._answers else ()))
+            self._unwatch = [self._member.listener.watch(channel, self._heard) for channel in channels]
+            self._process = process
+
+    def _leave(self) -> None:
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch = []
+
+    def _heard(self, payload: str) -> None:
+        """Take a notification, in the listener's thread."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._wake, payload)
+
+    def _wake(self, payload: str) -> None:
+        self._woken.add(payload)
+        self._news.set()
+
+    def _known(self, ids: Iterable[str]) -> list[RequestEnd]:
+        return [self._ends[id] for id in ids if id in self._ends]
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _look(self, ends: list[RequestEnd]) -> None:
+        """Bring what the other ends have sent, and notice that they are gone."""
+        if not ends:
+            return
+        values = {"down": self._answers, "ids": [end.id for end in ends], "seen": [end.seen for end in ends]}
+
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if not self._answers:
+                connection.execute(_READ, values)
+            return connection.execute(_LOOK, values).fetchall()
+
+        rows = await in_thread(lambda: self._member.database.run(work, patience=0))
+        for id, state, is_taken, is_alive, number, body in rows:
+            if (end := self._ends.get(id)) is None:
+                continue
+            if number is not None and number > end.seen:
+                end.take(number, body)
+            if self._answers:
+                if state != "open" or not is_alive:
+                    end.fail(WorkerMissing("the client has gone"))
+            elif state != "open" or (is_taken and not is_alive):
+                end.fail(_lost())
+            elif not is_taken and time.monotonic() - end.begun > PATIENCE:
+                end.fail(await self._withdraw(id))
+
+    async def _withdraw(self, id: str) -> LmagentError:
+        """Delete a request that no worker has taken, so that none carries it out later."""
+        if not await self._run("DELETE FROM request WHERE id = %s AND worker IS NULL RETURNING id", id):
+            return _lost()
+        return WorkerMissing(
+            f"no worker answers for the workspace {self.workspace}; nothing was done",
+            fix=f"start one where the workspace is: lmagent worker --label {self.workspace}=PATH",
+        )
+
+    # --- the gateway's end ------------------------------------------------------------------------------------------
+
+    async def begin(self, head: RequestHead, first: Message) -> RequestEnd:
+        """Forward a request with its first message to the worker that has its session open.
+
+        If none has, any worker may answer, but for live text.
+        """
+        await self._join()
+        end = RequestEnd(self, new_id() + new_id(), sent=1)
+        self._ends[end.id] = end
+        only_open = head.kind == "live"
+        values = (end.id, self.workspace, head.session, only_open, encode(head), self._process, encode([first]))
+        try:
+            await self._run("SELECT request_add(%s, %s, %s, %s, %s, %s, %s)", *values)
+        except BaseException:
+            self._ends.pop(end.id)
+            raise
+        return end
+
+    async def leave(self, end: RequestEnd) -> None:
+        """Forget a request. A worker that still works on it learns that the client has gone."""
+        self._ends.pop(end.id, None)
+        with suppress(StoreError):
+            gone = "DELETE FROM request WHERE id = %s AND (worker IS NULL OR state = 'ended') RETURNING id"
+            if not await self._run(gone, end.id):
+                await end.flush(ends=True)
+
+    # --- the worker's end -------------------------------------------------------------------------------------------
+
+    async def take(self, *, others: bool) -> tuple[RequestHead, RequestEnd] | None:
+        """Take the next request whose session this process has open; with `others` also one that is for any worker."""
+        rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
+        if not rows:
+            return None
+        ((id, head, first),) = rows
+        end = self._ends[id] = RequestEnd(self, id)
+        end.take(1, first)
+        return decode_msgpack(head, RequestHead), end
+
+    async def finish(self, end: RequestEnd) -> None:
+        """Say that this end has sent all."""
+        try:
+            await end.flush(ends=True)
+        finally:
+            self._ends.pop(end.id, None)
+
+    async def give_back(self, end: RequestEnd) -> None:
+        """Let another worker answer a request: the session was opened there meanwhile."""
+        self._ends.pop(end.id, None)
+        await self._run("SELECT request_give_back(%s)", end.id)
+
+    async def tidy(self) -> None:
+        """Delete the requests of dead gateways at which no worker is at work."""
+        await self._run(_ABANDONED, self.workspace)
+
+    # --- the database -----------------------------------------------------------------------------------------------
+
+    async def write(self, id: str, number: int, bodies: list[bytes], *, ends: bool) -> int | None:
+        """Write pieces, the first of them with `number`; return how many are unread, None if the request is gone."""
+        query = "SELECT request_send(%s, %s, %s, %s::bytea[], %s)"
+        rows = await self._run(query, id, not self._answers, number, bodies, ends)
+        return rows[0][0]
+
+    async def _run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(query.encode(), values).fetchall()
+
+        return await in_thread(lambda: self._member.database.run(work, patience=0))
+
+
+def _lost() -> WorkerMissing:
+    return WorkerMissing(
+        "the worker that had this request has died, and may have carried it out",
+        fix="look at the session, and send it again if it is missing there",
+    )
