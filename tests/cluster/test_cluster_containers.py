@@ -137,16 +137,24 @@ def test_a_session_begun_at_one_gateway_is_answered_at_the_other(cluster: Contai
 
 
 def test_a_session_ends_though_the_container_of_its_worker_is_killed(cluster: Containers) -> None:
-    assert "trusted /workspace" in cluster.compose("exec", "-T", "worker", "lmagent", "config", "trust")
-    cluster.compose("exec", "-T", "worker", "lmagent", "submit", "Write slowly")
+    session = cluster.submit("gateway-1", "Write slowly")
     made = cluster.workspace / "made.txt"
     cluster.until(made.exists, "the first step")
     (owner,) = [worker["name"] for worker in cluster.workers() if worker["sessions"]]
     run(cluster.env, "docker", "kill", owner.partition(":")[0])
-    (session,) = [row["id"] for row in cluster.ask("gateway-1", "/api/sessions?search=slowly")["sessions"]]
     cluster.until(lambda: "Written." in cluster.shown("gateway-2", session), "the end of the turn")
     assert owner not in [worker["name"] for worker in cluster.workers()]
     assert made.read_text() == "made\n"
+
+
+def test_the_inbox_is_worked_off_once_the_workspace_is_trusted_in_one_worker(cluster: Containers) -> None:
+    def sessions() -> list[str]:
+        return [row["id"] for row in cluster.ask("gateway-1", "/api/sessions?search=dropped")["sessions"]]
+
+    cluster.compose("exec", "-T", "worker", "lmagent", "submit", "Answer what was dropped here")
+    assert "trusted /workspace" in cluster.compose("exec", "-T", "worker", "lmagent", "config", "trust")
+    cluster.until(lambda: len(sessions()) == 1, "a session")
+    cluster.until(lambda: "one answer." in cluster.shown("gateway-2", sessions()[0]), "its answer")
 
 
 def test_a_stopped_worker_leaves_the_cluster_by_itself(cluster: Containers) -> None:
