@@ -5,8 +5,9 @@ PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"
 data=/var/lib/postgresql/data
 if [ ! -e "$data/PG_VERSION" ]; then
     printf '%s' "$POSTGRES_PASSWORD" >/tmp/password
-    initdb -D "$data" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 -E UTF8 --locale=C.UTF-8 >&2
+    initdb -D "$data" -U "$POSTGRES_USER" --pwfile=/tmp/password -E UTF8 --locale=C.UTF-8 >&2
     rm /tmp/password
+    # As there, connections from the container itself need no password.
     echo "host all all all scram-sha-256" >>"$data/pg_hba.conf"
     [ "$POSTGRES_DB" = postgres ] || echo "CREATE DATABASE \"$POSTGRES_DB\"" | postgres --single -D "$data" postgres >&2
 fi
