@@ -20,10 +20,11 @@ WORKSPACE = "project"
 
 
 class Cluster:
-    """Opens stores on one database. Each is as in a process of its own."""
+    """Opens stores on one database, with object storage at `objects`. Each is as in a process of its own."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self.url = url
+        self.objects = ""
         self.data = Path(stack.enter_context(TemporaryDirectory()))
         self._stack = stack
 
@@ -31,9 +32,8 @@ class Cluster:
         """Return the store of a process; a long `beat` is that of a process that was stopped."""
         member = Member(self.url, beat=beat)
         self._stack.callback(member.close)
-        return ClusterStore(
-            workspace, member, SystemClock(), Settings(agent_data_dir=self.data, cluster_retention_days=days)
-        )
+        settings = Settings(agent_data_dir=self.data, cluster_retention_days=days, cluster_objects=self.objects)
+        return ClusterStore(workspace, member, SystemClock(), settings)
 
     def sql(self, statement: str) -> str:
         return shared_server().psql(f"SET search_path = lmagent; {statement}", self.url.rpartition("/")[2])

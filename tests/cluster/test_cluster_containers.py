@@ -115,7 +115,7 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]
         # The address of the host that the engine names to containers.
         asked = ("--rm", "--add-host", "host:host-gateway", "--entrypoint", "getent", build_image(env, "cluster"))
         host = run(env, "docker", "run", *asked, "hosts", "host").split()[0]
-        proxy = CutProxy(model.port, host)
+        proxy = CutProxy(model.port, address=host)
         made = Containers(env, tmp_path_factory.mktemp("cluster"), f"http://{host}:{proxy.port}/v1")
         try:
             yield made

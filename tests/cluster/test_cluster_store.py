@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from cluster_kit import Cluster, cluster
 
-from lmagent.cluster.database import Connection
-from lmagent.cluster.store import ClusterLog, ClusterStore
+from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.store import ClusterStore
 from lmagent.core.errors import SessionBusy, SessionNotFound, SessionTaken, StoreError
 from lmagent.core.events import InputReceived
 from lmagent.core.ports import EventStore
@@ -123,11 +123,37 @@ async def test_a_process_whose_row_was_deleted_joins_anew_and_its_sessions_are_c
 async def test_an_event_that_was_committed_without_an_answer_is_not_written_again(known: Cluster) -> None:
     store = known.store()
     log = store.create(SESSION)
+    cut_after_commits(store.database)
     for number, event in enumerate((opening(), said("one")), 1):
-        cut_after_commit(log, known)
         assert (await log.append(event)).seq == number
     log.close()
     assert numbers(store) == [1, 2]
+
+
+async def test_a_deletion_that_was_committed_without_an_answer_is_no_error_when_it_is_repeated(known: Cluster) -> None:
+    store = known.store()
+    for session in (SESSION, OTHER):
+        log = store.create(session)
+        await log.append(opening(session))
+        log.close()
+    cut_after_commits(store.database)
+    store.delete(SESSION)
+    assert store.sessions() == [OTHER]
+    with pytest.raises(SessionNotFound):
+        store.delete(SESSION)
+
+
+async def test_a_session_begins_anew_once_when_the_answer_of_the_commit_was_lost(known: Cluster) -> None:
+    store = known.store()
+    log = store.create(SESSION)
+    await log.append(opening())
+    await log.append(said("one"))
+    log.close()
+    cut_after_commits(store.database)
+    store.begin_anew(SESSION, OTHER, opening())
+    assert (numbers(store), numbers(store, OTHER)) == ([3], [1, 2, 3])
+    with pytest.raises(StoreError, match="there is a session"):
+        store.begin_anew(SESSION, OTHER, opening())
 
 
 async def test_a_session_deleted_while_it_is_open_takes_no_more_events(known: Cluster) -> None:
@@ -323,18 +349,18 @@ END = "count(pg_terminate_backend(pid))"
 LISTENS = "query LIKE 'LISTEN%' AND datname = current_database()"
 
 
-def cut_after_commit(log: ClusterLog, known: Cluster) -> None:
-    """Let the connection break once, after the database has committed the next event and before its answer."""
-    database = log.database
-    run, is_cut = database.run, [False]
+def cut_after_commits(database: Database) -> None:
+    """From now on, let the connection break after the commit of each piece of work, once, and before its answer."""
+    run = database.run
 
     def cut(work: Callable[[Connection], T], **options: float) -> T:
+        attempts: list[T] = []
+
         def broken(connection: Connection) -> T:
-            result = work(connection)
-            if not is_cut[0]:
-                is_cut[0] = True
+            attempts.append(work(connection))
+            if len(attempts) == 1:
                 raise psycopg.OperationalError("the connection was cut")
-            return result
+            return attempts[-1]
 
         return run(broken, **options)
 

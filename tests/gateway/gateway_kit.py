@@ -221,8 +221,12 @@ class Running(Client):
                 self.port = int(line.strip().rpartition(":")[2])
             if line.strip().startswith("PIN"):
                 break
-        token = self.folder / "data" / "web" / "token"
-        self.headers = {"Authorization": f"Bearer {self.env.get('AGENT_TOKEN') or token.read_text()}"}
+        self.headers = {"Authorization": f"Bearer {self.env.get('AGENT_TOKEN') or self._token()}"}
+
+    def _token(self) -> str:
+        if "LMAGENT_CLUSTER_URL" in self.env:
+            return self.lmagent("web", "token").stdout.strip()
+        return (self.folder / "data" / "web" / "token").read_text()
 
     def _read(self, process: Started, lines: queue.Queue[str]) -> None:
         with process.stdout:

@@ -19,7 +19,8 @@ from starlette.responses import Response, StreamingResponse
 
 from lmagent.config.settings import Settings
 from lmagent.gateway.http.access import ROUTES as DOOR
-from lmagent.gateway.http.access import Access, Done, keys_in
+from lmagent.gateway.http.access import Access, Done
+from lmagent.gateway.http.accessstore import AccessFiles
 from lmagent.gateway.http.app import GatewayApp
 from lmagent.gateway.http.connections import Caps
 from lmagent.gateway.http.guard import GuardRules
@@ -84,7 +85,7 @@ def lab(
     """A running server; what its handlers raise that is no answer is in `said`."""
     listener = listen(bind, 0)
     made = Lab(int(listener.getsockname()[1]), folder)
-    made.access = Access(keys_in(folder, TOKEN), PIN, secure=tls is not None)
+    made.access = Access(AccessFiles(folder), PIN, TOKEN, secure=tls is not None)
     app = GatewayApp(
         made.hub,  # pyright: ignore[reportArgumentType]
         made.access,

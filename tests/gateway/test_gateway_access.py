@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import stat
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testkit.access_contract import AccessContract, at_once
 from testkit.amount import examples
 
 from lmagent.core.errors import ConfigError, StoreError
@@ -25,10 +26,10 @@ from lmagent.gateway.http.access import (
     STRANGERS,
     Access,
     Tries,
-    keys_in,
     network_of,
     new_pin,
 )
+from lmagent.gateway.http.accessstore import AccessFiles, AccessStore
 from lmagent.gateway.http.errors import Refusal
 
 PIN = "123456"
@@ -51,7 +52,7 @@ def times() -> Times:
 
 @pytest.fixture
 def access(tmp_path, times) -> Access:
-    return Access(keys_in(tmp_path / "web"), PIN, clock=times, monotonic=times)
+    return Access(AccessFiles(tmp_path / "web", monotonic=times), PIN, clock=times, monotonic=times)
 
 
 def value(cookies: tuple[str, str]) -> str:
@@ -81,7 +82,7 @@ def test_the_right_pin_gives_a_cookie_that_lets_in(access):
 
 
 def test_with_tls_the_cookie_is_for_tls_alone(tmp_path):
-    for cookie in Access(keys_in(tmp_path), PIN, secure=True).login(PIN):
+    for cookie in Access(AccessFiles(tmp_path), PIN, secure=True).login(PIN):
         assert cookie.endswith("; Secure")
 
 
@@ -105,19 +106,19 @@ def test_a_cookie_holds_for_its_time_and_no_longer(access, times):
 
 
 def test_a_cookie_outlives_a_restart_with_another_pin(tmp_path, times):
-    cookie = value(Access(keys_in(tmp_path), PIN, clock=times).login(PIN))
-    assert caller(Access(keys_in(tmp_path), "999999", clock=times), cookie) == "page"
+    cookie = value(Access(AccessFiles(tmp_path), PIN, clock=times).login(PIN))
+    assert caller(Access(AccessFiles(tmp_path), "999999", clock=times), cookie) == "page"
 
 
 def test_a_cookie_of_another_data_folder_is_none(tmp_path, times):
-    cookie = value(Access(keys_in(tmp_path / "a"), PIN, clock=times).login(PIN))
-    assert caller(Access(keys_in(tmp_path / "b"), PIN, clock=times), cookie) == "anyone"
+    cookie = value(Access(AccessFiles(tmp_path / "a"), PIN, clock=times).login(PIN))
+    assert caller(Access(AccessFiles(tmp_path / "b"), PIN, clock=times), cookie) == "anyone"
 
 
 @settings(max_examples=examples(200))
 @given(data=st.data())
 def test_no_changed_cookie_lets_in(tmp_path_factory, data):
-    access = Access(keys_in(tmp_path_factory.getbasetemp() / "changed"), PIN)
+    access = Access(AccessFiles(tmp_path_factory.getbasetemp() / "changed"), PIN)
     real = value(access.login(PIN))
     at = data.draw(st.integers(0, len(real) - 1))
     other = data.draw(st.characters(min_codepoint=33, max_codepoint=126).filter(lambda letter: letter != real[at]))
@@ -127,17 +128,17 @@ def test_no_changed_cookie_lets_in(tmp_path_factory, data):
 
 
 def test_logging_out_ends_the_cookie_for_who_kept_a_copy_too(tmp_path, times):
-    here, there = (Access(keys_in(tmp_path), PIN, clock=times) for _ in range(2))
+    here, there = (Access(AccessFiles(tmp_path), PIN, clock=times) for _ in range(2))
     first, second = value(here.login(PIN)), value(here.login(PIN))
     assert "Max-Age=0" in here.logout({COOKIE: first})
-    for access in (here, there, Access(keys_in(tmp_path), PIN, clock=times)):
+    for access in (here, there, Access(AccessFiles(tmp_path), PIN, clock=times)):
         assert (caller(access, first), caller(access, second)) == ("anyone", "page")
     assert "Max-Age=0" in here.logout({COOKIE: "what somebody made up"})
     assert "made" not in (tmp_path / "returned").read_text()
 
 
 def test_a_logout_that_cannot_be_recorded_is_an_error(tmp_path):
-    access = Access(keys_in(tmp_path), PIN)
+    access = Access(AccessFiles(tmp_path), PIN)
     cookie = value(access.login(PIN))
     (tmp_path / "returned").mkdir()
     with pytest.raises(StoreError):
@@ -161,8 +162,9 @@ def test_a_link_works_once_and_dies_after_a_minute(access, times):
     ticket = access.link()
     assert caller(access, value(access.follow(ticket))) == "page"
     late = access.link()
+    forged = f"{access.link()[:-2]}A="
     times.now += LINK + 0.1
-    for gone in (ticket, late, "", "guess"):
+    for gone in (ticket, late, forged, "", "guess"):
         with pytest.raises(Refusal) as refused:
             access.follow(gone)
         assert (refused.value.status, refused.value.code) == (404, "link_gone")
@@ -238,7 +240,7 @@ def test_a_device_has_a_share_too_and_it_is_small(access, times):
 
 def test_a_device_cookie_that_was_made_up_or_is_too_old_is_worth_nothing(access, times, tmp_path):
     cookies = access.login(PIN)
-    device, elsewhere = known(cookies), known(Access(keys_in(tmp_path / "other"), PIN, clock=times).login(PIN))
+    device, elsewhere = known(cookies), known(Access(AccessFiles(tmp_path / "other"), PIN, clock=times).login(PIN))
     real = device[DEVICE_COOKIE]
     made_up = ["", "x", "~", "~~", f"{real}x", real[:-2], real.partition("~")[0], value(cookies), "\ud83d~x", "é~é"]
     while tried(access) == 401:
@@ -304,46 +306,50 @@ def test_a_pin_is_six_digits():
 
 
 def test_what_is_kept_is_the_owners_alone_and_stays(tmp_path):
-    first = keys_in(tmp_path / "web")
-    assert keys_in(tmp_path / "web") == first
+    first = Access(AccessFiles(tmp_path / "web"))
+    again = Access(AccessFiles(tmp_path / "web"))
+    assert again.token == first.token
+    assert (first.is_new, again.is_new) == (True, False)
     assert len(first.token) > 40
     for file in (tmp_path / "web").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "web").stat().st_mode) == 0o700
-    assert keys_in(tmp_path / "web", "the-settings-say").token == "the-settings-say"
-    assert keys_in(tmp_path / "web") == first
+    given = Access(AccessFiles(tmp_path / "web"), token="the-settings-say")
+    assert (given.token, given.is_new) == ("the-settings-say", False)
+    assert Access(AccessFiles(tmp_path / "web")).token == first.token
 
 
 def test_a_key_that_others_could_read_is_closed_to_them(tmp_path):
-    first = keys_in(tmp_path)
+    first = Access(AccessFiles(tmp_path)).token
     (tmp_path / "token").chmod(0o644)
-    assert keys_in(tmp_path) == first
+    assert Access(AccessFiles(tmp_path)).token == first
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
 
 
 def test_an_empty_key_is_no_key(tmp_path):
-    keys_in(tmp_path)
+    Access(AccessFiles(tmp_path))
     (tmp_path / "cookie.key").write_text("")
     with pytest.raises(StoreError, match=r"cookie\.key is empty"):
-        keys_in(tmp_path)
+        Access(AccessFiles(tmp_path))
 
 
-def test_gateways_that_start_at_once_agree(tmp_path):
-    made = []
-    threads = [threading.Thread(target=lambda: made.append(keys_in(tmp_path / "web"))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 8
-    assert len({(keys.token, keys.signer) for keys in made}) == 1
-    assert sorted(file.name for file in (tmp_path / "web").iterdir()) == ["cookie.key", "token"]
+class TestFiles(AccessContract):
+    @pytest.fixture
+    def another(self, tmp_path) -> Callable[[], AccessStore]:
+        return lambda: AccessFiles(tmp_path / "web")
+
+    def test_no_drafts_of_secrets_are_left(self, another, tmp_path):
+        at_once(lambda: another().keep("token", secrets.token_hex()))
+        assert [file.name for file in (tmp_path / "web").iterdir()] == ["token"]
+
+    def test_a_pin_is_new_at_each_start(self, another):
+        assert [another().keep("pin", pin) for pin in ("111111", "222222")] == ["111111", "222222"]
 
 
 @pytest.mark.parametrize("token", ["with space", "tab\there", "ümlaut", "line\n"])
 def test_a_token_that_no_request_can_carry_is_refused(tmp_path, token):
     with pytest.raises(ConfigError, match="AGENT_TOKEN"):
-        keys_in(tmp_path, token)
+        Access(AccessFiles(tmp_path), token=token)
     assert not list(tmp_path.iterdir())
 
 
@@ -352,4 +358,4 @@ def test_a_link_in_the_place_of_a_key_is_not_followed(tmp_path):
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "token").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError):
-        keys_in(tmp_path / "web")
+        Access(AccessFiles(tmp_path / "web"))

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 
 class CutProxy:
-    """Forwards from a free port of `address` to a port of loopback until it is closed."""
+    """Forwards from `address` to a port of loopback until it is closed; it listens `at` a port, or at a free one."""
 
-    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, at: int = 0, address: str = "127.0.0.1") -> None:
         self._to = port
-        self._server = socket.create_server((address, 0))
+        self._server = socket.create_server((address, at))
         self.port = int(self._server.getsockname()[1])
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()

@@ -115,10 +115,10 @@ def drain(workspace: Path | None, worker: str, as_json: bool) -> None:
 @cluster.command()
 @shared.json_option
 def doctor(workspace: Path | None, as_json: bool) -> int:
-    """Check database, rights, schema, clocks and workers; each fault with its fix."""
+    """Check database, rights, schema, clocks, workers and object storage; each fault with its fix."""
     from lmagent.app.servers.clusterdoctor import examine
 
-    findings = list(examine(database(workspace)))
+    findings = list(examine(database(workspace), shared.loaded_settings(workspace).settings.cluster_objects))
     if as_json:
         shared.print_json(*findings)
     else:

@@ -20,7 +20,8 @@ from lmagent.app.signals import ending
 from lmagent.app.wiring import open_host
 from lmagent.cli.shared import host_options, loaded_settings, model_options, say, workspace_option
 from lmagent.core.errors import ConfigError
-from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+from lmagent.gateway.http.access import WEAK, Access
+from lmagent.gateway.http.accessstore import access_store
 from lmagent.gateway.http.connections import tls_of
 from lmagent.gateway.http.guard import GuardRules
 from lmagent.gateway.http.lan import addresses, names, qr_text
@@ -65,7 +66,7 @@ def web(port: str | None, port_option: int | None, workspace: Path | None, **giv
     """
     if port == "token":
         settings = loaded_settings(workspace).settings
-        click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
+        click.echo(Access(access_store(settings), token=settings.web_token).token)
         return 0
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "no_browser")}
     serve_host(host_options(workspace, {**given, "port": _port(port, port_option)}, attended=True), own)
@@ -151,7 +152,7 @@ def _front(settings: Settings, own: dict[str, Any]) -> _Front:
         raise ConfigError(text, fix="choose a longer one, or none: then one is made (lmagent web token)")
     if 0 < len(settings.web_pin) < (SHORT if local else SAFE):
         text = f"AGENT_PIN has {len(settings.web_pin)} characters: it would soon be guessed"
-        raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made at each start")
+        raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made")
     if odd := next((name for name in own["names"] if not re.fullmatch(NAME, name)), ""):
         text = f"--name {odd[:80]!r} is no name of a host"
         raise ConfigError(text, fix="give the name alone, without https:// and port: --name agent.example")
@@ -159,10 +160,9 @@ def _front(settings: Settings, own: dict[str, Any]) -> _Front:
         raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
     key = Path(settings.web_key).expanduser() if settings.web_key else None
     tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
-    folder = settings.agent_data_dir / "web"
+    access = Access(access_store(settings), settings.web_pin, settings.web_token, secure=tls is not None)
     # The log of a container belongs to the user who starts it; on this machine `lmagent web token` shows the token.
-    is_new = not local and not settings.web_token and not (folder / "token").exists()
-    access = Access(keys_in(folder, settings.web_token), settings.web_pin or new_pin(), secure=tls is not None)
+    is_new = not local and access.is_new
     rules = GuardRules(local, (*own["names"], *(() if local else (*names(), bind))))
     return _Front(bind, access, rules, tls, is_new)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def open_store(workspace: Path, settings: Settings, clock: Clock) -> SessionStore:
     """Return the sessions of a workspace. The database is first asked when they are used.
 
-    Raises ConfigError: `cluster_url` is wrong, or its libraries are missing.
+    Raises ConfigError: `cluster_url` or `cluster_objects` is wrong, or their libraries are missing.
     """
     if not settings.cluster_url:
         return JsonlStore(workspace / ".lmagent" / "sessions", clock)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -135,6 +136,23 @@ class Database:
                 if time.monotonic() >= until:
                     raise self._unreachable(lost) from lost
             time.sleep(PAUSE)
+
+    def repeat(self, work: Callable[[Connection], object], pause: float, ends: threading.Event) -> None:
+        """Call `work` every `pause` seconds until `ends` is set, also after failures.
+
+        It has a connection of its own: those of the pool may all be busy.
+        """
+        connection: Connection | None = None
+        while not ends.wait(pause):
+            try:
+                connection = connection or self.connect(patience=0)
+                work(connection)
+            except (StoreError, psycopg.Error):
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
 
     def migrate(self) -> list[int]:
         """Bring the schema up to date; return the numbers of the steps taken. Several processes may do it at once.

@@ -54,6 +54,7 @@ class ClusterLog:
     """The log of one session, open for writing by this process alone.
 
     Args:
+        blobs: those of its workspace.
         number: the session's number in the tables; 0 before its first event.
     """
 
@@ -61,7 +62,15 @@ class ClusterLog:
     damage: Sequence[Damage]
 
     def __init__(
-        self, workspace: str, session: str, presence: Presence, clock: Clock, *, number: int = 0, epoch: int = 1
+        self,
+        workspace: str,
+        session: str,
+        presence: Presence,
+        blobs: ClusterBlobs,
+        clock: Clock,
+        *,
+        number: int = 0,
+        epoch: int = 1,
     ) -> None:
         self.session = session
         self.damage = ()
@@ -69,7 +78,7 @@ class ClusterLog:
         self._workspace = workspace
         self._presence = presence
         self.database = presence.database
-        self._blobs = ClusterBlobs(presence.database)
+        self._blobs = blobs
         self._clock = clock
         self._owner = presence.id if number else 0
         self._epoch = epoch

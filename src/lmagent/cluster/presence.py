@@ -7,8 +7,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-import psycopg
-
 from lmagent import __version__
 from lmagent.cluster.database import Connection, Database
 from lmagent.core.errors import StoreError
@@ -60,7 +58,12 @@ class Presence:
                 self._id = self.database.run(self._join)
             if self._thread is None:
                 self._ends.clear()
-                self._thread = threading.Thread(target=self._beat_until_closed, name="heartbeat", daemon=True)
+                self._thread = threading.Thread(
+                    target=self.database.repeat,
+                    args=(self._beat, self._pause, self._ends),
+                    name="heartbeat",
+                    daemon=True,
+                )
                 self._thread.start()
             return self._id
 
@@ -96,20 +99,6 @@ class Presence:
         row = connection.execute(_JOIN, (self.kind, self.name, __version__, self.workspaces)).fetchone()
         assert row is not None
         return int(row[0])
-
-    def _beat_until_closed(self) -> None:
-        """Beat with a connection of its own: those of the pool may all be busy."""
-        connection: Connection | None = None
-        while not self._ends.wait(self._pause):
-            try:
-                connection = connection or self.database.connect(patience=0)
-                self._beat(connection)
-            except (StoreError, psycopg.Error):
-                if connection is not None:
-                    connection.close()
-                connection = None
-        if connection is not None:
-            connection.close()
 
     def _beat(self, connection: Connection) -> None:
         beat = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining"

@@ -73,11 +73,13 @@ class RequestHead(Struct, frozen=True):
     Attributes:
         kind: `live` is not from a client: the answer is the text that is being written in a session.
         session: id of the session that it is for; empty for none.
+        key: identifies the sender.
     """
 
     kind: Literal["http", "websocket", "live"]
     session: str = ""
     caller: str = ""
+    key: bytes = b""
     method: str = "GET"
     path: str = "/"
     query: bytes = b""

@@ -29,6 +29,7 @@ from lmagent.store.names import resolve_name
 from lmagent.store.port import NOWHERE, LogMark
 
 if TYPE_CHECKING:
+    from lmagent.cluster.objects import ObjectStorage
     from lmagent.store.index import SessionIndex
     from lmagent.store.tally import SessionRow
 
@@ -53,7 +54,7 @@ class ClusterStore:
         self._clock = clock
         self._settings = settings
         self._news = News(member.listener, workspace)
-        self._blobs = ClusterBlobs(self.database)
+        self._blobs = ClusterBlobs(self.database, workspace, _storage(settings.cluster_objects))
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ class ClusterStore:
         _require_id(session)
         if self._number(session):
             raise StoreError(f"there is a session {session} already", terminal=f"lmagent --resume {session}")
-        return ClusterLog(self.workspace, session, self.presence, self._clock)
+        return ClusterLog(self.workspace, session, self.presence, self._blobs, self._clock)
 
     def open(self, session: str) -> ClusterLog:
         """Open an existing log for writing. Raises SessionNotFound, SessionBusy or StoreError."""
@@ -73,7 +74,7 @@ class ClusterStore:
         with self.presence.opening:
             number, epoch = self.database.run(lambda connection: self._take(connection, session, owner))
             self.presence.written.add(number)
-        log = ClusterLog(self.workspace, session, self.presence, self._clock, number=number, epoch=epoch)
+        log = ClusterLog(self.workspace, session, self.presence, self._blobs, self._clock, number=number, epoch=epoch)
         try:
             log.load()
         except BaseException:
@@ -136,35 +137,48 @@ class ClusterStore:
         Raises SessionNotFound, SessionBusy or StoreError.
         """
         _require_id(aside)
+        number = self._known(session)
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self._locked(connection, session)
-                begin_anew(connection, number, (self.workspace, session, aside), opening, self._clock)
+                if self._find(connection, aside) == number:
+                    return  # an attempt whose answer was lost
+                names = (self.workspace, session, aside)
+                begin_anew(connection, self._locked(connection, session), names, opening, self._clock)
 
         self.database.run(work)
 
     def delete(self, session: str) -> None:
-        """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
+        """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError.
+
+        `prune` deletes the objects that no other session has.
+        """
+        number = self._known(session)
 
         def work(connection: Connection) -> None:
             with connection.transaction():
-                number = self._locked(connection, session)
+                if self._find(connection, session) != number:
+                    return  # deleted by an attempt whose answer was lost, or by another process
+                self._locked(connection, session)
                 connection.execute("DELETE FROM session WHERE number = %s", (number,))
                 connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"0 {session} {self.workspace}"))
 
         self.database.run(work)
 
     def prune(self) -> list[str]:
-        """Delete the sessions that the retention ends, sub-agents' with their parent's; return their ids.
+        """Delete the sessions that the retention ends, and the objects that no session has; return the sessions' ids.
 
-        Kept are pinned sessions, and those that are open, interrupted or wait for something.
+        Sub-agents' sessions end with their parent's. Kept are pinned sessions, and those that are open, interrupted or
+        wait for something.
 
-        Raises StoreError if the database cannot be used.
+        Raises StoreError if the database or the object storage cannot be used.
         """
         days = self._settings.cluster_retention_days
-        if not days:
-            return []
+        deleted = self._delete_ended(days) if days else []
+        self._blobs.prune()
+        return deleted
+
+    def _delete_ended(self, days: int) -> list[str]:
         query = "SELECT id FROM session WHERE workspace = %s AND changed < clock_timestamp() - %s * interval '1 day'"
         rows = self.database.run(lambda known: known.execute(query, (self.workspace, days)).fetchall())
         old = {str(id) for (id,) in rows}
@@ -305,6 +319,14 @@ class ClusterStore:
 
     def _row(self, query: str, values: Sequence[object]) -> tuple[object, ...] | None:
         return self.database.run(lambda connection: connection.execute(query.encode(), values).fetchone())
+
+
+def _storage(address: str) -> ObjectStorage | None:
+    if not address:
+        return None
+    from lmagent.cluster.objects import ObjectStorage  # loads its library
+
+    return ObjectStorage(address)
 
 
 def _has_ended(row: SessionRow) -> bool:

@@ -124,6 +124,9 @@ class Settings(Struct, frozen=True):
         help="PostgreSQL that keeps the sessions and the queue of many workers: `postgresql://user:password@host/db`.")
     cluster_workspace: str = setting("", "LMAGENT_CLUSTER_WORKSPACE", folder="elsewhere",
         help="The name of the workspace in the cluster. Empty: its folder's name.")
+    cluster_objects: str = setting("", "LMAGENT_CLUSTER_OBJECTS", folder="elsewhere",
+        help="S3-compatible storage for a cluster's large results: `s3://bucket/prefix`, with keys and endpoint in the "
+             "`AWS_` variables. Empty: all are in the database.")
     cluster_retention_days: int = setting(0, "LMAGENT_CLUSTER_RETENTION_DAYS", bounds=(0, 36500), folder="elsewhere",
         help="Days after which a cluster deletes a session that is idle and not pinned. 0 keeps all.")
 
@@ -232,9 +235,9 @@ class Settings(Struct, frozen=True):
     web_port: int = setting(7860, "AGENT_PORT", flag="--port", bounds=(0, 65535), folder="trusted",
         help="Its port; 0 takes a free one.")
     web_pin: str = setting("", "AGENT_PIN", kind="secret", folder="trusted",
-        help="PIN that a browser logs in with. Unset: six digits, new at each start.")
+        help="PIN that a browser logs in with. Unset: six digits, new at each start; with cluster_url, the cluster's.")
     web_token: str = setting("", "AGENT_TOKEN", kind="secret", folder="trusted",
-        help="Bearer token that programs send. Unset: a token that is made once, and kept.")
+        help="Bearer token that programs send. Unset: made once, and kept; with cluster_url, the cluster's.")
     web_cert: str = setting("", "AGENT_CERT", flag="--cert", folder="trusted",
         help="Certificate chain for TLS, a PEM file.")
     web_key: str = setting("", "AGENT_KEY", flag="--key", folder="trusted",

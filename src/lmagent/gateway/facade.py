@@ -109,7 +109,7 @@ async def _session_of(call: Call) -> str:
     if wanted.session:
         return wanted.session
     body, messages = await _read(call)
-    key = call.access.key_of(call.caller)
+    key = call.key
     found = await _continued(call.gateway, key, body.model, messages)
     if found is None and wanted.is_retry:
         mark = await to_thread.run_sync(mark_of, key, body.model, messages)
@@ -180,7 +180,7 @@ async def _accepted(
     call: Call, name: str, messages: Sequence[Said], wanted: CompletionOptions
 ) -> tuple[str, ev.InputReceived]:
     """Record the request's input, or return the recorded one if the request is a retry."""
-    gateway, key = call.gateway, call.access.key_of(call.caller)
+    gateway, key = call.gateway, call.key
     mark = await to_thread.run_sync(mark_of, key, name, messages, bool(wanted.session))
     if wanted.is_retry and (sent := await _repeated(gateway, mark, wanted.session)) is not None:
         (await gateway.runner.open(sent.session)).work()  # an earlier process may have been killed during it

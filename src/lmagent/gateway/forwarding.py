@@ -85,7 +85,7 @@ class Forwarder:
                 if route.session_of is not None:
                     receive = _again(await call.request.body(), receive)
                     session = await route.session_of(call)
-                await self.forward(call.caller, session, scope, receive, sender)
+                await self.forward(self.head_of(scope, call.caller, session, call.key), receive, sender)
             except LmagentError as error:
                 if begun:
                     raise
@@ -93,12 +93,27 @@ class Forwarder:
 
         return answer
 
-    async def forward(self, caller: Caller, session: str, scope: Scope, receive: Receive, send: Send) -> None:
+    @staticmethod
+    def head_of(scope: Scope, caller: Caller, session: str, key: bytes = b"") -> RequestHead:
+        """Return a request of a client, for a session; empty for none."""
+        return RequestHead(
+            kind=scope["type"],
+            session=session,
+            caller=caller,
+            key=key,
+            method=scope.get("method", "GET"),
+            path=scope["path"],
+            query=scope["query_string"],
+            headers=tuple((name, value) for name, value in scope["headers"] if name.lower() not in KEPT),
+            client=scope.get("client"),
+        )
+
+    async def forward(self, head: RequestHead, receive: Receive, send: Send) -> None:
         """Forward a request and its answer until the answer has ended, or the client has gone.
 
         Raises WorkerMissing or StoreError; after the answer has begun, the connection must be closed then.
         """
-        end = await self._requests.begin(_head_of(scope, caller, session), await receive())
+        end = await self._requests.begin(head, await receive())
         try:
             with ungrouped():
                 async with anyio.create_task_group() as tasks:
@@ -124,19 +139,6 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return receiver
-
-
-def _head_of(scope: Scope, caller: Caller, session: str) -> RequestHead:
-    return RequestHead(
-        kind=scope["type"],
-        session=session,
-        caller=caller,
-        method=scope.get("method", "GET"),
-        path=scope["path"],
-        query=scope["query_string"],
-        headers=tuple((name, value) for name, value in scope["headers"] if name.lower() not in KEPT),
-        client=scope.get("client"),
-    )
 
 
 async def _bring(receive: Receive, end: RequestEnd, work: anyio.CancelScope) -> None:

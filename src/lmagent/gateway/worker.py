@@ -25,7 +25,8 @@ from lmagent.cluster.threads import in_thread
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError, WorkerMissing, ungrouped
 from lmagent.gateway.forwarding import BROKEN
 from lmagent.gateway.gateway import Gateway
-from lmagent.gateway.http.access import Access, keys_in, new_pin
+from lmagent.gateway.http.access import Access
+from lmagent.gateway.http.accessstore import access_store
 from lmagent.gateway.http.app import GatewayApp
 from lmagent.schedule.scheduler import Scheduler
 
@@ -48,7 +49,7 @@ class MountedWorkspace(Gateway):
         self.dispatcher: ClusterDispatcher | None = None
         self.is_draining = False
         self._waits = False  # whether it is about to look for requests that any worker may answer
-        access = Access(keys_in(host.settings.agent_data_dir / "web", host.settings.web_token), new_pin())
+        access = Access(access_store(host.settings), token=host.settings.web_token)
         self._app = GatewayApp(self, access, say=say)
         self._requests = Requests(cast("ClusterStore", host.store).member, name, answers=True)
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 
 from lmagent.app.servers.battery import Finding
 from lmagent.cluster.database import Connection, Database
 from lmagent.cluster.status import read_status
-from lmagent.core.errors import StoreError
+from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.plurals import plural
 
 SKEW = 5.0  # seconds by which a clock may differ before it is reported
+PATIENCE = 3.0  # seconds for which an object storage that is away is waited for
 SLOW = 20.0  # milliseconds of a round trip, of which each event of a session needs one
 
 
-def examine(database: Database) -> Iterator[Finding]:
-    """Yield the findings; the first fault that keeps the others from being looked for is the last one."""
+def examine(database: Database, objects: str = "") -> Iterator[Finding]:
+    """Yield the findings; the first fault of the database that keeps others from being looked for is its last one.
+
+    Args:
+        objects: the address of the object storage, if there is one.
+    """
+    if objects:
+        yield _objects(objects)
     try:
         needed, there = database.schema()
         connection = database.connect()
@@ -36,6 +44,26 @@ def examine(database: Database) -> Iterator[Finding]:
         yield from _work(database)
     except StoreError as wrong:
         yield Finding("schema", "fault", wrong.message, wrong.fix)
+
+
+def _objects(address: str) -> Finding:
+    """Write, read and delete an object."""
+    key, content = f"probe/{uuid.uuid4()}", b"lmagent cluster doctor"
+    try:
+        from lmagent.cluster.objects import ObjectStorage  # loads its library
+
+        storage = ObjectStorage(address, patience=PATIENCE)
+        began = time.perf_counter()
+        storage.put(key, content)
+        read = storage.get(key)
+        storage.delete([key])
+    except (ConfigError, StoreError) as wrong:
+        return Finding("objects", "fault", wrong.message, wrong.fix)
+    if read != content:
+        text = f"{storage.name(key)} was written, and its content was not found when it was read"
+        return Finding("objects", "fault", text, "use a storage that reads its own latest writes")
+    took = (time.perf_counter() - began) * 1000
+    return Finding("objects", "ok", f"{storage.address}: an object written, read and deleted in {took:.0f} ms")
 
 
 def _readable(version: int) -> str:

@@ -1,6 +1,6 @@
 """Access: the PIN logs a browser in, the bearer token lets programs in, a link logs in once; and the routes for that.
 
-Token, cookie key and the numbers of revoked cookies are files in the user's data folder, readable by their owner alone.
+What gateways share of it is in an `AccessStore` (accessstore.py).
 """
 
 from __future__ import annotations
@@ -8,25 +8,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import os
 import secrets
+import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from math import ceil
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from lmagent import __version__
-from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
+from lmagent.gateway.http.accessstore import AccessStore, Change
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Routes, json
-from lmagent.store.files import FILE_MODE, append_lines, make_private, read_regular, write_new
 
 ROUTES = Routes()
 # The sender of a request: a logged-in browser, a program with the bearer token, or anyone (for open routes).
@@ -35,6 +34,7 @@ Caller = Literal["page", "token", "anyone"]
 COOKIE = "lmagent"
 
 AGE = 30 * 86400  # seconds until a browser's login expires
+SKEW = 86400  # seconds for which a cookie stays revoked after that: the clocks of gateways may differ
 LINK = 60.0  # seconds until a login link expires
 
 # Marks a device that has logged in before. It gives no access, and logging out does not remove it.
@@ -49,34 +49,39 @@ NO_COOKIES: Mapping[str, str] = {}
 WEAK = 16  # characters below which a token can be guessed: the number of tries is not limited
 
 
-class Keys(Struct, frozen=True):
-    """Secrets that give access; `returned` is the file with the numbers of revoked cookies."""
-
-    token: str
-    signer: bytes
-    returned: Path
-
-
 class Access:
-    """Identifies the sender of a request; issues and revokes cookies."""
+    """Identifies the sender of a request; issues and revokes cookies.
+
+    Args:
+        store: what it shares with other gateways.
+        pin: the user's; without it, the store's.
+        token: the user's, which is not stored; without it, the store's.
+
+    Attributes:
+        is_new: whether the token was made now.
+    """
 
     def __init__(
         self,
-        keys: Keys,
-        pin: str,
+        store: AccessStore,
+        pin: str = "",
+        token: str = "",
         *,
         secure: bool = False,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pin = pin
-        self.token = keys.token
-        self._keys = keys
+        if token and (not token.isascii() or not token.isprintable() or " " in token):
+            raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
+        fresh = f"lmw-{secrets.token_urlsafe(32)}"
+        self.token = token or store.keep("token", fresh)
+        self.is_new = self.token == fresh
+        self.pin = pin or store.keep("pin", new_pin())
+        self._signer = store.keep("cookie.key", secrets.token_urlsafe(32)).encode()
+        self._store = store
         self._secure = secure
         self._clock = clock
-        self._monotonic = monotonic
-        self._tries = Tries(monotonic)
-        self._links: dict[bytes, float] = {}
+        self._tries = Tries(monotonic, store.share_tries)
 
     def caller(self, authorization: bytes, cookies: Mapping[str, str]) -> Caller:
         """Return the sender of these headers. A bearer token counts before any cookie."""
@@ -106,18 +111,18 @@ class Access:
     def key_of(self, caller: Caller) -> bytes:
         """Return a secret that identifies the caller; it changes with the token, and reveals nothing of it."""
         who = f"{caller} {self.token if caller == 'token' else ''}"
-        return hmac.digest(self._keys.signer, f"caller {who}".encode(), "sha256")
+        return hmac.digest(self._signer, f"caller {who}".encode(), "sha256")
 
     def link(self) -> str:
         """Return a ticket that logs a browser in once, within `LINK` seconds."""
-        ticket = secrets.token_urlsafe(24)
-        self._links[_digest(ticket.encode())] = self._monotonic() + LINK
+        ticket = self._signed("link")
+        self._store.add_link(_digest(ticket.encode()), LINK)
         return ticket
 
     def follow(self, ticket: str) -> tuple[str, str]:
         """Return the `Set-Cookie` values for a ticket, as `login` does."""
-        ends = self._links.pop(_digest(ticket.encode()), 0.0)
-        if self._monotonic() > ends:
+        # The store knows when it expires. The signature keeps guesses from the store.
+        if not (self._is_signed("link", ticket, AGE) and self._store.use_link(_digest(ticket.encode()))):
             text = f"this link was used before, or is older than {LINK:.0f} s"
             raise Refusal(404, "link_gone", text, fix="open the page and enter the PIN")
         return self._let_in()
@@ -126,7 +131,7 @@ class Access:
         """Revoke the browser's cookie, copies included, and return the `Set-Cookie` that removes it."""
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
-            self._revoke(value.partition("~")[0])
+            self._store.revoke(value.partition("~")[0], AGE + SKEW)
         return self._cookie(COOKIE, "", 0)
 
     def _let_in(self) -> tuple[str, str]:
@@ -138,7 +143,7 @@ class Access:
         return f"{body}~{self._signature(kind, body)}"
 
     def _signature(self, kind: str, body: str) -> str:
-        return urlsafe_b64encode(hmac.digest(self._keys.signer, f"{kind} {body}".encode(), "sha256")).decode()
+        return urlsafe_b64encode(hmac.digest(self._signer, f"{kind} {body}".encode(), "sha256")).decode()
 
     def _is_signed(self, kind: str, value: str, age: float) -> bool:
         """Check signature, kind and age of a cookie."""
@@ -148,26 +153,7 @@ class Access:
         return self._clock() - int(body.partition(".")[0], 16) < age
 
     def _is_ours(self, value: str) -> bool:
-        return self._is_signed("cookie", value, AGE) and not self._is_revoked(value.partition("~")[0])
-
-    def _revoke(self, number: str) -> None:
-        file = self._keys.returned
-        try:
-            append_lines(file, f"{number}\n".encode())
-        except OSError as error:
-            text = f"{file} cannot be written: {error.strerror}"
-            raise StoreError(text, fix="free some disk, then try again") from None
-
-    def _is_revoked(self, number: str) -> bool:
-        """Tell whether a cookie was revoked, also by another gateway of the user."""
-        file = self._keys.returned
-        try:
-            return number in file.read_text("utf-8", "replace").split()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            fix = "look at its owner and mode; programs with the token are let in"
-            raise StoreError(f"{file} cannot be read: {error.strerror}", fix=fix) from None
+        return self._is_signed("cookie", value, AGE) and not self._store.is_revoked(value.partition("~")[0])
 
     def _cookie(self, name: str, value: str, age: int, path: str = "/") -> str:
         secure = "; Secure" if self._secure else ""
@@ -185,39 +171,6 @@ def _digest(text: bytes) -> bytes:
 
 def new_pin() -> str:
     return f"{secrets.randbelow(1_000_000):06d}"
-
-
-def keys_in(folder: Path, token: str = "") -> Keys:
-    """Return the keys in `folder`; missing ones are created. A `token` from the settings is used but not saved."""
-    if token and (not token.isascii() or not token.isprintable() or " " in token):
-        raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
-    return Keys(
-        token or _kept(folder / "token", f"lmw-{secrets.token_urlsafe(32)}"),
-        _kept(folder / "cookie.key", secrets.token_urlsafe(32)).encode(),
-        folder / "returned",
-    )
-
-
-def _kept(file: Path, fresh: str) -> str:
-    """Return the file's content, created from `fresh` if missing. If several processes create it at once, one wins."""
-    try:
-        make_private(file.parent)
-        if not file.exists():
-            draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-            write_new(draft, fresh.encode())
-            try:
-                with suppress(FileExistsError):
-                    os.link(draft, file)
-            finally:
-                draft.unlink(missing_ok=True)
-        known = read_regular(file, 4096).decode("ascii", "replace").strip()
-        file.chmod(FILE_MODE)
-    except OSError as error:
-        fix = "look at the folder's owner and mode"
-        raise StoreError(f"{file} cannot be kept: {error.strerror}", fix=fix) from None
-    if not known:
-        raise StoreError(f"{file} is empty", fix="remove it: it is made anew, and browsers have to log in again")
-    return known
 
 
 # --- routes -----------------------------------------------------------------------------------------------------------
@@ -251,7 +204,7 @@ class Me(Struct, frozen=True):
 
 
 @ROUTES.post(LOGIN, "Log a browser in", answer=Done, is_open=True, limit=10_000, place="gateway")
-async def _login(call: Call, body: Login) -> Response:
+def _login(call: Call, body: Login) -> Response:
     request, answer = call.request, json(Done())
     address = request.client.host if request.client is not None else ""
     for cookie in call.access.login(body.pin, address, request.cookies):
@@ -260,7 +213,7 @@ async def _login(call: Call, body: Login) -> Response:
 
 
 @ROUTES.post("/api/logout", "Log the browser out", answer=Done, place="gateway")
-async def _logout(call: Call) -> Response:
+def _logout(call: Call) -> Response:
     answer = json(Done())
     answer.headers["set-cookie"] = call.access.logout(call.request.cookies)
     return answer
@@ -274,7 +227,7 @@ async def _logout(call: Call) -> Response:
     is_open=True,
     place="gateway",
 )
-async def _open(call: Call) -> Response:
+def _open(call: Call) -> Response:
     if call.request.method == "HEAD":  # a link preview must not use the link up
         return Response(media_type="text/html")
     try:
@@ -330,40 +283,60 @@ DEVICES = Rate(5, 2.0)  # tries of all devices that have logged in before, in ad
 DEVICE = Rate(3, 10.0)  # the share of one device
 ROUNDING = 1e-6  # seconds
 
+Budgets = tuple[tuple[str, Rate], tuple[str, Rate]]
+
 
 class Tries:
-    """The tries of a server's PIN: at most 25 in ten seconds.
+    """The tries of a PIN: at most 25 in ten seconds, at all gateways together if they share them.
 
     A budget that is used is remembered as the time at which it is whole again. So the number of remembered clients is
-    bounded by the common budgets, however many addresses an attacker has.
+    bounded by the common budgets, however many addresses an attacker has. A gateway counts for itself first: tries
+    beyond its own budgets are not asked for at the store.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, share: Callable[[Change], float] | None = None
+    ) -> None:
         self._clock = clock
+        self._share = share
         self._whole: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._whole)
 
     def take(self, address: str, device: str) -> float:
         """Take a try; return 0, or the seconds until there is one. `device` is empty unless its cookie is valid."""
-        now = self._clock()
-        self._whole = {name: whole for name, whole in self._whole.items() if whole > now}
-        budgets = _budgets(address, device)
-        for name, rate in budgets:
-            wait = self._whole.get(name, now) - now - (rate.burst - 1) * rate.every
-            if wait > ROUNDING:
-                return wait
-        for name, rate in budgets:
-            self._whole[name] = self._whole.get(name, now) + rate.every
-        return 0.0
+        return self._change(partial(_take, _budgets(address, device)))
 
     def give_back(self, address: str, device: str) -> None:
-        for name, rate in _budgets(address, device):
-            self._whole[name] -= rate.every
+        self._change(partial(_give_back, _budgets(address, device)))
+
+    def _change(self, change: Change) -> float:
+        with self._lock:
+            wait = change(self._whole, self._clock())
+        return wait or (self._share(change) if self._share is not None else 0.0)
 
 
-def _budgets(address: str, device: str) -> tuple[tuple[str, Rate], tuple[str, Rate]]:
+def _take(budgets: Budgets, whole: dict[str, float], now: float) -> float:
+    for name in [name for name, at in whole.items() if at <= now]:
+        del whole[name]
+    for name, rate in budgets:
+        wait = whole.get(name, now) - now - (rate.burst - 1) * rate.every
+        if wait > ROUNDING:
+            return wait
+    for name, rate in budgets:
+        whole[name] = whole.get(name, now) + rate.every
+    return 0.0
+
+
+def _give_back(budgets: Budgets, whole: dict[str, float], now: float) -> float:
+    for name, rate in budgets:
+        whole[name] = whole.get(name, now) - rate.every
+    return 0.0
+
+
+def _budgets(address: str, device: str) -> Budgets:
     """Return the common budget and the client's share of it, by name."""
     if device:
         return ("devices", DEVICES), (f"device {device}", DEVICE)

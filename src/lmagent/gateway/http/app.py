@@ -115,7 +115,7 @@ class GatewayApp:
             "subprotocols": [],
             "extensions": {"websocket.http.response": {}},
         }
-        visitor = Visitor(cast("Caller", head.caller), Headers(scope=scope))
+        visitor = Visitor(cast("Caller", head.caller), Headers(scope=scope), head.key)
         await self._guarded(lambda: visitor, scope, receive, send)
 
     async def _guarded(self, visit: Callable[[], Visitor], scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,7 +153,8 @@ class GatewayApp:
         else:
             length = visitor.headers.get("content-length", "")
             receive = limited(route.limit, length, receive, self._patience)
-            call = Call(self._gateway, Request(scope, receive), parts, visitor.caller, self._access)
+            key = visitor.key or self._access.key_of(visitor.caller)
+            call = Call(self._gateway, Request(scope, receive), parts, visitor.caller, key, self._access)
             forwarder = self._gateway.forwarder
             if forwarder is not None and route.place != "gateway":
                 response = forwarder.response(route, call)
@@ -182,7 +183,8 @@ class GatewayApp:
                 visitor.admit("GET", is_open=False)
                 check_parts(parts := found.groupdict())
                 if (forwarder := self._gateway.forwarder) is not None and line.place != "gateway":
-                    await forwarder.forward(visitor.caller, parts.get("session", ""), scope, receive, send)
+                    head = forwarder.head_of(scope, visitor.caller, parts.get("session", ""))
+                    await forwarder.forward(head, receive, send)
                 else:
                     socket = WebSocket(scope, receive, send)
                     await line.handler(Talk(self._gateway, socket, parts, self._access, visitor))

@@ -141,8 +141,11 @@ def credentials(headers: Headers) -> tuple[bytes, dict[str, str]]:
 
 
 class Visitor(Struct, frozen=True):
+    """The sender of a request; `key` identifies a sender whom another gateway has let in."""
+
     caller: Caller
     headers: Headers
+    key: bytes = b""
 
     def admit(self, method: str, *, is_open: bool) -> None:
         """Check that the caller may use a route."""

@@ -39,12 +39,13 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Call(Struct, frozen=True):
-    """A request that is let in; `path` has the parts of its path by name."""
+    """A request that is let in; `path` has the parts of its path by name, `key` identifies the caller."""
 
     gateway: Gateway
     request: Request
     path: dict[str, str]
     caller: Caller
+    key: bytes
     access: Access
 
     def session(self) -> str:
