@@ -10,7 +10,8 @@
 #   docker build --target lms --build-arg EXTRAS=js -t ghcr.io/raine-works/lmstudio-cuda:latest .
 #
 # BASE          any image with Python 3.11 or newer, pip and a C++ runtime. For CUDA: a runtime image with Python in it.
-# EXTRAS        extras of the package: local (llama.cpp engine), transformers; js (agents' tools in JavaScript).
+# EXTRAS        extras of the package: local (llama.cpp engine), transformers; js (agents' tools in JavaScript);
+#               cluster (workers and gateways on PostgreSQL: compose.cluster.yaml).
 # PACKAGES      Debian packages for the agent's commands; empty for a build without network.
 # PIP_OPTIONS   options of pip: for the engine's CUDA, ROCm or Vulkan build the index of that project (docs/models.md);
 #               for a build without network "--no-index --find-links /src/wheels", with the wheels in ./wheels.

@@ -19,10 +19,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERD = ROOT / "scripts" / "dockerd.sh"
 BASE = "lmagent-test-base"
-IMAGES = {"agent": "lmagent-agent-test", "lms": "lmagent-lms-test", "server": "lmagent-server-test"}
-"""The names of the images, by their targets in the Dockerfile."""
+IMAGES = {
+    "agent": "lmagent-agent-test",
+    "cluster": "lmagent-cluster-test",
+    "lms": "lmagent-lms-test",
+    "server": "lmagent-server-test",
+}
+"""The names of the images, by their targets in the Dockerfile; `cluster` is the agent of compose.cluster.yaml."""
 
-EXTRAS = {"agent": "js", "lms": "js", "server": "local"}
+EXTRAS = {"agent": "js", "cluster": "js,cluster", "lms": "js", "server": "local"}
+POSTGRES = "lmagent-postgres-test"
+ENTRYPOINT = Path(__file__).with_name("postgres_entrypoint.sh")
 
 
 def run(env: dict[str, str], *argv: str, check: bool = True, cwd: Path = ROOT) -> str:
@@ -58,10 +65,7 @@ def build_image(env: dict[str, str], target: str) -> str:
 @cache
 def _built(host: str, target: str) -> str:
     env = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
-    if not run(env, "docker", "images", "-q", BASE):
-        made = subprocess.run([ROOT / "scripts" / "docker_base.sh", BASE], env=env, capture_output=True, text=True)
-        if made.returncode:
-            pytest.skip(f"needs a base image: none can be made here ({made.stderr.strip()[-300:]})")
+    _make_base(env, BASE)
     options = ["--build-arg", f"BASE={BASE}", "--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]
     options += ["--build-arg", "PACKAGES=", "--build-arg", f"EXTRAS={EXTRAS[target]}", "--network", "none"]
     with TemporaryDirectory(prefix="lmagent-image-") as folder:
@@ -71,8 +75,33 @@ def _built(host: str, target: str) -> str:
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, context / name)
         shutil.copytree(_wheels(), context / "wheels")
-        run(env, "docker", "build", "-q", *options, "--target", target, "-t", IMAGES[target], str(context))
+        options += ["--target", "agent" if target == "cluster" else target, "-t", IMAGES[target]]
+        run(env, "docker", "build", "-q", *options, str(context))
     return IMAGES[target]
+
+
+def build_postgres(env: dict[str, str]) -> str:
+    """Build an image with Debian's PostgreSQL that takes the variables of the official one, and return its name."""
+    base = f"{POSTGRES}-base"
+    _make_base(env, base, "postgresql")
+    with TemporaryDirectory(prefix="lmagent-postgres-image-") as folder:
+        shutil.copy(ENTRYPOINT, folder)
+        lines = [f"FROM {base}", f"COPY {ENTRYPOINT.name} /entrypoint"]
+        # As in the official image: any user may write there.
+        lines += ["RUN install -d -o postgres -g postgres -m 3777 /var/lib/postgresql/data /var/run/postgresql"]
+        lines += ["VOLUME /var/lib/postgresql/data", "STOPSIGNAL SIGINT", 'ENTRYPOINT ["/entrypoint"]']
+        (Path(folder) / "Dockerfile").write_text("\n".join(lines) + "\n")
+        run(env, "docker", "build", "-q", "--network", "none", "-t", POSTGRES, folder)
+    return POSTGRES
+
+
+def _make_base(env: dict[str, str], name: str, *packages: str) -> None:
+    """Make a base image of Debian's packages if the engine has none of this name."""
+    if not run(env, "docker", "images", "-q", name):
+        command = [ROOT / "scripts" / "docker_base.sh", name, *packages]
+        made = subprocess.run(command, env=env, capture_output=True, text=True)
+        if made.returncode:
+            pytest.skip(f"needs a base image: none can be made here ({made.stderr.strip()[-300:]})")
 
 
 @cache
@@ -81,7 +110,7 @@ def _wheels() -> Path:
     folder = Path(_kept.name)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], *extras["local"], *extras["js"], "hatchling"]
+    needed = [*project["dependencies"], *extras["local"], *extras["js"], *extras["cluster"], "hatchling"]
     # The base has Debian's Python: its wheels are asked for, whatever this process runs on.
     wanted = ["--python-version", "3.11", "--only-binary", ":all:"]
     pip = [sys.executable, "-m", "pip"] if shutil.which("pip") is None else ["pip"]

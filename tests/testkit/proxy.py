@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback whose connections a test can cut."""
+"""A TCP proxy whose connections a test can cut."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 
 
 class CutProxy:
-    """Forwards to a port of loopback until it is closed; it listens `at` a port, or at a free one."""
+    """Forwards from `address` to a port of loopback until it is closed; it listens `at` a port, or at a free one."""
 
-    def __init__(self, port: int, at: int = 0) -> None:
+    def __init__(self, port: int, at: int = 0, address: str = "127.0.0.1") -> None:
         self._to = port
-        self._server = socket.create_server(("127.0.0.1", at))
+        self._server = socket.create_server((address, at))
         self.port = int(self._server.getsockname()[1])
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
