@@ -24,7 +24,7 @@ TAKEOVER = 10.0  # seconds
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Workers]:
-    with workers(tmp_path, count=2, seconds=1.0) as made:
+    with workers(tmp_path, count=2, lanes=8, seconds=1.0) as made:  # one worker has lanes for the work of both
         yield made
 
 

@@ -18,6 +18,7 @@ from lmagent.app.kept import GivenModes, KeptChanges, KeptTraits
 from lmagent.app.named import SessionParts, parts_for, without_typed
 from lmagent.app.prompt import Environment, approvals_note, profile_for
 from lmagent.app.registry import Registry
+from lmagent.cluster import without_blocking
 from lmagent.config.settings import Settings
 from lmagent.core.agent import DEFAULT_AGENT, AgentConfig, NamedAgent
 from lmagent.core.changes import Snapshots
@@ -254,7 +255,8 @@ class Host(Struct):
         """
         named = self.agent_named(agent)
         await self.settle()
-        log = self.store.create(id or new_session_id(self.clock.now()))
+        id = id or new_session_id(self.clock.now())
+        log = await without_blocking(self.settings, lambda: self.store.create(id))
         parts = self.parts(named)
         return self._keep(await Session.create(log, self.wiring(log.session, parts), self.opening(log.session, parts)))
 
@@ -281,14 +283,14 @@ class Host(Struct):
 
     async def open_session(self, name: str) -> Session:
         """Open a session by id or unique prefix."""
-        session_id = self.store.resolve(name)
+        session_id = await without_blocking(self.settings, lambda: self.store.resolve(name))
         if session_id in self.sessions:
             if session_id in self.unattended:
                 raise SessionBusy(f"a job runs in session {session_id}", fix="it is free when its turn has ended")
             return self.sessions[session_id]
         await self.settle()
-        parts = self._parts_of(session_id)
-        log = self.store.open(session_id)
+        parts = await without_blocking(self.settings, lambda: self._parts_of(session_id))
+        log = await without_blocking(self.settings, lambda: self.store.open(session_id))
         left, opening = self.left.pop(session_id, None), self.opening(session_id, parts)
         opening = replace(opening, mode=left.mode if left is not None else self._modes.of(session_id, opening.mode))
         try:
@@ -311,7 +313,7 @@ class Host(Struct):
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
         """Return a new session that begins as a copy of another, up to and including `through_seq`."""
-        source = self.store.resolve(name)
+        source = await without_blocking(self.settings, lambda: self.store.resolve(name))
         fork = new_session_id(self.clock.now())
         await self.store.fork(source, fork, through_seq)
         self._modes.inherit(source, fork)
@@ -326,7 +328,7 @@ class Host(Struct):
                 self.left[session] = ReleasedSession(
                     lane.conversation.number, known.state.mode, tuple(known.state.grants)
                 )
-            known.close()
+            await without_blocking(self.settings, known.close)
             self.sessions.pop(session, None)
             self.released(session)
 

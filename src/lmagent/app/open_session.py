@@ -9,6 +9,7 @@ import anyio.abc
 
 from lmagent.app.host import Host
 from lmagent.app.logs import unexpected
+from lmagent.cluster import without_blocking
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt
 from lmagent.core.errors import LmagentError
@@ -168,15 +169,19 @@ class OpenSession:
         if is_open and not self.session.running:
             await self.session.send(Continue(by=SCHEDULER))
         self.work()
-        while not self._is_over(origin):
-            if not self.is_working:
+        while True:
+            moved, is_working = self._moved, self.is_working  # before the look, during which the turn may end
+            if await self._is_over(origin):
+                return
+            if not is_working:
                 raise self.failure or Postponed(AGAIN)
-            await self._moved.wait()
+            await moved.wait()
 
-    def _is_over(self, origin: InputOrigin) -> bool:
+    async def _is_over(self, origin: InputOrigin) -> bool:
         if any(input.origin == origin for input in self.session.state.inputs.values()):
             return False
-        return turn_of(self._host.store, self.id, origin) != "open"
+        host = self._host
+        return await without_blocking(host.settings, lambda: turn_of(host.store, self.id, origin)) != "open"
 
     def wake_waiters(self) -> None:
         """Wake the tasks that wait for a job or for a free session, so that they look again."""

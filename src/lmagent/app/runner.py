@@ -23,6 +23,7 @@ from lmagent.app.logs import unexpected
 from lmagent.app.open_session import OpenSession
 from lmagent.app.records import WorkspaceRecords
 from lmagent.app.upkeep import Upkeep
+from lmagent.cluster import without_blocking
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import (
     ConfigError,
@@ -153,7 +154,7 @@ class Runner:
             if (known := self.usable(session)) is not None:
                 known.touch()
                 return known
-            self.require(session)
+            await without_blocking(self.host.settings, lambda: self.require(session))
             self.host.store.require_lock(session)
             if session in self.sessions:
                 await self.close(self.sessions[session])  # its log takes no more events
@@ -174,7 +175,8 @@ class Runner:
     @asynccontextmanager
     async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
         """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed."""
-        known = await (self.open(session) if self.host.store.exists(session) else self.begin(session))
+        is_there = await without_blocking(self.host.settings, lambda: self.host.store.exists(session))
+        known = await (self.open(session) if is_there else self.begin(session))
         known.jobs += 1
         try:
             yield known
@@ -271,7 +273,7 @@ class Runner:
             to: session id of the sub-agent that a steering input is for; empty for the session itself.
         """
         by, origin = by or self.surface, origin_of(id or new_id())
-        if to and not self.host.store.exists(to):
+        if to and not await without_blocking(self.host.settings, lambda: self.host.store.exists(to)):
             raise _not_at_work(to)
         if id and (sent := await self.sent(to or session, origin)) is not None:
             if self._sub_agent(session) is None:
@@ -291,7 +293,7 @@ class Runner:
         known = self.usable(session)
         if known is not None and origin not in known.session.state.work.origins:
             return None
-        self.host.store.read(session)
+        await without_blocking(self.host.settings, lambda: self.host.store.read(session))
         return await anyio.to_thread.run_sync(input_of, self.host.store, session, origin)
 
     async def stop(self, session: str, by: str = "") -> Stopped:
@@ -316,7 +318,7 @@ class Runner:
     async def delete(self, session: str) -> None:
         """Delete a session and its sub-agents' sessions. A running turn is interrupted for good."""
         await self.ready()
-        self.require(session)
+        await without_blocking(self.host.settings, lambda: self.require(session))
         self.host.store.require_lock(session)
         self._being_deleted.add(session)
         try:

@@ -6,8 +6,9 @@ setting, no library for it is imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lmagent.config.settings import Settings
 from lmagent.core.ports import Clock
@@ -15,6 +16,8 @@ from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.store.port import SessionStore
+
+T = TypeVar("T")
 
 
 def open_store(workspace: Path, settings: Settings, clock: Clock) -> SessionStore:
@@ -41,6 +44,18 @@ def shared_clock(settings: Settings, clock: Clock) -> Clock:
     from lmagent.cluster.member import member_at
 
     return ClusterClock(member_at(settings.cluster_url).database, clock)
+
+
+async def without_blocking(settings: Settings, work: Callable[[], T]) -> T:
+    """Return the result of work on a store. With `cluster_url` it runs in a thread, since the database may be away.
+
+    The work always ends before this returns, and the caller gets its result although it is cancelled meanwhile.
+    """
+    if not settings.cluster_url:
+        return work()
+    from lmagent.cluster.threads import in_thread
+
+    return await in_thread(work)
 
 
 def workspace_name(workspace: Path, settings: Settings) -> str:

@@ -11,14 +11,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
+from lmagent.cluster import without_blocking
 from lmagent.core import events as ev
 from lmagent.core.commands import SetMode, Submit
-from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
+from lmagent.core.errors import SessionBusy, StoreError
 from lmagent.core.ids import InputOrigin
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import user
@@ -105,9 +106,7 @@ class JobRunner:
     # --- the three kinds --------------------------------------------------------------------------------------------
 
     async def _wake(self, job: DispatchJob) -> None:
-        try:
-            self._host.store.read(job.lane)
-        except SessionNotFound:
+        if not await self._asked(lambda: self._host.store.exists(job.lane)):
             return
         try:
             async with self._opened(job.lane) as known:
@@ -119,7 +118,7 @@ class JobRunner:
                     self._say(f"{job.lane}: wakes, as it wanted")
                 await self._to_its_end(known, job.id)
         except Postponed:
-            rows = unattended(self._host.store)
+            rows = await anyio.to_thread.run_sync(unattended, self._host.store)
             if any(row.session == job.lane and job.id in (f"wait:{row.ended}", str(row.origin)) for row in rows):
                 raise
 
@@ -134,9 +133,9 @@ class JobRunner:
         except StoreError as refusal:
             self._say(str(refusal))
             whole, text, rights = "", "", NO_RIGHTS
-        if not text and not self.has(claimed.session, job.id):
+        if not text and not await self.has(claimed.session, job.id):
             return  # no task
-        if whole is None and turn_of(self._host.store, claimed.session, InputOrigin.of(job.id)) != "open":
+        if whole is None and await self.turn_of(claimed.session, job.id) != "open":
             return  # done by another process
         async with self._opened(claimed.session) as known:
             await _entitle(known.session, rights, "inbox")
@@ -174,7 +173,7 @@ class JobRunner:
             return
         again, delivers = run.stage == "delivering", cron is not None and bool(cron.command or cron.webhook)
         target = run.session or occurrence_session(name, run.at)
-        has_input = self.has(target, job.id)
+        has_input = await self.has(target, job.id)
         if cron is None and not has_input:
             if self._patient and history.on:
                 raise Postponed(BUSY)  # its file may be being rewritten
@@ -209,18 +208,18 @@ class JobRunner:
 
     async def _to_its_end(self, known: JobSession, job: str) -> ev.TurnFinished | None:
         """Run or resume the job's turn to its end; return that, or None if the turn never began."""
-        session, store, origin = known.session, self._host.store, InputOrigin.of(job)
+        session, origin = known.session, InputOrigin.of(job)
         id = session.state.session
-        found = turn_of(store, id, origin)
+        found = await self.turn_of(id, job)
         if not isinstance(found, ev.TurnFinished):
-            given = input_of(store, id, origin)
+            given = await self._asked(lambda: input_of(self._host.store, id, origin))
             until = (given.ts if given else 0.0) + PATIENCE if self._patient else 0.0
             unlisten = session.listen(self._report_outage(id))
             try:
                 await known.run_job(origin, is_open=found == "open", patient_until=until)
             finally:
                 unlisten()
-            found = turn_of(store, id, origin)
+            found = await self.turn_of(id, job)
             if isinstance(found, ev.TurnFinished):
                 self._say(f"{id}: {found.ending}{f': {found.reason}' if found.reason else ''}")
         if (wait := session.state.wait) is not None:
@@ -248,9 +247,18 @@ class JobRunner:
             self._reported_busy.discard(waiting)
             yield known
 
-    def has(self, session: str, job: str) -> bool:
+    # --- their logs -------------------------------------------------------------------------------------------------
+
+    async def has(self, session: str, job: str) -> bool:
         """Return whether a session's log has the input of a job."""
-        return input_of(self._host.store, session, InputOrigin.of(job)) is not None
+        return await self._asked(lambda: input_of(self._host.store, session, InputOrigin.of(job))) is not None
+
+    async def turn_of(self, session: str, job: str) -> ev.TurnFinished | Literal["open", ""]:
+        """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
+        return await self._asked(lambda: turn_of(self._host.store, session, InputOrigin.of(job)))
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        return await without_blocking(self._host.settings, work)
 
 
 async def _entitle(session: Session, rights: Rights, by: str) -> None:

@@ -18,7 +18,6 @@ import msgspec
 
 from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
-from lmagent.core.ids import InputOrigin
 from lmagent.core.plurals import plural
 from lmagent.core.ports import DispatchJob, Postponed
 from lmagent.dispatch.embedded import REST, Handler
@@ -29,7 +28,7 @@ from lmagent.schedule.jobs import CronJob, JobList, find_job, read_jobs, stamps
 from lmagent.schedule.ledger import CronRun, Ledger, LedgerEntry
 from lmagent.schedule.port import Sessions
 from lmagent.schedule.rights import TRUST, WAIT, may_run_jobs, waiting_for_trust
-from lmagent.schedule.turns import turn_of, unattended
+from lmagent.schedule.turns import unattended
 from lmagent.store.files import make_private, store_error
 from lmagent.store.index import Unattended
 from lmagent.store.lock import Lock, hold
@@ -141,7 +140,7 @@ class Scheduler:
                 with anyio.CancelScope(shield=True):
                     await self._let_go(id, job)
             raise
-        found = turn_of(self._host.store, session, InputOrigin.of(job.id)) if session else None
+        found = await self._work.turn_of(session, job.id) if session else None
         return found if isinstance(found, TurnFinished) else None
 
     async def _run_of(self, id: str, job: DispatchJob) -> CronRun:
@@ -155,8 +154,8 @@ class Scheduler:
         try:
             with self._work.alone(id):
                 run = await self._run_of(id, job)
-                begun = self._work.has(run.session, job.id)
-                found = turn_of(self._host.store, run.session, InputOrigin.of(job.id)) if begun else None
+                begun = await self._work.has(run.session, job.id)
+                found = await self._work.turn_of(run.session, job.id) if begun else None
                 if run.stage == "claimed" and not isinstance(found, str):
                     await self._work.note(id, "ran", run.at, run.session, found.ending if found else "withdrawn")
         except Postponed:
