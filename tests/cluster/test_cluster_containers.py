@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -53,7 +54,7 @@ class Containers:
         self.env |= {"LLM_URL": model, "LLM_MODEL": "test-model", "LMAGENT_POSTGRES_IMAGE": build_postgres(env)}
         self.env |= {"LMAGENT_WORKSPACE": str(workspace), "LMAGENT_WEB_PORT": "0", "LMAGENT_WEB_PORT_2": "0"}
         files = ("-f", str(ROOT / "compose.cluster.yaml"), "-f", str(override))
-        self._command = (*_program(env), "-p", "lmagent-test-cluster", *files)
+        self._command = (*_program(env), "-p", f"lmagent-test-{os.getpid()}", *files)
 
     def compose(self, *arguments: str) -> str:
         return run(self.env, *self._command, *arguments)
