@@ -1,13 +1,18 @@
-"""The index of the sessions over the tables: new events, replaced and deleted sessions, and events by place."""
+"""The index of the sessions over the tables: new events, replaced and deleted sessions, and events by place; and tails,
+which miss no event that they wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import anyio
+import psycopg
 import pytest
 from cluster_kit import Cluster, cluster
 
+from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.store import ClusterStore
+from lmagent.cluster.tail import LOOK, ClusterTail
 from lmagent.core.events import InputReceived
 from lmagent.core.ids import InputOrigin
 from lmagent.core.messages import user
@@ -125,3 +130,63 @@ async def test_left_work_is_free_only_once_the_process_that_has_its_session_is_d
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
     log.close()
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
+async def next_numbers(tail: ClusterTail) -> list[int]:
+    """Return the numbers of the next events, which must arrive sooner than a tail looks by itself."""
+    with anyio.fail_after(LOOK / 2):
+        while not (found := tail.read() if tail.has_news else []):
+            await tail.wait(LOOK)
+    return [event.seq for event in found]
+
+
+async def test_only_events_of_sessions_that_a_process_watches_send_notifications(known: Cluster) -> None:
+    with psycopg.connect(known.url, autocommit=True) as ear:
+        ear.execute(f"LISTEN {EVENTS}".encode())
+        log = known.store().create(SESSION)
+        await log.append(opening())
+        await log.append(said("unwatched"))
+        tail = known.store().tail(SESSION)
+        assert [event.seq for event in tail.read()] == [1, 2]
+        await log.append(said("watched"))
+        known.sql("UPDATE session SET watched = clock_timestamp() - interval '1 second'")
+        await log.append(said("unwatched again"))
+        heard = [note.payload.split()[0] for note in ear.notifies(timeout=0.5)]
+    assert heard == ["1", "3"]
+
+
+async def test_a_tail_asks_again_before_its_notifications_end(known: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = known.store().create(SESSION)
+    await log.append(opening())
+    tail = known.store().tail(SESSION)
+    assert [event.seq for event in tail.read()] == [1]
+    known.sql("UPDATE session SET watched = clock_timestamp() - interval '1 second'")
+    monkeypatch.setattr("lmagent.cluster.tail.LOOK", 0.1)
+    await anyio.sleep(0.2)
+    assert tail.has_news
+    assert tail.read() == []
+    monkeypatch.undo()
+    await log.append(said("one"))
+    assert await next_numbers(tail) == [2]
+
+
+@pytest.mark.parametrize("how", ["deleted", "begun anew"])
+async def test_a_tail_hears_of_each_event_of_a_session_that_took_the_place_of_its_own(known: Cluster, how: str) -> None:
+    store = known.store()
+    log = store.create(SESSION)
+    await log.append(opening())
+    await log.append(said("old"))
+    tail = known.store().tail(SESSION, 2)
+    assert tail.read() == []
+    log.close()
+    if how == "deleted":
+        store.delete(SESSION)
+        tail.after = 0
+        log = store.create(SESSION)
+        await log.append(opening())
+        expected = 1
+    else:
+        store.begin_anew(SESSION, OTHER, opening())
+        log = store.open(SESSION)
+        expected = 3
+    assert await next_numbers(tail) == [expected]
+    await log.append(said("new"))
+    assert await next_numbers(tail) == [expected + 1]

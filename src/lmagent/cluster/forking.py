@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.listening import EVENTS
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ports import Clock
@@ -113,3 +114,4 @@ def begin_anew(
     assert made is not None  # the row of this id was ours, and its name is free since this transaction
     _, line = stamp(opening, last + 1, clock)
     connection.execute(_ADD, (made[0], last + 1, line[:-1]))
+    connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"{last + 1} {session} {workspace}"))

@@ -28,9 +28,9 @@ _APPEND = f"""
 WITH moved AS (
     UPDATE session SET seq = %(seq)s, changed = clock_timestamp()
     WHERE number = %(number)s AND epoch = %(epoch)s AND owner = %(owner)s AND seq = %(seq)s - 1
-    RETURNING number),
+    RETURNING number, watched),
 added AS (INSERT INTO event (session, seq, epoch, line) SELECT number, %(seq)s, %(epoch)s, %(line)b FROM moved)
-SELECT number, {_NOTE} FROM moved
+SELECT number, CASE WHEN watched > clock_timestamp() THEN {_NOTE} END FROM moved
 """
 
 _BEGIN = f"""

@@ -21,6 +21,11 @@ LOOK = 10.0
 """Seconds after which a tail looks by itself: a dead connection is noticed only after as long."""
 
 _NUMBER = "SELECT number FROM session WHERE workspace = %s AND id = %s"
+# From then on, its events send notifications, which otherwise would wake the listeners of all processes for nothing.
+_WATCH = (
+    "UPDATE session SET watched = clock_timestamp() + interval '30 seconds' WHERE workspace = %s AND id = %s "
+    "RETURNING number"
+)
 
 
 class News:
@@ -94,6 +99,8 @@ class ClusterTail:
         self._place = place
         self._seen: tuple[int, int] | None = None  # the news when the end of the log was reached
         self._looked = 0.0
+        self._number = 0  # the session's; another one if a new session is in its place
+        self._asked = 0.0  # monotonic seconds when notifications were asked for
 
     @property
     def has_news(self) -> bool:
@@ -117,9 +124,15 @@ class ClusterTail:
         return found
 
     def _look(self, connection: Connection) -> list[tuple[int, bytes]]:
+        """Read the next lines, after asking for notifications of those that follow."""
+        now = time.monotonic()
         row = connection.execute(_NUMBER, self._place).fetchone()
+        if row is not None and (row[0] != self._number or now - self._asked > LOOK):
+            row = connection.execute(_WATCH, self._place).fetchone()
+            self._asked = now
         self.is_gone = row is None
-        return some_lines(connection, int(row[0]), self.after) if row is not None else []
+        self._number = int(row[0]) if row is not None else 0
+        return some_lines(connection, self._number, self.after) if row is not None else []
 
     async def wait(self, seconds: float) -> None:
         """Wait for a notification, at most so many seconds."""

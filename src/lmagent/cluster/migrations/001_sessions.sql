@@ -25,7 +25,7 @@ CREATE FUNCTION is_alive(beat timestamptz) RETURNS boolean LANGUAGE sql VOLATILE
 $$ SELECT greatest(beat, pg_postmaster_start_time()) > clock_timestamp() - interval '6 seconds' $$;
 
 -- `number` distinguishes a session from a deleted one with the same id. No index has `changed` or `seq`, which each
--- event changes: so PostgreSQL changes the row within its page.
+-- event changes: so PostgreSQL changes the row within its page. Until `watched`, each event sends a notification.
 CREATE TABLE session (
     workspace text NOT NULL,
     id text NOT NULL,
@@ -35,6 +35,7 @@ CREATE TABLE session (
     seq bigint NOT NULL DEFAULT 0,
     created timestamptz NOT NULL DEFAULT clock_timestamp(),
     changed timestamptz NOT NULL DEFAULT clock_timestamp(),
+    watched timestamptz NOT NULL DEFAULT '-infinity',
     PRIMARY KEY (workspace, id)
 ) WITH (fillfactor = 50);
 CREATE INDEX session_owner ON session (owner) WHERE owner IS NOT NULL;

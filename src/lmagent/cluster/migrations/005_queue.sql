@@ -2,6 +2,9 @@
 -- may be called again after a commit whose answer was lost. A delivery is known by its number `run`: a worker that was
 -- taken for dead changes nothing of the delivery that followed.
 
+-- For each job that may be next, Procrastinate looks for others of its lane. Without this index it reads all jobs for that.
+CREATE INDEX job_lock ON procrastinate_jobs (lock) WHERE status IN ('todo', 'doing');
+
 CREATE FUNCTION job_enqueue(_workspace text, _id text) RETURNS void LANGUAGE sql AS $$
     UPDATE job
         SET state = 'queued',

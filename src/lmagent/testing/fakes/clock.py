@@ -55,10 +55,11 @@ class FakeClock:
         heapq.heappush(self._sleepers, entry)
         try:
             await entry[2].wait()
-        finally:
-            if entry in self._sleepers:  # cancelled
+        except BaseException:
+            if entry in self._sleepers:  # cancelled before its time
                 self._sleepers.remove(entry)
                 heapq.heapify(self._sleepers)
+            raise
 
     async def advance(self, seconds: float) -> None:
         """Move the time on. Sleepers wake one after the other in the order of their times; each sees its own time
