@@ -296,8 +296,12 @@ class Settings(Struct, frozen=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must reach no prompt, log or event."""
-        values = (self.llm_api_key, self.openrouter_api_key, self.web_token)
-        return tuple(value for value in values if value not in PLACEHOLDER_KEYS)
+        values = [self.llm_api_key, self.openrouter_api_key, self.web_token]
+        if password := self.cluster_url.partition("://")[2].rpartition("@")[0].partition(":")[2]:
+            from urllib.parse import unquote  # few users have a cluster
+
+            values += [password, unquote(password)]
+        return tuple(value for value in dict.fromkeys(values) if value not in PLACEHOLDER_KEYS)
 
     @property
     def limits(self) -> TurnLimits:
