@@ -3,12 +3,10 @@ which miss no event that they wait for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import anyio
 import psycopg
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 
 from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.store import ClusterStore
@@ -20,17 +18,6 @@ from lmagent.schedule.turns import unattended
 from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 async def begin(store: ClusterStore, *texts: str, session: str = SESSION) -> None:
@@ -130,6 +117,8 @@ async def test_left_work_is_free_only_once_the_process_that_has_its_session_is_d
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
     log.close()
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
+
+
 async def next_numbers(tail: ClusterTail) -> list[int]:
     """Return the numbers of the next events, which must arrive sooner than a tail looks by itself."""
     with anyio.fail_after(LOOK / 2):
