@@ -22,6 +22,7 @@ from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK
 from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
 from lmagent.projects.spec import Gpu
 from lmagent.projects.tools.own import own_tools
+from lmagent.projects.tools.program import located
 from lmagent.projects.tools.spec import ToolPlace
 
 if TYPE_CHECKING:
@@ -116,17 +117,11 @@ def project_servers(folder: AgentFolder) -> Iterator[ServerSpec]:
     for name, server in folder.spec.mcp_servers.items():
         words = (server.command, *server.args)
         written = {key: value for key, value in to_builtins(server).items() if value}
-        written["command"], *written["args"] = (_located(word, folder.path) for word in words)
+        written["command"], *written["args"] = (located(word, folder.path) for word in words)
         try:
             yield given_server(name, written, env, () if server.url else seen)
         except ConfigError as wrong:
             raise folder.file.wrong(("mcp_servers", name), f"{name}: {wrong.message}", wrong.fix) from None
-
-
-def _located(word: str, folder: Path) -> str:
-    """Return a word of a command; one that names a file of the project gets that file's path."""
-    path = Path(os.path.normpath(folder / word))
-    return str(path) if word and path.is_relative_to(folder) and path.is_file() else word
 
 
 class GpuRequest:

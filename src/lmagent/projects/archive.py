@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import tarfile
 import zlib
@@ -247,7 +248,7 @@ def unpack(path: Path, parent: Path) -> Path:
     except OSError as error:
         raise store_error(error, "the archive could not be unpacked", target) from error
     finally:
-        _remove(beside)
+        shutil.rmtree(beside, ignore_errors=True)
     return target
 
 
@@ -334,9 +335,3 @@ def _is_plain(name: str) -> bool:
 
 def _refused(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} is not unpacked: {why}", fix="use an archive that lmagent agent build made")
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.errors import ConfigError
+from lmagent.projects.load import slug_of
 from lmagent.projects.spec import AgentType
-from lmagent.projects.yamlfile import YamlFile
 from lmagent.store.files import store_error
 from lmagent.tools.sanitize import visible
 
@@ -17,12 +17,9 @@ EXAMPLES = Path(__file__).with_name("examples")
 
 def start(path: Path, kind: AgentType) -> Path:
     """Make a project, and return its folder. Raise ConfigError if it exists, or the name cannot be used."""
-    from lmagent.projects.load import slug_of
-
     target = Path(os.path.abspath(path))
-    name = target.name
-    slug = slug_of(YamlFile("the name", b""), name)
-    if '"' in name or "\\" in name or visible(name) != name:
+    name, slug = target.name, slug_of(target.name)
+    if not slug or '"' in name or "\\" in name or visible(name) != name:
         raise ConfigError(f"{visible(name)!r} cannot be an agent's name", fix="use letters, digits and dashes")
     if target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is there already, and not empty", fix="choose another name")
@@ -36,11 +33,7 @@ def start(path: Path, kind: AgentType) -> Path:
             file.write_text(content, encoding="utf-8")
         os.replace(beside, target)
     except OSError as error:
-        raise _failed(error, target) from error
+        raise store_error(error, "the project could not be made", target) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target
-
-
-def _failed(error: OSError, target: Path) -> StoreError:
-    return store_error(error, "the project could not be made", target)
