@@ -57,7 +57,7 @@ class AgentFiles:
         self._counts = counts
         self._say = say
         self._own = own
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def __call__(self) -> Iterator[NamedAgent]:
         """Yield the agents, in the order of their files' names."""
@@ -68,15 +68,15 @@ class AgentFiles:
                 try:
                     agent = _agent_in(self._root, (*self._parts, name))
                 except (ConfigError, NotPlain) as wrong:
-                    self._tell(name, str(wrong))
+                    self._report(name, str(wrong))
                     continue
                 if agent is not None:
                     agent = replace(agent, source=str(self._root.joinpath(*self._parts, name)))
                     yield agent if self._own else tightened(agent)
 
-    def _tell(self, name: str, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def _report(self, name: str, what: str) -> None:
+        if what not in self._reported:
+            self._reported.add(what)
             self._say(f"lmagent: the agent in {name} is left out: {one_line(what, 300)}")
 
 
@@ -139,14 +139,14 @@ def of_markdown(text: str, source: str) -> NamedAgent:
         raise ConfigError(f"{source} does not begin with front matter", fix="write name and description between ---")
     front = as_mapping(YamlFile(source, found["front"].encode()).value)
     name = front.get("name") or Path(source).stem
-    told = found["text"].strip()
-    if not isinstance(name, str) or not told:
+    system = found["text"].strip()
+    if not isinstance(name, str) or not system:
         raise ConfigError(f"{source} has no name, or no text", fix="the text below the front matter tells the agent")
     model = front.get("model")
     return NamedAgent(
         name=_slug(name, source),
         description=one_line(str(front.get("description") or ""), 200),
-        system=told,
+        system=system,
         model=model if isinstance(model, str) and not _THEIR_MODELS.fullmatch(model) else "",
         tools=_tools(front),
         mode="manual" if front.get("permissionMode") in ("plan", "manual") else None,

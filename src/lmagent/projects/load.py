@@ -110,12 +110,12 @@ def load_folder(path: Path) -> AgentFolder:
 
 def system_of(spec: AgentYaml, text: str = "") -> str:
     """Return the system text: the given one, that of agent.yaml, or a sentence; and the personality."""
-    told = text or spec.system_prompt.strip() or SENTENCES[spec.type].format(name=spec.name)
+    base = text or spec.system_prompt.strip() or SENTENCES[spec.type].format(name=spec.name)
     lines = [
         f"- {trait.replace('_', ' ')}: {value if isinstance(value, str) else ', '.join(value)}"
         for trait, value in spec.personality.items()
     ]
-    return "\n".join((told, "\nYour personality:", *lines)) if lines else told
+    return "\n".join((base, "\nYour personality:", *lines)) if lines else base
 
 
 def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:

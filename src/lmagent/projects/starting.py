@@ -23,17 +23,17 @@ def start(path: Path, kind: AgentType) -> Path:
         raise ConfigError(f"{visible(name)!r} cannot be an agent's name", fix="use letters, digits and dashes")
     if target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is there already, and not empty", fix="choose another name")
-    beside = target.with_name(f".{name}.{os.getpid()}.new")
+    draft = target.with_name(f".{name}.{os.getpid()}.new")
     try:
         for source in (EXAMPLES / "common", EXAMPLES / kind):
-            shutil.copytree(source, beside, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        named = (beside / file for file in ("agent.yaml", "README.md", "Agentfile"))
-        for file in (*named, *beside.glob("tests/cassettes/*.jsonl")):
+            shutil.copytree(source, draft, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        named = (draft / file for file in ("agent.yaml", "README.md", "Agentfile"))
+        for file in (*named, *draft.glob("tests/cassettes/*.jsonl")):
             content = file.read_text(encoding="utf-8").replace("$NAME", name).replace("$SLUG", slug)
             file.write_text(content, encoding="utf-8")
-        os.replace(beside, target)
+        os.replace(draft, target)
     except OSError as error:
         raise store_error(error, "the project could not be made", target) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return target
