@@ -130,6 +130,8 @@ async def test_left_work_is_free_only_once_the_process_that_has_its_session_is_d
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
     log.close()
     assert [row.session for row in unattended(other, free=True)] == [SESSION]
+
+
 async def next_numbers(tail: ClusterTail) -> list[int]:
     """Return the numbers of the next events, which must arrive sooner than a tail looks by itself."""
     with anyio.fail_after(LOOK / 2):

@@ -251,6 +251,7 @@ def test_a_worker_that_dies_during_a_turn_is_replaced_and_watchers_miss_nothing(
         assert send(running, session, id="task")["seq"] < seen[-1]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_with_a_request_loses_it_and_the_client_is_told(tmp_path: Path) -> None:
     with cluster(tmp_path, (say("hello"),), workers=1) as running:
         session = begun(running)
