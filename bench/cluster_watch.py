@@ -217,7 +217,13 @@ def run(folder: Path, watchers: int, sessions: int) -> None:
 
     from lmagent.testing import ScriptedServer
 
-    env = {"PERMISSION_MODE": "auto", "SANDBOX": "off", "ENABLE_MEMORY": "false", "LMAGENT_UNDO_MB": "0"}
+    env = {
+        "PERMISSION_MODE": "auto",
+        "SANDBOX": "off",
+        "ENABLE_MEMORY": "false",
+        "LMAGENT_UNDO_MB": "0",
+        "LLM_PARALLEL": "64",
+    }
     with ScriptedServer(script, slots=64) as model:
         running = Clustered(folder, model, (), env)
         running.count = 2
@@ -246,6 +252,7 @@ def measure(running: Any, other: Any, watchers: int, sessions: int) -> None:
         assert process.stdout.readline().strip() == "ready"
         print(f"{watchers} watchers of {sessions} sessions are there after {time.monotonic() - began:.1f} s")
         watched, message = memory_mb(other.process.pid), {"role": "user", "parts": [{"type": "text", "text": "go"}]}
+        asked = time.time()
         for name in names:
             answer = other.ask("POST", f"/api/sessions/{name}/commands", {"type": "submit", "message": message})
             assert answer.status == 202, answer.body
@@ -255,6 +262,7 @@ def measure(running: Any, other: Any, watchers: int, sessions: int) -> None:
         running.kill()
         while ended(running, "turn.finished") < sessions:
             time.sleep(0.3)
+        print(f"killed {killed - asked:.1f} s after the sessions began, which ended after {time.time() - asked:.1f} s")
         tell({"recorded": recorded(running), "before": before, "killed": killed})
         found = json.loads(process.stdout.readline())
     print(json.dumps(found))
