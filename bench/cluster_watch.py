@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -163,8 +163,6 @@ def figures(watchers: list[Watcher], wanted: list[set[tuple[str, int]]], killed:
     """Return what arrived at watchers of that which each was to get; `killed`: when the gateway was."""
     lost = sum(len(events - set(one.seen)) for one, events in zip(watchers, wanted, strict=True))
     doubled = sum(count - 1 for one in watchers for count in Counter(one.seen).values())
-    delays = sorted(delay for one in watchers for delay in one.delays)
-    of_all = [delay for one in watchers if not one.session for delay in one.delays]
     resumed = [one.opened[-1] - killed for one in watchers if one.opened[-1] > killed]
     return {
         "events": sum(map(len, wanted)),
@@ -173,10 +171,14 @@ def figures(watchers: list[Watcher], wanted: list[set[tuple[str, int]]], killed:
         "disordered": sum(not in_order(one.seen) for one in watchers),
         "resumed": len(resumed),
         "last_resumed_s": round(max(resumed, default=0.0), 2),
-        "median_ms": round(statistics.median(delays) * 1000, 1),
-        "p99_ms": round(delays[int(len(delays) * 0.99)] * 1000, 1),
-        "median_of_all_ms": round(statistics.median(of_all) * 1000, 1),
+        "of_a_session": latency(one for one in watchers if one.session),
+        "of_all_sessions": latency(one for one in watchers if not one.session),
     }
+
+
+def latency(watchers: Iterable[Watcher]) -> dict[str, float]:
+    delays = sorted(delay * 1000 for one in watchers for delay in one.delays)
+    return {"median_ms": round(statistics.median(delays), 1), "p99_ms": round(delays[int(len(delays) * 0.99)], 1)}
 
 
 def in_order(seen: list[tuple[str, int]]) -> bool:
