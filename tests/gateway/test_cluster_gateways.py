@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from clustered_kit import NAME, Clustered, cluster
 from gateway_kit import Client, Running, until
@@ -203,6 +205,18 @@ def test_a_client_that_leaves_a_completion_interrupts_its_turn_if_it_asked_for_t
     )
     until(lambda: len(running.recorded("turn.finished")) > before)
     assert running.recorded("turn.finished")[-1]["outcome"] == "interrupted"
+
+
+def test_a_request_that_the_database_is_slow_to_take_is_carried_out(running: Clustered) -> None:
+    session = begun(running)
+    with psycopg.connect(running.url_of_database, options="-c search_path=lmagent") as holding:
+        holding.execute("LOCK TABLE request IN SHARE MODE")  # it is read, and takes no request
+        release = threading.Timer(2.5, holding.commit)
+        release.start()
+        answer = running.ask("POST", f"/api/sessions/{session}/commands", {"type": "rename", "title": "late"})
+        release.join()
+    assert answer.status == 202, answer.body
+    assert state(running, session)["title"] == "late"
 
 
 # --- deaths -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, MutableMapping, Set
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -94,6 +94,7 @@ class RequestEnd:
         self.id = id
         self.seen = 0  # number of the last piece that was read
         self.begun = time.monotonic()
+        self.is_added = True  # whether the request is in the table
         self._requests = requests
         self._inbox: deque[Message] = deque()
         self._failure: LmagentError | None = None
@@ -186,7 +187,7 @@ class Requests:
                     woken, self._woken = self._woken, set()
                     with suppress(StoreError):  # the database is away: requests wait, or time out
                         await self._join()
-                        await self._look(list(self._ends.values()) if every else self._known(woken))
+                        await self._look(self._known(self._ends if every else woken, woken))
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -222,8 +223,10 @@ class Requests:
         self._woken.add(payload)
         self._news.set()
 
-    def _known(self, ids: Iterable[str]) -> list[RequestEnd]:
-        return [self._ends[id] for id in ids if id in self._ends]
+    def _known(self, ids: Iterable[str], woken: Set[str]) -> list[RequestEnd]:
+        """Return the ends of these ids whose requests are in the table, as those are for which a notification came."""
+        ends = (self._ends[id] for id in ids if id in self._ends)
+        return [end for end in ends if end.is_added or end.id in woken]
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -270,7 +273,8 @@ class Requests:
         """
         await self._join()
         end = RequestEnd(self, new_id() + new_id(), sent=1)
-        self._ends[end.id] = end
+        end.is_added = False  # a look that does not find it yet would take it for lost
+        self._ends[end.id] = end  # before it is added, since its answer may come at once
         only_open = head.kind == "live"
         values = (end.id, self.workspace, head.session, only_open, encode(head), self._process, encode([first]))
         try:
@@ -278,6 +282,7 @@ class Requests:
         except BaseException:
             self._ends.pop(end.id)
             raise
+        end.is_added = True
         return end
 
     async def worker_of(self, session: str) -> int:
