@@ -47,6 +47,9 @@ UNREAD = 32
 PATIENCE = 15.0
 """Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
 
+AWAY = 5.0
+"""Seconds for which a message waits for a lost database."""
+
 _ANYONE = "lmagent_request"
 
 _LOOK = """
@@ -101,6 +104,7 @@ class RequestEnd:
         self._news = anyio.Event()
         self._unwritten: list[Message] = []
         self._size = 0
+        self._piece: list[bytes] = []  # the piece that is being written: after a failure, again with the same number
         self._sent = sent  # number of the last piece that was written
         self._writing = anyio.Lock()
         self._is_gone = False
@@ -131,16 +135,27 @@ class RequestEnd:
     async def flush(self, *, ends: bool = False) -> None:
         """Write the messages that wait; `ends`: there will be no more. Raise StoreError if the database is away."""
         async with self._writing:
-            messages, self._unwritten, self._size = self._unwritten, [], 0
-            if not (messages or ends) or self._is_gone:
-                return
-            body = [encode(messages)] if messages else []
-            unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
-            self._sent += len(body)
-            while unread is not None and unread > UNREAD and not ends:
-                await anyio.sleep(JOIN)
-                unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
-            self._is_gone = unread is None
+            while (self._piece or self._unwritten) and not self._is_over:
+                if not self._piece:
+                    messages, self._unwritten, self._size = self._unwritten, [], 0
+                    self._piece = [encode(messages)]
+                unread = await self._write(self._piece)
+                self._sent, self._piece = self._sent + 1, []
+                while unread > UNREAD and not self._is_over:
+                    await anyio.sleep(JOIN)
+                    unread = await self._write([])
+            if ends:
+                await self._write([], ends=True)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nobody reads what this end writes."""
+        return self._is_gone or self._failure is not None
+
+    async def _write(self, bodies: list[bytes], *, ends: bool = False) -> int:
+        unread = await self._requests.write(self.id, self._sent + 1, bodies, ends=ends)
+        self._is_gone = unread is None
+        return unread or 0
 
     def take(self, number: int, body: bytes) -> None:
         """Take a piece of the other end."""
@@ -166,6 +181,7 @@ class Requests:
         self._answers = answers
         self._ends: dict[str, RequestEnd] = {}
         self._woken: set[str] = set()
+        self._taking = anyio.Lock()
         self._news = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -302,25 +318,32 @@ class Requests:
 
     async def take(self, *, others: bool) -> tuple[RequestHead, RequestEnd] | None:
         """Take the next request whose session this process has open; with `others` also one that is for any worker."""
-        rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
-        if not rows:
-            return None
-        ((id, head, first),) = rows
-        end = self._ends[id] = RequestEnd(self, id)
-        end.take(1, first)
-        return decode_msgpack(head, RequestHead), end
+        async with self._taking:
+            values = (self.workspace, self._process, others, list(self._ends))
+            rows = await self._run("SELECT * FROM request_take(%s, %s, %s, %s::text[])", *values)
+            if not rows:
+                return None
+            ((id, head, first),) = rows
+            end = self._ends[id] = RequestEnd(self, id)
+            end.take(1, first)
+            return decode_msgpack(head, RequestHead), end
 
     async def finish(self, end: RequestEnd) -> None:
-        """Say that this end has sent all."""
-        try:
-            await end.flush(ends=True)
-        finally:
-            self._ends.pop(end.id, None)
+        """Say that this end has sent all, as soon as the database can be reached."""
+        while True:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await end.flush(ends=True)
+                break
+            except StoreError:
+                await anyio.sleep(POLL)
+        self._ends.pop(end.id, None)
 
     async def give_back(self, end: RequestEnd) -> None:
         """Let another worker answer a request: the session was opened there meanwhile."""
-        self._ends.pop(end.id, None)
-        await self._run("SELECT request_give_back(%s)", end.id)
+        async with self._taking:
+            await self._run("SELECT request_give_back(%s)", end.id)
+            self._ends.pop(end.id)
 
     async def tidy(self) -> None:
         """Delete the requests of dead gateways at which no worker is at work."""
@@ -338,7 +361,7 @@ class Requests:
         def work(connection: Connection) -> list[tuple[Any, ...]]:
             return connection.execute(query.encode(), values).fetchall()
 
-        return await in_thread(lambda: self._member.database.run(work, patience=0))
+        return await in_thread(lambda: self._member.database.run(work, patience=AWAY))
 
 
 def _lost() -> WorkerMissing:
