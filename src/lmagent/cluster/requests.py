@@ -149,7 +149,7 @@ class RequestEnd:
 
     @property
     def _is_over(self) -> bool:
-        """Whether nobody reads what this end writes."""
+        """Whether the other end reads no more."""
         return self._is_gone or self._failure is not None
 
     async def _write(self, bodies: list[bytes], *, ends: bool = False) -> int:
