@@ -104,6 +104,38 @@ def test_an_approval_is_answered_at_another_gateway(running: Clustered, other: R
     assert (again.status, again.code) == (409, "resolved")
 
 
+def test_what_a_sub_agent_asks_is_shown_and_answered_at_another_gateway(
+    running: Clustered, other: Running, model: dict[str, Any]
+) -> None:
+    def script(received: Any) -> Any:
+        messages = received.fields["messages"]
+        done = messages[-1]["role"] == "tool"
+        if "you are a sub-agent" not in str(messages):
+            return say("seen") if done else call("use_tool", name="delegate", arguments={"objective": "look around"})
+        if done:
+            return call("use_tool", name="report_result", arguments={"status": "done", "report": "looked"})
+        return call("shell", command="echo looked > looked.txt")
+
+    model["script"] = script
+    session = begun(running, mode="normal")
+    with other.stream(f"/api/sessions/{session}/events") as events:
+        send(running, session, "delegate it")
+        until(lambda: other.ask("GET", f"/api/sessions/{session}/view").json["view"]["approvals"])
+        told = (event.json for event in events)
+        asked = next(event["event"] for event in told if is_asked(event))
+    assert state(other, session)["waiting_for"] == "approval"
+    answer = {"type": "approve", "approval": asked["id"], "approved": True}
+    accepted = other.ask("POST", f"/api/sessions/{session}/commands", answer)
+    assert accepted.status == 202
+    assert accepted.json["session"] != session
+    until_ended(running, session)
+    assert (running.workspace / "looked.txt").read_text() == "looked\n"
+
+
+def is_asked(event: dict[str, Any]) -> bool:
+    return event["type"] == "subagent.event" and event["event"]["type"] == "approval.requested"
+
+
 def test_a_repeated_message_is_accepted_once_whichever_gateway_it_comes_by(
     running: Clustered, other: Running, model: dict[str, Any]
 ) -> None:
