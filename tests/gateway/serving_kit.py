@@ -42,6 +42,7 @@ class QuietGateway:
 
     def __init__(self, workspace: Path) -> None:
         self.left = 0.0
+        self.forwarder = None
         self.counters: Counter[str] = Counter()
         self.host = SimpleNamespace(workspace=workspace, settings=Settings())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, MutableMapping, Set
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -46,6 +46,9 @@ UNREAD = 32
 
 PATIENCE = 15.0
 """Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
+
+AWAY = 5.0
+"""Seconds for which a message waits for a lost database."""
 
 _ANYONE = "lmagent_request"
 
@@ -94,12 +97,14 @@ class RequestEnd:
         self.id = id
         self.seen = 0  # number of the last piece that was read
         self.begun = time.monotonic()
+        self.is_added = True  # whether the request is in the table
         self._requests = requests
         self._inbox: deque[Message] = deque()
         self._failure: LmagentError | None = None
         self._news = anyio.Event()
         self._unwritten: list[Message] = []
         self._size = 0
+        self._piece: list[bytes] = []  # the piece that is being written: after a failure, again with the same number
         self._sent = sent  # number of the last piece that was written
         self._writing = anyio.Lock()
         self._is_gone = False
@@ -130,16 +135,27 @@ class RequestEnd:
     async def flush(self, *, ends: bool = False) -> None:
         """Write the messages that wait; `ends`: there will be no more. Raise StoreError if the database is away."""
         async with self._writing:
-            messages, self._unwritten, self._size = self._unwritten, [], 0
-            if not (messages or ends) or self._is_gone:
-                return
-            body = [encode(messages)] if messages else []
-            unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
-            self._sent += len(body)
-            while unread is not None and unread > UNREAD and not ends:
-                await anyio.sleep(JOIN)
-                unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
-            self._is_gone = unread is None
+            while (self._piece or self._unwritten) and not self._is_over:
+                if not self._piece:
+                    messages, self._unwritten, self._size = self._unwritten, [], 0
+                    self._piece = [encode(messages)]
+                unread = await self._write(self._piece)
+                self._sent, self._piece = self._sent + 1, []
+                while unread > UNREAD and not self._is_over:
+                    await anyio.sleep(JOIN)
+                    unread = await self._write([])
+            if ends:
+                await self._write([], ends=True)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the other end reads no more."""
+        return self._is_gone or self._failure is not None
+
+    async def _write(self, bodies: list[bytes], *, ends: bool = False) -> int:
+        unread = await self._requests.write(self.id, self._sent + 1, bodies, ends=ends)
+        self._is_gone = unread is None
+        return unread or 0
 
     def take(self, number: int, body: bytes) -> None:
         """Take a piece of the other end."""
@@ -165,6 +181,7 @@ class Requests:
         self._answers = answers
         self._ends: dict[str, RequestEnd] = {}
         self._woken: set[str] = set()
+        self._taking = anyio.Lock()
         self._news = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -186,7 +203,7 @@ class Requests:
                     woken, self._woken = self._woken, set()
                     with suppress(StoreError):  # the database is away: requests wait, or time out
                         await self._join()
-                        await self._look(list(self._ends.values()) if every else self._known(woken))
+                        await self._look(self._known(self._ends if every else woken, woken))
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -222,8 +239,10 @@ class Requests:
         self._woken.add(payload)
         self._news.set()
 
-    def _known(self, ids: Iterable[str]) -> list[RequestEnd]:
-        return [self._ends[id] for id in ids if id in self._ends]
+    def _known(self, ids: Iterable[str], woken: Set[str]) -> list[RequestEnd]:
+        """Return the ends of these ids whose requests are in the table, as those are for which a notification came."""
+        ends = (self._ends[id] for id in ids if id in self._ends)
+        return [end for end in ends if end.is_added or end.id in woken]
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -270,7 +289,8 @@ class Requests:
         """
         await self._join()
         end = RequestEnd(self, new_id() + new_id(), sent=1)
-        self._ends[end.id] = end
+        end.is_added = False  # a look that does not find it yet would take it for lost
+        self._ends[end.id] = end  # before it is added, since its answer may come at once
         only_open = head.kind == "live"
         values = (end.id, self.workspace, head.session, only_open, encode(head), self._process, encode([first]))
         try:
@@ -278,6 +298,7 @@ class Requests:
         except BaseException:
             self._ends.pop(end.id)
             raise
+        end.is_added = True
         return end
 
     async def worker_of(self, session: str) -> int:
@@ -297,25 +318,32 @@ class Requests:
 
     async def take(self, *, others: bool) -> tuple[RequestHead, RequestEnd] | None:
         """Take the next request whose session this process has open; with `others` also one that is for any worker."""
-        rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
-        if not rows:
-            return None
-        ((id, head, first),) = rows
-        end = self._ends[id] = RequestEnd(self, id)
-        end.take(1, first)
-        return decode_msgpack(head, RequestHead), end
+        async with self._taking:
+            values = (self.workspace, self._process, others, list(self._ends))
+            rows = await self._run("SELECT * FROM request_take(%s, %s, %s, %s::text[])", *values)
+            if not rows:
+                return None
+            ((id, head, first),) = rows
+            end = self._ends[id] = RequestEnd(self, id)
+            end.take(1, first)
+            return decode_msgpack(head, RequestHead), end
 
     async def finish(self, end: RequestEnd) -> None:
-        """Say that this end has sent all."""
-        try:
-            await end.flush(ends=True)
-        finally:
-            self._ends.pop(end.id, None)
+        """Say that this end has sent all, as soon as the database can be reached."""
+        while True:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await end.flush(ends=True)
+                break
+            except StoreError:
+                await anyio.sleep(POLL)
+        self._ends.pop(end.id, None)
 
     async def give_back(self, end: RequestEnd) -> None:
         """Let another worker answer a request: the session was opened there meanwhile."""
-        self._ends.pop(end.id, None)
-        await self._run("SELECT request_give_back(%s)", end.id)
+        async with self._taking:
+            await self._run("SELECT request_give_back(%s)", end.id)
+            self._ends.pop(end.id)
 
     async def tidy(self) -> None:
         """Delete the requests of dead gateways at which no worker is at work."""
@@ -333,7 +361,7 @@ class Requests:
         def work(connection: Connection) -> list[tuple[Any, ...]]:
             return connection.execute(query.encode(), values).fetchall()
 
-        return await in_thread(lambda: self._member.database.run(work, patience=0))
+        return await in_thread(lambda: self._member.database.run(work, patience=AWAY))
 
 
 def _lost() -> WorkerMissing:

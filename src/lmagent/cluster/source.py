@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Database
 from lmagent.cluster.reading import read_lines
 from lmagent.core.events import DurableEvent
 from lmagent.store.port import EventPlace, Facts, LogPosition
@@ -15,6 +14,10 @@ from lmagent.store.scan import LogLine, log_line
 _LOGS = (
     "SELECT session.id, seq, extract(epoch FROM changed), number, is_alive(beat) "
     "FROM session LEFT JOIN process ON process.id = session.owner WHERE workspace = %s"
+)
+_EVENTS = (
+    "SELECT session, seq, line FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (session, seq) "
+    "JOIN event USING (session, seq)"
 )
 
 
@@ -45,23 +48,18 @@ class ClusterSource:
         return session in (self._running or ())
 
     def events(self, places: Sequence[EventPlace]) -> list[tuple[EventPlace, DurableEvent]]:
-        wanted: dict[int, list[int]] = defaultdict(list)
-        for place in places:
-            wanted[place.start].append(place.seq)
-        found = self._database.run(lambda connection: _lines(connection, wanted))
-        events = {key: log_line(key[1], 0, line).event for key, line in found.items()}
-        pairs = ((place, events.get((place.start, place.seq))) for place in places)
-        return [(place, event) for place, event in pairs if event is not None]
+        return events_at(self._database, places)
 
 
 def _placed(line: LogLine, number: int) -> LogLine:
     return LogLine(line.number, number, line.raw, line.kind, line.seq, line.event, line.reason)
 
 
-def _lines(connection: Connection, wanted: dict[int, list[int]]) -> dict[tuple[int, int], bytes]:
-    query = "SELECT seq, line FROM event WHERE session = %s AND seq = ANY(%s)"
-    found: dict[tuple[int, int], bytes] = {}
-    for number, seqs in wanted.items():
-        for seq, line in connection.execute(query, (number, seqs), binary=True):
-            found[number, int(seq)] = bytes(line) + b"\n"
-    return found
+def events_at(database: Database, places: Sequence[EventPlace]) -> list[tuple[EventPlace, DurableEvent]]:
+    """Return the events at these places, whose `start` is the number of the log; deleted ones are left out."""
+    values = ([place.start for place in places], [place.seq for place in places])
+    rows = database.run(lambda connection: connection.execute(_EVENTS, values, binary=True).fetchall())
+    lines = {(int(number), int(seq)): bytes(line) + b"\n" for number, seq, line in rows}
+    found = ((place, lines.get((place.start, place.seq))) for place in places)
+    events = ((place, log_line(place.seq, 0, line).event) for place, line in found if line is not None)
+    return [(place, event) for place, event in events if event is not None]

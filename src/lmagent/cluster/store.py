@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lmagent.cluster.blobs import ClusterBlobs
 from lmagent.cluster.database import Connection, Query, only_row
+from lmagent.cluster.feed import ClusterFeed
 from lmagent.cluster.forking import begin_anew, fork_session
 from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.log import ClusterLog
@@ -262,6 +263,10 @@ class ClusterStore:
 
         make_private(self._index.parent)
         return SessionIndex(ClusterSource(self.database, self.workspace, self._index))
+
+    def feed(self) -> AbstractContextManager[ClusterFeed]:
+        """Return the events of all sessions in one order, which all gateways have."""
+        return nullcontext(ClusterFeed(self.database, self.workspace))
 
     @cached_property
     def _index(self) -> Path:

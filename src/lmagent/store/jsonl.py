@@ -150,6 +150,10 @@ class JsonlStore:
 
         return SessionIndex(FolderSource(self.root))
 
+    def feed(self) -> SessionIndex:
+        """Open the index, which numbers the events of all sessions."""
+        return self.index()
+
     # --- something else in the place of a session -----------------------------------------------------------------
 
     def require_readable(self, session: str) -> None:

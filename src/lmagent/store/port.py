@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -128,6 +129,10 @@ class SessionStore(EventStore, Protocol):
         """Open the index of the sessions."""
         ...
 
+    def feed(self) -> AbstractContextManager[EventFeed]:
+        """Open the events of all sessions in one order."""
+        ...
+
     def require_readable(self, session: str) -> None:
         """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
         ...
@@ -138,6 +143,29 @@ class SessionStore(EventStore, Protocol):
 
     def require_lock(self, session: str) -> None:
         """Raise SessionDamaged if something else is in the place of the session's lock."""
+        ...
+
+
+# --- the events of all sessions ---------------------------------------------------------------------------------------
+
+
+class EventFeed(Protocol):
+    """Numbers the events of all sessions, those of each session in their order. Its methods raise StoreError."""
+
+    def refresh(self) -> None:
+        """Number the new events."""
+        ...
+
+    def numbering(self) -> tuple[str, int]:
+        """Return the mark that distinguishes this numbering from another one, and the last number. Refresh before."""
+        ...
+
+    def numbered(self, after: int, limit: int) -> list[EventPlace]:
+        """Return the events after a number, in order."""
+        ...
+
+    def events(self, places: Sequence[EventPlace]) -> Sequence[tuple[EventPlace, DurableEvent]]:
+        """Read the events at these places; deleted ones are left out."""
         ...
 
 

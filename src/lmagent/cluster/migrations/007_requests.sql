@@ -15,7 +15,7 @@ CREATE UNLOGGED TABLE request (
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'left', 'ended')),
     created timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX request_waiting ON request (workspace, number) WHERE worker IS NULL;
+CREATE INDEX request_open ON request (workspace, number) WHERE state = 'open';
 
 -- What one end of a request sent: ASGI messages as MessagePack. `down`: to the worker.
 CREATE UNLOGGED TABLE piece (
@@ -47,9 +47,10 @@ BEGIN
     PERFORM pg_notify(coalesce('lmagent_process_' || session_worker(_workspace, _session), 'lmagent_request'), _id);
 END $$;
 
--- Take the next request, with its first piece, whose session this process has open; if it takes `_others`, the next one that no other worker
--- is to answer. Workers do the latter one after the other.
-CREATE FUNCTION request_take(_workspace text, _process bigint, _others boolean)
+-- Take the next request, with its first piece, whose session this process has open; if it takes `_others`, the next one
+-- that no other worker is to answer. Workers do the latter one after the other. `_taken`: the requests that it works on.
+-- One that it has and does not work on was taken by a call whose answer was lost.
+CREATE FUNCTION request_take(_workspace text, _process bigint, _others boolean, _taken text[])
 RETURNS TABLE (id text, head bytea, first bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -59,13 +60,18 @@ BEGIN
     IF _others THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('request ' || _workspace, 0));
     END IF;
-    FOR known IN SELECT * FROM request WHERE workspace = _workspace AND worker IS NULL ORDER BY number LOOP
+    FOR known IN
+        SELECT * FROM request
+            WHERE workspace = _workspace AND state = 'open'
+                AND (worker IS NULL OR (worker = _process AND id <> ALL (_taken)))
+            ORDER BY number
+    LOOP
         owner := session_worker(_workspace, known.session);
         CONTINUE WHEN owner IS DISTINCT FROM _process AND (owner IS NOT NULL OR known.only_open OR NOT _others);
         CONTINUE WHEN owner IS NULL AND known.session <> '' AND EXISTS (
             SELECT FROM request AS other WHERE other.workspace = _workspace AND other.session = known.session
                 AND other.state = 'open' AND other.worker <> _process AND living(other.worker));
-        RETURN QUERY UPDATE request SET worker = _process WHERE id = known.id AND worker IS NULL
+        RETURN QUERY UPDATE request SET worker = _process WHERE id = known.id AND coalesce(worker, _process) = _process
             RETURNING request.id, request.head,
                 (SELECT body FROM piece WHERE piece.request = request.id AND down AND piece.number = 1);
         IF FOUND THEN

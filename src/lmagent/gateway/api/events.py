@@ -86,7 +86,8 @@ def _stream(watched: AbstractAsyncContextManager[Watcher]) -> Response:
 
 async def _pieces(watched: AbstractAsyncContextManager[Watcher]) -> AsyncGenerator[bytes]:
     async with watched as watching:
-        yield RETRY
+        # The cursor without an event: a client that gets none before the stream breaks off can resume all the same.
+        yield RETRY + (b"id: %b\n\n" % watching.cursor.encode() if watching.cursor else b"")
         while True:
             frames = await watching.take(BEAT)
             if frames == []:
@@ -213,7 +214,8 @@ class _Line:
                 else:
                     watched = self._gateway.broadcast.watch_all(said.after)
                 async with watched as watching:
-                    await self._say({"type": "watching", "id": said.id})
+                    cursor = {"cursor": watching.cursor} if watching.cursor else {}
+                    await self._say({"type": "watching", "id": said.id, **cursor})
                     while frames := await watching.take():
                         for message in _messages(said.id, frames):
                             await self._socket.send_text(message)

@@ -16,8 +16,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.engine.session import Session
 from lmagent.gateway.broadcast.stream import Flusher, Frame, Reader, SessionStream, Stream, Watcher, framed
 from lmagent.gateway.http.errors import Refusal
-from lmagent.store.index import SessionIndex
-from lmagent.store.port import EventPlace, SessionStore
+from lmagent.store.port import EventFeed, EventPlace, SessionStore
 
 
 class Broadcast:
@@ -29,7 +28,7 @@ class Broadcast:
 
     def __init__(self, runner: Runner) -> None:
         self.streams: dict[str, SessionStream] = {}
-        self.feed = IndexFeed(runner.host.store)
+        self.feed = FeedBroadcast(runner.host.store)
         self._runner = runner
         self._store = runner.host.store
         self._flusher = Flusher()
@@ -121,26 +120,29 @@ LOOK = 1.0  # seconds between two reads if no events are recorded in this proces
 BATCH = 256  # events per read
 
 
-BEGINNING = "0"  # the cursor before all events of any index
+BEGINNING = "0"  # the cursor before all events of any numbering
 
 
 class FeedStream(Stream):
-    """The stream of an index; `mark` names the index, whose numbers change when it is rebuilt."""
+    """The stream of a numbering; `mark` names it: the numbers of an index change when it is rebuilt."""
 
     def __init__(self, store: SessionStore, mark: str = "", last: int = 0) -> None:
         super().__init__(last)
         self.mark = mark
         self._store = store
 
+    def cursor(self, number: int) -> str:
+        return f"{self.mark}-{number}"
+
     def reader(self, after: int) -> Reader:
         number = after
 
         def read() -> list[Frame]:
             nonlocal number
-            with self._store.index() as index:
-                while places := index.numbered(number, BATCH):
+            with self._store.feed() as feed:
+                while places := feed.numbered(number, BATCH):
                     number = places[-1].number
-                    if frames := self.frames(index, places):
+                    if frames := self.frames(feed, places):
                         return frames
             return []
 
@@ -149,15 +151,17 @@ class FeedStream(Stream):
 
         return next_frames
 
-    def frames(self, index: SessionIndex, places: Sequence[EventPlace]) -> list[Frame]:
+    def frames(self, feed: EventFeed, places: Sequence[EventPlace]) -> list[Frame]:
         """Read the events from the logs, in a thread; deleted ones are left out."""
         return [
-            Frame(place.number, framed(event, place.session).data, f"{self.mark}-{place.number}")
-            for place, event in index.events(places)
+            Frame(place.number, framed(event, place.session).data, self.cursor(place.number))
+            for place, event in feed.events(places)
         ]
 
 
-class IndexFeed:
+class FeedBroadcast:
+    """Gives each watcher of all sessions the recorded events from its cursor on."""
+
     def __init__(self, store: SessionStore) -> None:
         self.stream = FeedStream(store)
         self._store = store
@@ -176,29 +180,29 @@ class IndexFeed:
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
             self._news = anyio.Event()
-            with suppress(LmagentError, OSError):  # if the index cannot be read now, the next request reports it
+            with suppress(LmagentError, OSError):  # if the events cannot be read now, the next request reports it
                 await self._look()
             await anyio.sleep(PAUSE)
 
     async def _look(self) -> None:
         while self.stream.watchers:
-            _, places = await self._gain(self.stream.last)
+            last, places = await self._gain(self.stream.last)
             stream = self.stream
             for frame in await anyio.to_thread.run_sync(self._frames, places):
                 stream.push(frame)
             if places:
                 stream.last = max(stream.last, places[-1].number)
-            if len(places) < BATCH:
+            if not places or stream.last >= last:
                 return
 
     def _frames(self, places: Sequence[EventPlace]) -> list[Frame]:
-        with self._store.index() as index:
-            return self.stream.frames(index, places)
+        with self._store.feed() as feed:
+            return self.stream.frames(feed, places)
 
     async def _gain(self, after: int | None) -> tuple[int, list[EventPlace]]:
-        """Refresh the index; return its last number, and the next places after `after` (no places for None).
+        """Refresh the numbering; return its last number, and the next places after `after` (no places for None).
 
-        If the index was rebuilt, a new stream begins: the numbers changed, so watchers have to reconnect.
+        If the events were numbered anew, a new stream begins: the numbers changed, so watchers have to reconnect.
         """
         mark, last, places = await anyio.to_thread.run_sync(_gained, self._store, after)
         if mark == self.stream.mark:
@@ -216,19 +220,19 @@ class IndexFeed:
             yield watching
 
     async def check(self, cursor: str) -> int:
-        """Return the number of a cursor, or raise `Refusal` if it is not of this index."""
+        """Return the number of a cursor, or raise `Refusal` if it is not of this numbering."""
         last, _ = await self._gain(None)
         if cursor in ("", BEGINNING):
             return 0 if cursor else last
         mark, _, number = cursor.partition("-")
         if mark != self.stream.mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
             fix = "GET /api/events without a cursor sends new events only, after=0 all events"
-            raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of this index", fix=fix)
+            raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of these events", fix=fix)
         return int(number)
 
 
 def _gained(store: SessionStore, after: int | None) -> tuple[str, int, list[EventPlace]]:
-    with store.index() as index:
-        index.refresh()
-        mark, last = index.numbering()
-        return mark, last, [] if after is None else index.numbered(after, BATCH)
+    with store.feed() as feed:
+        feed.refresh()
+        mark, last = feed.numbering()
+        return mark, last, [] if after is None else feed.numbered(after, BATCH)

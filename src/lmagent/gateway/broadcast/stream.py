@@ -77,6 +77,11 @@ class Watcher:
         self._news = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
 
+    @property
+    def cursor(self) -> str:
+        """Its place among the events of all sessions; empty in the stream of one session."""
+        return self._stream.cursor(self.at)
+
     async def take(self, within: float = math.inf) -> list[Frame] | None:
         """Return all available frames after waiting for the first; empty at the end, or if it was cut off.
 
@@ -152,6 +157,10 @@ class Stream(ABC):
     @abstractmethod
     def reader(self, after: int) -> Reader:
         """Return a reader of the frames recorded after a `seq`."""
+
+    def cursor(self, number: int) -> str:
+        """Return the cursor of a place in a stream of all sessions; empty in other streams."""
+        return ""
 
     def joined(self) -> list[Frame]:
         """Flush waiting text, then return the unrecorded frames for a watcher that has caught up."""
