@@ -34,10 +34,14 @@ class TestClusterDispatcher(DispatcherConformance):
 
 
 @asynccontextmanager
-async def served(dispatcher: ClusterDispatcher, ran: list[str], seconds: float = 0.0) -> AsyncGenerator[None]:
+async def served(
+    dispatcher: ClusterDispatcher, ran: list[str], seconds: float = 0.0, ends: anyio.Event | None = None
+) -> AsyncGenerator[None]:
+    """Run jobs that take so many seconds, or until `ends` is set."""
+
     async def handler(job: DispatchJob) -> None:
         ran.append(job.id)
-        await anyio.sleep(seconds)
+        await (ends.wait() if ends is not None else anyio.sleep(seconds))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(dispatcher.serve, handler)
@@ -88,14 +92,17 @@ def test_a_process_that_was_taken_for_dead_changes_nothing_of_the_next_delivery(
     async def main() -> None:
         stopped, other = dispatcher_of(known), dispatcher_of(known)
         ran: list[str] = []
-        async with served(stopped, ran, 0.5):
+        first, second = anyio.Event(), anyio.Event()
+        async with served(stopped, ran, ends=first):
             await stopped.submit(DispatchJob("web:1", "lane"))
             await until(lambda: ran == ["web:1"])
             die(stopped, known)
-            async with served(other, ran, 2):
+            async with served(other, ran, ends=second):
                 await until(lambda: bool(other.running))
+                first.set()
                 await until(lambda: not stopped.running)
                 assert known.sql("SELECT state FROM job") == "queued"
+                second.set()
                 await until(lambda: not other.running)
         assert known.sql("SELECT state, run FROM job") == "done|2"
 

@@ -76,6 +76,7 @@ def test_a_stopped_worker_that_wakes_up_repeats_nothing(two: Workers) -> None:
 
 
 def test_jobs_wait_for_a_worker_that_mounts_their_workspace(two: Workers) -> None:
+    two.until_joined()
     for process in two.processes:
         process.send_signal(signal.SIGTERM)
     assert [process.wait(30) for process in two.processes] == [0, 0]
