@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ T = TypeVar("T")
 Connection = psycopg.Connection
 DatabaseError = psycopg.Error
 Query = LiteralString | bytes
+Values = Sequence[object] | Mapping[str, object]
 
 SCHEMA = "lmagent"
 OLDEST = 130000  # server_version_num of PostgreSQL 13, the oldest that Procrastinate supports
@@ -97,7 +98,7 @@ class Database:
                 raise self._refused(refused) from refused
             time.sleep(PAUSE)
 
-    def rows(self, query: Query, values: Sequence[object] = (), *, patience: float = PATIENCE) -> list[tuple[Any, ...]]:
+    def rows(self, query: Query, values: Values = (), *, patience: float = PATIENCE) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which `run` carries out."""
         return self.run(lambda connection: connection.execute(query, values).fetchall(), patience=patience)
 
@@ -224,7 +225,7 @@ class Database:
         return StoreError(f"the database {self.place} refused: {reason}", fix="lmagent cluster doctor")
 
 
-def only_row(connection: Connection, query: Query, values: Sequence[object] = ()) -> tuple[Any, ...]:
+def only_row(connection: Connection, query: Query, values: Values = ()) -> tuple[Any, ...]:
     """Return the row of a statement that always has one."""
     row = connection.execute(query, values).fetchone()
     assert row is not None
