@@ -41,8 +41,11 @@ JOIN = 0.02
 LARGE = 256_000
 """Bytes of messages that are written at once."""
 
-UNREAD = 32
-"""Pieces that may wait for the gateway; the worker's end waits until it has read some."""
+UNREAD = 8
+"""Pieces that may wait for the other end; this one waits until that has read some."""
+
+PAUSE = 0.5
+"""Seconds between two looks, at most, at whether the other end has read some."""
 
 PATIENCE = 15.0
 """Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
@@ -59,11 +62,13 @@ ORDER BY known.id, piece.number
 
 _READ = """
 DELETE FROM piece USING unnest(%(ids)s::text[], %(seen)s::integer[]) AS known (id, seen)
-WHERE piece.request = known.id AND NOT piece.down AND piece.number <= known.seen
+WHERE piece.request = known.id AND piece.down = %(down)s AND piece.number <= known.seen
+    AND NOT (piece.down AND piece.number = 1)
 """
 
 _ABANDONED = """
-DELETE FROM request WHERE workspace = %s AND NOT living(gateway) AND (worker IS NULL OR NOT living(worker))
+DELETE FROM request WHERE workspace = %s AND (state = 'left' OR NOT living(gateway))
+    AND (state = 'ended' OR worker IS NULL OR NOT living(worker))
 """
 
 
@@ -104,12 +109,17 @@ class RequestEnd:
         self._sent = sent  # number of the last piece that was written
         self._writing = anyio.Lock()
         self._is_gone = False
+        self._is_broken = False  # whether a message could not be written: none may follow it
+        self._is_behind = False  # whether there may be more to read than this end has taken
 
     async def receive(self) -> Message:
         """Return the other end's next message. Raise WorkerMissing if that end is gone."""
         while not self._inbox:
             if self._failure is not None:
                 raise self._failure
+            if self._is_behind:
+                self._is_behind = False
+                self._requests.wake(self.id)
             self._news = anyio.Event()
             await self._news.wait()
         return self._inbox.popleft()
@@ -125,22 +135,35 @@ class RequestEnd:
 
     async def _flush_soon(self) -> None:
         await anyio.sleep(JOIN)
-        with suppress(StoreError):  # the next look notices that the other end is lost
+        with suppress(StoreError):  # `receive` raises it
             await self.flush()
 
     async def flush(self, *, ends: bool = False) -> None:
         """Write the messages that wait; `ends`: there will be no more. Raise StoreError if the database is away."""
         async with self._writing:
             messages, self._unwritten, self._size = self._unwritten, [], 0
-            if not (messages or ends) or self._is_gone:
+            messages = [] if self._is_gone or self._is_broken else messages
+            if not (messages or ends):
                 return
             body = [encode(messages)] if messages else []
-            unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
-            self._sent += len(body)
-            while unread is not None and unread > UNREAD and not ends:
-                await anyio.sleep(JOIN)
-                unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
-            self._is_gone = unread is None
+            try:
+                unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
+                self._sent += len(body)
+                pause = JOIN
+                while unread is not None and unread > UNREAD and not ends:
+                    await anyio.sleep(pause)
+                    pause = min(PAUSE, pause * 1.5)
+                    unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
+                self._is_gone = unread is None
+            except StoreError:
+                self._is_broken = True
+                self.fail(_lost())
+                raise
+
+    def is_ready(self) -> bool:
+        """Whether this end takes more: its messages have been received. If not, it asks for a look afterwards."""
+        self._is_behind = bool(self._inbox)
+        return not self._is_behind
 
     def take(self, number: int, body: bytes) -> None:
         """Take a piece of the other end."""
@@ -170,6 +193,7 @@ class Requests:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
+        self._taking = anyio.Lock()  # held while the table and `_ends` differ in what this worker has taken
         self._unwatch: list[Callable[[], None]] = []
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -188,6 +212,8 @@ class Requests:
                     with suppress(StoreError):  # the database is away: requests wait, or time out
                         await self._join()
                         await self._look(self._known(self._ends if every else woken, woken))
+                        if every:
+                            await self._sweep()
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -217,16 +243,20 @@ class Requests:
         """Take a notification, in the listener's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._wake, payload)
+            self._loop.call_soon_threadsafe(self.wake, payload)
 
-    def _wake(self, payload: str) -> None:
-        self._woken.add(payload)
+    def wake(self, id: str) -> None:
+        """Look at a request; with an empty id, at whether there are others."""
+        self._woken.add(id)
         self._news.set()
 
     def _known(self, ids: Iterable[str], woken: Set[str]) -> list[RequestEnd]:
-        """Return the ends of these ids whose requests are in the table, as those are for which a notification came."""
+        """Return the ends of these ids that take messages, and whose requests are in the table.
+
+        Those for which a notification came are there.
+        """
         ends = (self._ends[id] for id in ids if id in self._ends)
-        return [end for end in ends if end.is_added or end.id in woken]
+        return [end for end in ends if (end.is_added or end.id in woken) and end.is_ready()]
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -237,8 +267,7 @@ class Requests:
         values = {"down": self._answers, "ids": [end.id for end in ends], "seen": [end.seen for end in ends]}
 
         def work(connection: Connection) -> list[tuple[Any, ...]]:
-            if not self._answers:
-                connection.execute(_READ, values)
+            connection.execute(_READ, values)
             return connection.execute(_LOOK, values).fetchall()
 
         rows = await in_thread(lambda: self._member.database.run(work, patience=0))
@@ -263,6 +292,12 @@ class Requests:
             f"no worker answers for the workspace {self.workspace}; nothing was done",
             fix=f"start one where the workspace is: lmagent worker --label {self.workspace}=PATH",
         )
+
+    async def _sweep(self) -> None:
+        """End what this process has in the table and does not know (any more)."""
+        async with self._taking:
+            sweep = "SELECT request_sweep(%s, %s, %s, %s)"
+            await self._run(sweep, self.workspace, self._process, not self._answers, list(self._ends))
 
     # --- the gateway's end ------------------------------------------------------------------------------------------
 
@@ -302,11 +337,12 @@ class Requests:
 
     async def take(self, *, others: bool) -> tuple[RequestHead, RequestEnd] | None:
         """Take the next request whose session this process has open; with `others` also one that is for any worker."""
-        rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
-        if not rows:
-            return None
-        ((id, head, first),) = rows
-        end = self._ends[id] = RequestEnd(self, id)
+        async with self._taking:
+            rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
+            if not rows:
+                return None
+            ((id, head, first),) = rows
+            end = self._ends[id] = RequestEnd(self, id)
         end.take(1, first)
         return decode_msgpack(head, RequestHead), end
 
@@ -318,12 +354,13 @@ class Requests:
             self._ends.pop(end.id, None)
 
     async def give_back(self, end: RequestEnd) -> None:
-        """Let another worker answer a request: the session was opened there meanwhile."""
-        self._ends.pop(end.id, None)
-        await self._run("SELECT request_give_back(%s)", end.id)
+        """Let another worker answer a request, of which only the first piece was read."""
+        async with self._taking:
+            self._ends.pop(end.id, None)
+            await self._run("SELECT request_give_back(%s, %s)", end.id, self._process)
 
     async def tidy(self) -> None:
-        """Delete the requests of dead gateways at which no worker is at work."""
+        """Delete the requests whose client has gone and at which no worker is at work."""
         await self._run(_ABANDONED, self.workspace)
 
     # --- the database -----------------------------------------------------------------------------------------------
@@ -343,6 +380,6 @@ class Requests:
 
 def _lost() -> WorkerMissing:
     return WorkerMissing(
-        "the worker that had this request has died, and may have carried it out",
+        "the worker that had this request died or lost the database, and may have carried it out",
         fix="look at the session, and send it again if it is missing there",
     )
