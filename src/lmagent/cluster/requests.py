@@ -50,6 +50,9 @@ PAUSE = 0.5
 PATIENCE = 15.0
 """Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
 
+AWAY = 5.0
+"""Seconds for which a message waits for a lost database."""
+
 _ANYONE = "lmagent_request"
 
 _LOOK = """
@@ -106,10 +109,10 @@ class RequestEnd:
         self._news = anyio.Event()
         self._unwritten: list[Message] = []
         self._size = 0
+        self._piece: list[bytes] = []  # the piece that is being written: after a failure, again with the same number
         self._sent = sent  # number of the last piece that was written
         self._writing = anyio.Lock()
         self._is_gone = False
-        self._is_broken = False  # whether a message could not be written: none may follow it
         self._is_behind = False  # whether there may be more to read than this end has taken
 
     async def receive(self) -> Message:
@@ -135,30 +138,34 @@ class RequestEnd:
 
     async def _flush_soon(self) -> None:
         await anyio.sleep(JOIN)
-        with suppress(StoreError):  # `receive` raises it
+        with suppress(StoreError):  # the next look notices that the other end is lost
             await self.flush()
 
     async def flush(self, *, ends: bool = False) -> None:
         """Write the messages that wait; `ends`: there will be no more. Raise StoreError if the database is away."""
         async with self._writing:
-            messages, self._unwritten, self._size = self._unwritten, [], 0
-            messages = [] if self._is_gone or self._is_broken else messages
-            if not (messages or ends):
-                return
-            body = [encode(messages)] if messages else []
-            try:
-                unread = await self._requests.write(self.id, self._sent + 1, body, ends=ends)
-                self._sent += len(body)
-                pause = JOIN
-                while unread is not None and unread > UNREAD and not ends:
+            while (self._piece or self._unwritten) and not self._is_over:
+                if not self._piece:
+                    messages, self._unwritten, self._size = self._unwritten, [], 0
+                    self._piece = [encode(messages)]
+                unread = await self._write(self._piece)
+                self._sent, self._piece, pause = self._sent + 1, [], JOIN
+                while unread > UNREAD and not (ends or self._is_over):
                     await anyio.sleep(pause)
                     pause = min(PAUSE, pause * 1.5)
-                    unread = await self._requests.write(self.id, self._sent + 1, [], ends=False)
-                self._is_gone = unread is None
-            except StoreError:
-                self._is_broken = True
-                self.fail(_lost())
-                raise
+                    unread = await self._write([])
+            if ends:
+                await self._write([], ends=True)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the other end reads no more."""
+        return self._is_gone or self._failure is not None
+
+    async def _write(self, bodies: list[bytes], *, ends: bool = False) -> int:
+        unread = await self._requests.write(self.id, self._sent + 1, bodies, ends=ends)
+        self._is_gone = unread is None
+        return unread or 0
 
     def is_ready(self) -> bool:
         """Whether this end takes more: its messages have been received. If not, it asks for a look afterwards."""
@@ -189,11 +196,11 @@ class Requests:
         self._answers = answers
         self._ends: dict[str, RequestEnd] = {}
         self._woken: set[str] = set()
+        self._taking = anyio.Lock()
         self._news = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
-        self._taking = anyio.Lock()  # held while the table and `_ends` differ in what this worker has taken
         self._unwatch: list[Callable[[], None]] = []
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -212,8 +219,9 @@ class Requests:
                     with suppress(StoreError):  # the database is away: requests wait, or time out
                         await self._join()
                         await self._look(self._known(self._ends if every else woken, woken))
-                        if every:
-                            await self._sweep()
+                        if every and not self._answers:
+                            values = (self.workspace, self._process, list(self._ends))
+                            await self._run("SELECT request_leave(%s, %s, %s::text[])", *values)
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -293,12 +301,6 @@ class Requests:
             fix=f"start one where the workspace is: lmagent worker --label {self.workspace}=PATH",
         )
 
-    async def _sweep(self) -> None:
-        """End what this process has in the table and does not know (any more)."""
-        async with self._taking:
-            sweep = "SELECT request_sweep(%s, %s, %s, %s)"
-            await self._run(sweep, self.workspace, self._process, not self._answers, list(self._ends))
-
     # --- the gateway's end ------------------------------------------------------------------------------------------
 
     async def begin(self, head: RequestHead, first: Message) -> RequestEnd:
@@ -338,26 +340,34 @@ class Requests:
     async def take(self, *, others: bool) -> tuple[RequestHead, RequestEnd] | None:
         """Take the next request whose session this process has open; with `others` also one that is for any worker."""
         async with self._taking:
-            rows = await self._run("SELECT * FROM request_take(%s, %s, %s)", self.workspace, self._process, others)
+            values = (self.workspace, self._process, others, list(self._ends))
+            rows = await self._run("SELECT * FROM request_take(%s, %s, %s, %s::text[])", *values)
             if not rows:
                 return None
             ((id, head, first),) = rows
             end = self._ends[id] = RequestEnd(self, id)
-        end.take(1, first)
-        return decode_msgpack(head, RequestHead), end
+            end.take(1, first)
+            return decode_msgpack(head, RequestHead), end
 
     async def finish(self, end: RequestEnd) -> None:
-        """Say that this end has sent all."""
-        try:
-            await end.flush(ends=True)
-        finally:
-            self._ends.pop(end.id, None)
+        """Say that this end has sent all, as soon as the database can be reached."""
+        await self._surely(lambda: end.flush(ends=True))
+        self._ends.pop(end.id, None)
 
     async def give_back(self, end: RequestEnd) -> None:
-        """Let another worker answer a request, of which only the first piece was read."""
+        """Let another worker answer a request, of which only the first piece was read: the session was opened there."""
         async with self._taking:
-            self._ends.pop(end.id, None)
-            await self._run("SELECT request_give_back(%s, %s)", end.id, self._process)
+            await self._surely(lambda: self._run("SELECT request_give_back(%s, %s)", end.id, self._process))
+            self._ends.pop(end.id)
+
+    async def _surely(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        while True:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await work()
+                break
+            except StoreError:
+                await anyio.sleep(POLL)
 
     async def tidy(self) -> None:
         """Delete the requests whose client has gone and at which no worker is at work."""
@@ -375,11 +385,11 @@ class Requests:
         def work(connection: Connection) -> list[tuple[Any, ...]]:
             return connection.execute(query.encode(), values).fetchall()
 
-        return await in_thread(lambda: self._member.database.run(work, patience=0))
+        return await in_thread(lambda: self._member.database.run(work, patience=AWAY))
 
 
 def _lost() -> WorkerMissing:
     return WorkerMissing(
-        "the worker that had this request died or lost the database, and may have carried it out",
+        "the worker that had this request has died, and may have carried it out",
         fix="look at the session, and send it again if it is missing there",
     )

@@ -180,9 +180,7 @@ class ForwardedText:
                 if await self._requests.worker_of(stream.session):
                     await self._from_worker(stream)
             except (WorkerMissing, StoreError):
-                pass  # the worker has closed the session, or died
-            with anyio.move_on_after(LOOK):
-                await recorded.wait()
+                await anyio.sleep(LOOK)  # the worker has closed the session, or died
             while stream.watchers and not recorded.is_set():
                 with anyio.move_on_after(LOOK):
                     await recorded.wait()

@@ -140,8 +140,7 @@ class MountedWorkspace(Gateway):
                 return
             except Exception:  # noqa: BLE001 - the app has reported it, and half an answer must not look complete
                 await end.send({"type": BROKEN})
-            with anyio.CancelScope(shield=True):
-                await self._requests.finish(end)
+            await self._requests.finish(end)
 
     async def _is_elsewhere(self, session: str) -> bool:
         """Whether another worker has a session open: nothing was done here then."""

@@ -15,7 +15,7 @@ CREATE UNLOGGED TABLE request (
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'left', 'ended')),
     created timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX request_waiting ON request (workspace, number) WHERE worker IS NULL;
+CREATE INDEX request_open ON request (workspace, number) WHERE state = 'open';
 
 -- What one end of a request sent: ASGI messages as MessagePack. `down`: to the worker.
 CREATE UNLOGGED TABLE piece (
@@ -47,9 +47,10 @@ BEGIN
     PERFORM pg_notify(coalesce('lmagent_process_' || session_worker(_workspace, _session), 'lmagent_request'), _id);
 END $$;
 
--- Take the next request, with its first piece, whose session this process has open; if it takes `_others`, the next one that no other worker
--- is to answer. Workers do the latter one after the other.
-CREATE FUNCTION request_take(_workspace text, _process bigint, _others boolean)
+-- Take the next request, with its first piece, whose session this process has open; if it takes `_others`, the next one
+-- that no other worker is to answer. Workers do the latter one after the other. `_taken`: the requests that it works on.
+-- One that it has and does not work on was taken by a call whose answer was lost.
+CREATE FUNCTION request_take(_workspace text, _process bigint, _others boolean, _taken text[])
 RETURNS TABLE (id text, head bytea, first bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -59,13 +60,18 @@ BEGIN
     IF _others THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('request ' || _workspace, 0));
     END IF;
-    FOR known IN SELECT * FROM request WHERE workspace = _workspace AND worker IS NULL ORDER BY number LOOP
+    FOR known IN
+        SELECT * FROM request
+            WHERE workspace = _workspace AND state = 'open'
+                AND (worker IS NULL OR (worker = _process AND id <> ALL (_taken)))
+            ORDER BY number
+    LOOP
         owner := session_worker(_workspace, known.session);
         CONTINUE WHEN owner IS DISTINCT FROM _process AND (owner IS NOT NULL OR known.only_open OR NOT _others);
         CONTINUE WHEN owner IS NULL AND known.session <> '' AND EXISTS (
             SELECT FROM request AS other WHERE other.workspace = _workspace AND other.session = known.session
                 AND other.state = 'open' AND other.worker <> _process AND living(other.worker));
-        RETURN QUERY UPDATE request SET worker = _process WHERE id = known.id AND worker IS NULL
+        RETURN QUERY UPDATE request SET worker = _process WHERE id = known.id AND coalesce(worker, _process) = _process
             RETURNING request.id, request.head,
                 (SELECT body FROM piece WHERE piece.request = request.id AND down AND piece.number = 1);
         IF FOUND THEN
@@ -115,23 +121,18 @@ BEGIN
     RETURN (SELECT count(*) FROM piece WHERE request = _id AND down = _down AND NOT (down AND number = 1));
 END $$;
 
--- End the requests of which this process has an end in the table and not in its memory: the answer of the database was
--- lost, or the database was away at their end. The other end learns that this one is gone.
-CREATE FUNCTION request_sweep(_workspace text, _process bigint, _down boolean, _known text[])
-RETURNS void LANGUAGE plpgsql AS $$
+-- Leave the requests of a gateway that it does not know (any more): their clients left while the database was away.
+CREATE FUNCTION request_leave(_workspace text, _gateway bigint, _known text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     gone request;
 BEGIN
-    DELETE FROM request WHERE workspace = _workspace AND NOT id = ANY (_known) AND CASE
-        WHEN _down THEN gateway = _process AND (worker IS NULL OR state = 'ended')
-        ELSE worker = _process AND state = 'left' END;
+    DELETE FROM request WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known)
+        AND (worker IS NULL OR state = 'ended');
     FOR gone IN
-        UPDATE request SET state = CASE WHEN _down THEN 'left' ELSE 'ended' END
-            WHERE workspace = _workspace AND state = 'open' AND NOT id = ANY (_known)
-                AND CASE WHEN _down THEN gateway ELSE worker END = _process
+        UPDATE request SET state = 'left'
+            WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known) AND state = 'open'
             RETURNING *
     LOOP
-        PERFORM pg_notify(coalesce(
-            'lmagent_process_' || CASE WHEN _down THEN gone.worker ELSE gone.gateway END, 'lmagent_request'), gone.id);
+        PERFORM pg_notify(coalesce('lmagent_process_' || gone.worker, 'lmagent_request'), gone.id);
     END LOOP;
 END $$;
