@@ -41,8 +41,11 @@ JOIN = 0.02
 LARGE = 256_000
 """Bytes of messages that are written at once."""
 
-UNREAD = 32
-"""Pieces that may wait for the gateway; the worker's end waits until it has read some."""
+UNREAD = 8
+"""Pieces that may wait for the other end; this one waits until that has read some."""
+
+PAUSE = 0.5
+"""Seconds between two looks, at most, at whether the other end has read some."""
 
 PATIENCE = 15.0
 """Seconds for which a request waits for a worker: longer than the takeover of a session from a dead one."""
@@ -62,11 +65,13 @@ ORDER BY known.id, piece.number
 
 _READ = """
 DELETE FROM piece USING unnest(%(ids)s::text[], %(seen)s::integer[]) AS known (id, seen)
-WHERE piece.request = known.id AND NOT piece.down AND piece.number <= known.seen
+WHERE piece.request = known.id AND piece.down = %(down)s AND piece.number <= known.seen
+    AND NOT (piece.down AND piece.number = 1)
 """
 
 _ABANDONED = """
-DELETE FROM request WHERE workspace = %s AND NOT living(gateway) AND (worker IS NULL OR NOT living(worker))
+DELETE FROM request WHERE workspace = %s AND (state = 'left' OR NOT living(gateway))
+    AND (state = 'ended' OR worker IS NULL OR NOT living(worker))
 """
 
 
@@ -108,12 +113,16 @@ class RequestEnd:
         self._sent = sent  # number of the last piece that was written
         self._writing = anyio.Lock()
         self._is_gone = False
+        self._is_behind = False  # whether there may be more to read than this end has taken
 
     async def receive(self) -> Message:
         """Return the other end's next message. Raise WorkerMissing if that end is gone."""
         while not self._inbox:
             if self._failure is not None:
                 raise self._failure
+            if self._is_behind:
+                self._is_behind = False
+                self._requests.wake(self.id)
             self._news = anyio.Event()
             await self._news.wait()
         return self._inbox.popleft()
@@ -140,9 +149,10 @@ class RequestEnd:
                     messages, self._unwritten, self._size = self._unwritten, [], 0
                     self._piece = [encode(messages)]
                 unread = await self._write(self._piece)
-                self._sent, self._piece = self._sent + 1, []
-                while unread > UNREAD and not self._is_over:
-                    await anyio.sleep(JOIN)
+                self._sent, self._piece, pause = self._sent + 1, [], JOIN
+                while unread > UNREAD and not (ends or self._is_over):
+                    await anyio.sleep(pause)
+                    pause = min(PAUSE, pause * 1.5)
                     unread = await self._write([])
             if ends:
                 await self._write([], ends=True)
@@ -156,6 +166,11 @@ class RequestEnd:
         unread = await self._requests.write(self.id, self._sent + 1, bodies, ends=ends)
         self._is_gone = unread is None
         return unread or 0
+
+    def is_ready(self) -> bool:
+        """Whether this end takes more: its messages have been received. If not, it asks for a look afterwards."""
+        self._is_behind = bool(self._inbox)
+        return not self._is_behind
 
     def take(self, number: int, body: bytes) -> None:
         """Take a piece of the other end."""
@@ -204,6 +219,9 @@ class Requests:
                     with suppress(StoreError):  # the database is away: requests wait, or time out
                         await self._join()
                         await self._look(self._known(self._ends if every else woken, woken))
+                        if every and not self._answers:
+                            values = (self.workspace, self._process, list(self._ends))
+                            await self._run("SELECT request_leave(%s, %s, %s::text[])", *values)
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -233,16 +251,20 @@ class Requests:
         """Take a notification, in the listener's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._wake, payload)
+            self._loop.call_soon_threadsafe(self.wake, payload)
 
-    def _wake(self, payload: str) -> None:
-        self._woken.add(payload)
+    def wake(self, id: str) -> None:
+        """Look at a request; with an empty id, at whether there are others."""
+        self._woken.add(id)
         self._news.set()
 
     def _known(self, ids: Iterable[str], woken: Set[str]) -> list[RequestEnd]:
-        """Return the ends of these ids whose requests are in the table, as those are for which a notification came."""
+        """Return the ends of these ids that take messages, and whose requests are in the table.
+
+        Those for which a notification came are there.
+        """
         ends = (self._ends[id] for id in ids if id in self._ends)
-        return [end for end in ends if end.is_added or end.id in woken]
+        return [end for end in ends if (end.is_added or end.id in woken) and end.is_ready()]
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -253,8 +275,7 @@ class Requests:
         values = {"down": self._answers, "ids": [end.id for end in ends], "seen": [end.seen for end in ends]}
 
         def work(connection: Connection) -> list[tuple[Any, ...]]:
-            if not self._answers:
-                connection.execute(_READ, values)
+            connection.execute(_READ, values)
             return connection.execute(_LOOK, values).fetchall()
 
         rows = await in_thread(lambda: self._member.database.run(work, patience=0))
@@ -330,23 +351,26 @@ class Requests:
 
     async def finish(self, end: RequestEnd) -> None:
         """Say that this end has sent all, as soon as the database can be reached."""
-        while True:
-            try:
-                with anyio.CancelScope(shield=True):
-                    await end.flush(ends=True)
-                break
-            except StoreError:
-                await anyio.sleep(POLL)
+        await self._surely(lambda: end.flush(ends=True))
         self._ends.pop(end.id, None)
 
     async def give_back(self, end: RequestEnd) -> None:
-        """Let another worker answer a request: the session was opened there meanwhile."""
+        """Let another worker answer a request, of which only the first piece was read: the session was opened there."""
         async with self._taking:
-            await self._run("SELECT request_give_back(%s)", end.id)
+            await self._surely(lambda: self._run("SELECT request_give_back(%s, %s)", end.id, self._process))
             self._ends.pop(end.id)
 
+    async def _surely(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        while True:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await work()
+                break
+            except StoreError:
+                await anyio.sleep(POLL)
+
     async def tidy(self) -> None:
-        """Delete the requests of dead gateways at which no worker is at work."""
+        """Delete the requests whose client has gone and at which no worker is at work."""
         await self._run(_ABANDONED, self.workspace)
 
     # --- the database -----------------------------------------------------------------------------------------------

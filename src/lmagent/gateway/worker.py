@@ -125,7 +125,7 @@ class MountedWorkspace(Gateway):
                 return gone
 
         async def send(message: Message) -> None:
-            if message.get("status") == BUSY and await self._is_elsewhere(head.session):
+            if message.get("status") == BUSY and end.seen == 1 and await self._is_elsewhere(head.session):
                 raise SessionBusy("another worker has opened the session")
             await end.send(message)
 

@@ -78,18 +78,20 @@ BEGIN
     END LOOP;
 END $$;
 
--- Let another worker answer a request.
-CREATE FUNCTION request_give_back(_id text) RETURNS void LANGUAGE plpgsql AS $$
+-- Let another worker answer a request that this process has.
+CREATE FUNCTION request_give_back(_id text, _process bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     known request;
 BEGIN
-    UPDATE request SET worker = NULL WHERE id = _id AND state = 'open' RETURNING * INTO known;
-    PERFORM pg_notify(
-        coalesce('lmagent_process_' || session_worker(known.workspace, known.session), 'lmagent_request'), _id);
+    UPDATE request SET worker = NULL WHERE id = _id AND worker = _process AND state = 'open' RETURNING * INTO known;
+    IF FOUND THEN
+        PERFORM pg_notify(
+            coalesce('lmagent_process_' || session_worker(known.workspace, known.session), 'lmagent_request'), _id);
+    END IF;
 END $$;
 
 -- Add pieces of one end, the first of them with this number; wake the other end. Return how many it has not read yet;
--- nothing if the request is gone.
+-- nothing if the request or the client is gone. The first piece stays: another worker may have to read it.
 CREATE FUNCTION request_send(_id text, _down boolean, _number integer, _bodies bytea[], _ends boolean)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -99,12 +101,36 @@ BEGIN
     IF known.id IS NULL THEN
         RETURN NULL;
     END IF;
+    IF NOT _down AND (known.state = 'left' OR NOT living(known.gateway)) THEN
+        IF _ends THEN
+            DELETE FROM request WHERE id = _id;
+        END IF;
+        RETURN NULL;
+    END IF;
     INSERT INTO piece SELECT _id, _down, _number + place - 1, body
         FROM unnest(_bodies) WITH ORDINALITY AS given (body, place) ON CONFLICT DO NOTHING;
     IF _ends AND known.state = 'open' THEN
         UPDATE request SET state = CASE WHEN _down THEN 'left' ELSE 'ended' END WHERE id = _id;
     END IF;
-    PERFORM pg_notify(
-        coalesce('lmagent_process_' || CASE WHEN _down THEN known.worker ELSE known.gateway END, 'lmagent_request'), _id);
-    RETURN (SELECT count(*) FROM piece WHERE request = _id AND down = _down);
+    IF _ends OR cardinality(_bodies) > 0 THEN
+        PERFORM pg_notify(coalesce(
+            'lmagent_process_' || CASE WHEN _down THEN known.worker ELSE known.gateway END, 'lmagent_request'), _id);
+    END IF;
+    RETURN (SELECT count(*) FROM piece WHERE request = _id AND down = _down AND NOT (down AND number = 1));
+END $$;
+
+-- Leave the requests of a gateway that it does not know (any more): their clients left while the database was away.
+CREATE FUNCTION request_leave(_workspace text, _gateway bigint, _known text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    gone request;
+BEGIN
+    DELETE FROM request WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known)
+        AND (worker IS NULL OR state = 'ended');
+    FOR gone IN
+        UPDATE request SET state = 'left'
+            WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known) AND state = 'open'
+            RETURNING *
+    LOOP
+        PERFORM pg_notify(coalesce('lmagent_process_' || gone.worker, 'lmagent_request'), gone.id);
+    END LOOP;
 END $$;
