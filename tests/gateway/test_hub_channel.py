@@ -261,6 +261,20 @@ def test_who_joins_late_is_told_what_a_sub_agent_asks_until_it_is_answered(tmp_p
     assert anyio.run(play) == [["a1"], []]
 
 
+def test_what_a_sub_agent_asks_elsewhere_is_shown_though_a_later_event_was_read_before_it(tmp_path):
+    async def play() -> list[list[str]]:
+        channel = SessionStream(SESSION, JsonlStore(tmp_path, SystemClock()), Flusher(), last=5)
+        asked = ev.ApprovalRequested(id="a1", seq=4, call_id="c", tool="shell", summary="rm")
+        channel.take_live(4, ev.TextDelta(text="old"))
+        channel.take_live(4, ev.SubagentEvent(call_id="1", child="k", event=asked))
+        shown = [json.loads(frame.data)["event"]["id"] for frame in channel.joined()]
+        answered = ev.ApprovalResolved(seq=5, approval="a1", call_id="c", approved=True)
+        channel.take_live(4, ev.SubagentEvent(call_id="1", child="k", event=answered))
+        return [shown, [json.loads(frame.data)["type"] for frame in channel.joined()]]
+
+    assert anyio.run(play) == [["a1"], []]
+
+
 def test_a_watcher_that_does_not_read_is_cut_off_and_the_others_are_not(tmp_path):
     async def play() -> tuple[bool, int]:
         class Fan(Stream):

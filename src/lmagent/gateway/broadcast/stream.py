@@ -323,9 +323,11 @@ class SessionStream(Stream):
     def take_live(self, after: int, event: ev.Event) -> None:
         """Take an event that another process has not recorded; it came there after the recorded event `after`.
 
-        It waits until that has been read from the log. If later ones have been read already, it is out of date.
+        It waits until that has been read from the log. If later ones have been read already, text is out of date; an
+        approval of a sub-agent still waits for its answer.
         """
-        if after == self.last:
+        _, inner = ev.innermost(event)
+        if after == self.last or (after < self.last and isinstance(inner, ev.ApprovalRequested | ev.ApprovalResolved)):
             self.take(event)
         elif after > self.last:
             self._early.append((after, event))
