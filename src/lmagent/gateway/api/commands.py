@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from lmagent.app.runner import origin_of
 from lmagent.app.slash import SlashContext, SlashResult, all_commands, dispatch, find_command
+from lmagent.cluster import without_blocking
 from lmagent.core import commands as core_commands
 from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
@@ -129,7 +130,7 @@ async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
 async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
     from lmagent.app.records import WorkspaceRecords  # rarely used, slow to import
 
-    gateway.runner.require(session)
+    await without_blocking(gateway.host.settings, lambda: gateway.runner.require(session))
     last, through = await gateway.last_seq(session), body.through_seq
     if through is not None and body.before_turn is not None:
         raise Refusal(400, "invalid", "a copy ends at an event or before a turn, not both", fix="leave one of them out")

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from lmagent.cluster import without_blocking
 from lmagent.core.decoding import convert
 from lmagent.core.errors import LmagentError
 from lmagent.gateway.broadcast.stream import Frame, Watcher
@@ -60,7 +61,7 @@ async def stream_session(call: Call, query: SessionEventsQuery) -> Response:
 
 async def check_place(gateway: Gateway, session: str, after: int) -> None:
     """Check that the session can be watched from `after` on."""
-    gateway.runner.require(session)
+    await without_blocking(gateway.host.settings, lambda: gateway.runner.require(session))
     if after > (there := await gateway.last_seq(session)):
         fix = f"resume after {there}"
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)

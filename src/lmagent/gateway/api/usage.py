@@ -116,7 +116,7 @@ def _counts(row: UsageSums) -> tuple[int, int, int, int]:
 async def show_context(call: Call) -> ContextUse:
     from lmagent.app.commands.charts import window_parts
 
-    gateway, session = call.gateway, call.session()
+    gateway, session = call.gateway, await call.known_session()
     state = await state_of(gateway, session)
     if (known := gateway.runner.usable(session)) is not None:
         window = known.session.window

@@ -115,7 +115,7 @@ class Changes(Struct, frozen=True):
 
 @ROUTES.get("/api/sessions/{session}/view", "The display of a session, with its last blocks", place="gateway")
 async def show_view(call: Call, query: ViewQuery) -> Page:
-    gateway, session = call.gateway, call.session()
+    gateway, session = call.gateway, await call.known_session()
     seq, view, blocks = await gateway.views.look(session)
     first = max(0, len(blocks) - query.last)
     facts: dict[str, Any] = asdict(view)
@@ -128,7 +128,7 @@ async def show_view(call: Call, query: ViewQuery) -> Page:
 
 @ROUTES.get("/api/sessions/{session}/blocks", "Earlier blocks of the display", place="gateway")
 async def show_blocks(call: Call, query: BlocksQuery) -> Blocks:
-    gateway, session = call.gateway, call.session()
+    gateway, session = call.gateway, await call.known_session()
     _, _, blocks = await gateway.views.look(session)
     before = min(query.before, len(blocks))
     first = max(0, before - query.count)
@@ -247,6 +247,6 @@ class Work(Struct, frozen=True):
 
 @ROUTES.get("/api/sessions/{session}/work", "Where long work stands", place="gateway")
 async def show_work(call: Call) -> Work:
-    session = call.session()
+    session = await call.known_session()
     work = (await state_of(call.gateway, session)).work
     return Work(work.state if work.state != TaskState() else None, work.plan)

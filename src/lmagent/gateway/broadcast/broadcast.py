@@ -11,6 +11,7 @@ import anyio.abc
 import anyio.to_thread
 
 from lmagent.app.runner import Runner
+from lmagent.cluster import without_blocking
 from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError
 from lmagent.engine.session import Session
@@ -59,7 +60,7 @@ class Broadcast:
     async def watch(self, session: str, after: int = 0) -> AsyncGenerator[Watcher]:
         """Watch a session from the event after `after` on."""
         await self._runner.ready()
-        self._runner.require(session)
+        await without_blocking(self._runner.host.settings, lambda: self._runner.require(session))
         stream = self.stream(session)
         if not stream.is_heard and (here := self._runner.host.sessions.get(session)) is not None:
             stream.listen(here)

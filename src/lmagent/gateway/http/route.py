@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from lmagent.cluster import without_blocking
 from lmagent.core.decoding import convert, decode_json
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.ids import SESSION_RULE, is_session_id
@@ -52,6 +53,10 @@ class Call(Struct, frozen=True):
         """Return the id of the session in the path, or raise SessionNotFound if no session has it."""
         self.gateway.runner.require(self.path["session"])
         return self.path["session"]
+
+    async def known_session(self) -> str:
+        """Do the same in a coroutine, which does not wait for a database that is away."""
+        return await without_blocking(self.gateway.host.settings, self.session)
 
 
 class Talk(Struct, frozen=True):
